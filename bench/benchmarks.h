@@ -1,0 +1,35 @@
+// Every benchmark: one row, and nothing else, declares one.
+#ifndef TESSERA_BENCH_BENCHMARKS_H_
+#define TESSERA_BENCH_BENCHMARKS_H_
+
+#include <functional>
+#include <string>
+
+#include "bench/harness.h"
+
+// TSR_BENCHMARK(name, function, summary)
+#define TSR_BENCHMARKS(X)                                                                                      \
+  X(cold_start, ColdStart, "a program that adds two tensors and prints, from exec to exit, and an empty one")  \
+  X(eager_small, EagerSmall, "a + b on 64 floats, and LibTorch and NumPy")                                     \
+  X(eager_views, EagerViews, "a transpose and a slice, and LibTorch")                                          \
+  X(interp_overhead, InterpOverhead, "an instruction on scalars in Graph IR, and the same op called eagerly")  \
+  X(parse, Parse, "reading and verifying Graph IR text")                                                       \
+  X(cpu_gemm, CpuGemm, "f32 matrix products, and cblas_sgemm of OpenBLAS with its own threads")                \
+  X(cpu_elementwise, CpuElementwise, "add, mul, exp and sum of 64 MiB operands, a threaded memcpy and SLEEF")  \
+  X(cpu_softmax, CpuSoftmax, "softmax of 4096 x 4096 f32, a threaded memcpy and a hand-written kernel")        \
+  X(cpu_layernorm, CpuLayerNorm, "layer_norm of 4096 x 4096 f32, a threaded memcpy and a hand-written kernel") \
+  X(cpu_threads, CpuThreads, "ops on all cores, and with one thread")
+
+namespace bench {
+
+#define X(name, function, summary) void function();
+TSR_BENCHMARKS(X)
+#undef X
+
+// What the helper processes of cpu_gemm and cpu_threads time; empty for an unknown task.
+Timed SgemmTask(const std::string& task);
+Timed ThreadsTask(const std::string& task);
+
+}  // namespace bench
+
+#endif  // TESSERA_BENCH_BENCHMARKS_H_

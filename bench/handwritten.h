@@ -1,0 +1,24 @@
+// Kernels written by hand for one job each, as a person would who needs just that: no strides, no other types, no
+// special values. They say what the general kernels of the library should reach.
+#ifndef TESSERA_BENCH_HANDWRITTEN_H_
+#define TESSERA_BENCH_HANDWRITTEN_H_
+
+#include <stdint.h>
+
+namespace bench {
+
+using ExpLoop = void(const float* x, float* y, int64_t n);
+
+/// Null where this machine has not the instructions that the kernels need; then the others must not be called.
+ExpLoop* HandwrittenExp();
+/// Null where SLEEF is not installed too.
+ExpLoop* SleefExp();
+
+/// Rows one after another.
+void HandwrittenSoftmax(const float* x, float* y, int64_t rows, int64_t columns);
+void HandwrittenLayerNorm(const float* x, const float* weight, const float* bias, float* y, int64_t rows,
+                          int64_t columns, float eps);
+
+}  // namespace bench
+
+#endif  // TESSERA_BENCH_HANDWRITTEN_H_

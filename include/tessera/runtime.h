@@ -1,0 +1,65 @@
+// The runtime of the process: options, default device, statistics, and where text goes. There is one; it starts by
+// itself at first use and needs no shutting down.
+#ifndef TESSERA_RUNTIME_H_
+#define TESSERA_RUNTIME_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/status.h"
+#include "tessera/tensor.h"
+
+namespace tessera {
+
+/// What a device's memory pool holds.
+struct MemoryStatistics {
+  int64_t bytes_in_use = 0;
+  int64_t bytes_cached = 0;
+  int64_t peak_bytes = 0;
+  int64_t limit_bytes = 0;  // 0: none
+  int64_t allocations = 0;
+  int64_t system_allocations = 0;
+};
+
+struct OptionDescription {
+  std::string name, environment, default_value, value, summary;
+};
+
+struct MetricValue {
+  std::string name, unit, summary;
+  int64_t value = 0;
+};
+
+class TSR_API Runtime {
+ public:
+  /// Options by name (docs/options.md); each has an environment variable, TESSERA_ and its name in capitals.
+  static Status set_option(std::string_view name, std::string_view value);
+  static Result<std::string> option(std::string_view name);
+  static std::vector<OptionDescription> options();
+
+  /// Where ops without tensor operands run. Process-wide; `cpu` at the start.
+  static void set_device(Device device);
+  static Device device();
+
+  static MemoryStatistics memory(Device device);
+  static void reset_peak_memory(Device device);
+  /// Gives cached memory back to the system.
+  static void trim_memory(Device device);
+  /// Counters since the process began.
+  static std::vector<MetricValue> metrics();
+
+  /// Receives log lines (option debug) in place of stderr; empty: stderr again.
+  static void set_log_sink(std::function<void(int level, std::string_view line)> sink);
+  /// Receives what `print` prints in place of the standard output; empty: standard output again.
+  static void set_print_sink(std::function<void(std::string_view text)> sink);
+
+  /// "0.1.0"
+  static std::string_view version();
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_RUNTIME_H_

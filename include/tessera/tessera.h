@@ -1,0 +1,13 @@
+// The one header an application includes.
+#ifndef TESSERA_TESSERA_H_
+#define TESSERA_TESSERA_H_
+
+#include "tessera/builder.h"
+#include "tessera/dtype.h"
+#include "tessera/function.h"
+#include "tessera/ops.h"
+#include "tessera/runtime.h"
+#include "tessera/status.h"
+#include "tessera/tensor.h"
+
+#endif  // TESSERA_TESSERA_H_

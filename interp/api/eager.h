@@ -1,0 +1,41 @@
+// From a public call to dispatch: operands out of Args, the call site, and a status turned into an exception.
+#ifndef TESSERA_INTERP_API_EAGER_H_
+#define TESSERA_INTERP_API_EAGER_H_
+
+#include <vector>
+
+#include "interp/dispatch.h"
+#include "ir/op.h"
+#include "tessera/tensor.h"
+
+namespace tessera::api {
+
+rt::Device& DefaultDevice();
+void SetDefaultDevice(rt::Device& device);
+
+[[noreturn]] void Throw(const absl::Status& status);
+inline void Check(const absl::Status& status) {
+  if (!status.ok()) [[unlikely]] Throw(status);
+}
+template <class T>
+T Check(absl::StatusOr<T> value) {
+  if (!value.ok()) [[unlikely]] Throw(value.status());
+  return *std::move(value);
+}
+
+/// The impl of a defined tensor; throws for an empty handle.
+rt::TensorImpl& ImplOf(const Tensor& x, const char* what);
+inline Tensor Wrap(rt::Ref<rt::TensorImpl> impl) { return Tensor::Adopt(impl.release()); }
+
+ir::Ints ToInts(const Dims& dims);
+
+/// Runs an op with one result. `site` is the return address of the public function.
+Tensor Run(ir::Op op, std::initializer_list<const Arg*> args, std::initializer_list<ir::Attr> attrs, const void* site);
+std::vector<Tensor> RunMany(ir::Op op, absl::Span<const Arg* const> args, absl::Span<const ir::Attr> attrs,
+                            const void* site);
+
+#define TSR_SITE __builtin_return_address(0)
+
+}  // namespace tessera::api
+
+#endif  // TESSERA_INTERP_API_EAGER_H_

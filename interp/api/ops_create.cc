@@ -1,0 +1,112 @@
+// Making tensors, and the process's stream of random numbers.
+#include <atomic>
+#include <cmath>
+#include <mutex>
+
+#include "interp/api/eager.h"
+#include "tessera/ops.h"
+
+namespace tessera {
+
+using api::Run;
+using api::ToInts;
+using ir::Op;
+
+namespace {
+
+struct Stream {
+  std::mutex mutex;
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+};
+Stream& TheStream() {
+  static auto* stream = new Stream;
+  return *stream;
+}
+
+// Takes the next `count` elements' worth of the stream. One counter of Philox gives at least one element of any
+// dtype, so `count` counters never overlap the next draw.
+std::pair<int64_t, int64_t> Draw(const Dims& dims) {
+  uint64_t count = 1;
+  for (int64_t d : dims) count *= static_cast<uint64_t>(d > 0 ? d : 0);
+  Stream& s = TheStream();
+  std::lock_guard lock(s.mutex);
+  const auto position = std::pair(static_cast<int64_t>(s.seed), static_cast<int64_t>(s.offset));
+  s.offset += count;
+  return position;
+}
+
+double Number(const Arg& a) {
+  if (a.kind() == Arg::Kind::tensor) return a.tensor().item<double>();
+  return a.kind() == Arg::Kind::floating ? a.floating() : static_cast<double>(a.integer());
+}
+bool IsFloating(const Arg& a) {
+  return a.kind() == Arg::Kind::tensor ? IsFloat(a.tensor().dtype()) : a.kind() == Arg::Kind::floating;
+}
+
+}  // namespace
+
+Tensor full(const Dims& dims, const Arg& value, DType dtype) {
+  return Run(Op::k_full, {&value}, {ToInts(dims), dtype}, TSR_SITE);
+}
+Tensor zeros(const Dims& dims, DType dtype) {
+  const Arg value = 0;
+  return Run(Op::k_full, {&value}, {ToInts(dims), dtype}, TSR_SITE);
+}
+Tensor ones(const Dims& dims, DType dtype) {
+  const Arg value = 1;
+  return Run(Op::k_full, {&value}, {ToInts(dims), dtype}, TSR_SITE);
+}
+Tensor zeros_like(const Tensor& x) { return zeros(x.dims(), x.dtype()).to(x.device()); }
+Tensor ones_like(const Tensor& x) { return ones(x.dims(), x.dtype()).to(x.device()); }
+
+Tensor iota(const Dims& dims, int axis, const Arg& start, const Arg& step, DType dtype) {
+  return Run(Op::k_iota, {&start, &step}, {ToInts(dims), static_cast<int64_t>(axis), dtype}, TSR_SITE);
+}
+Tensor arange(const Arg& stop) { return arange(0, stop, 1); }
+Tensor arange(const Arg& start, const Arg& stop, const Arg& step) {
+  const double by = Number(step);
+  if (by == 0 || std::isnan(by)) api::Throw(InvalidArgument("arange: step is ", by, "; it must not be 0"));
+  const double count = std::ceil((Number(stop) - Number(start)) / by);
+  if (!(count < 4.6e18)) api::Throw(InvalidArgument("arange: there is no end from start to stop by that step"));
+  const bool floating = IsFloating(start) || IsFloating(stop) || IsFloating(step);
+  return iota({count > 0 ? static_cast<int64_t>(count) : 0}, 0, start, step, floating ? f32 : i64);
+}
+Tensor linspace(double start, double stop, int64_t count, DType dtype) {
+  if (count == 1) return full({1}, start, dtype);
+  const double step = (stop - start) / static_cast<double>(count - 1);
+  return iota({count}, 0, start, step, dtype);
+}
+Tensor eye(int64_t n, DType dtype) {
+  return cast(eq(iota({n, n}, 0), iota({n, n}, 1)), dtype);
+}
+
+void manual_seed(uint64_t seed) {
+  Stream& s = TheStream();
+  std::lock_guard lock(s.mutex);
+  s.seed = seed;
+  s.offset = 0;
+}
+Tensor rand(const Dims& dims, DType dtype) {
+  auto [seed, offset] = Draw(dims);
+  return random_uniform(seed, offset, dims, 0, 1, dtype);
+}
+Tensor randn(const Dims& dims, DType dtype) {
+  auto [seed, offset] = Draw(dims);
+  return random_normal(seed, offset, dims, 0, 1, dtype);
+}
+Tensor randint(int64_t low, int64_t high, const Dims& dims, DType dtype) {
+  auto [seed, offset] = Draw(dims);
+  return random_int(seed, offset, dims, low, high, dtype);
+}
+Tensor random_uniform(const Arg& seed, const Arg& offset, const Dims& dims, double low, double high, DType dtype) {
+  return Run(Op::k_random_uniform, {&seed, &offset}, {ToInts(dims), low, high, dtype}, TSR_SITE);
+}
+Tensor random_normal(const Arg& seed, const Arg& offset, const Dims& dims, double mean, double std, DType dtype) {
+  return Run(Op::k_random_normal, {&seed, &offset}, {ToInts(dims), mean, std, dtype}, TSR_SITE);
+}
+Tensor random_int(const Arg& seed, const Arg& offset, const Dims& dims, int64_t low, int64_t high, DType dtype) {
+  return Run(Op::k_random_int, {&seed, &offset}, {ToInts(dims), low, high, dtype}, TSR_SITE);
+}
+
+}  // namespace tessera

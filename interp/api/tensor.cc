@@ -1,0 +1,217 @@
+#include "tessera/tensor.h"
+
+#include <cstring>
+
+#include "interp/api/eager.h"
+#include "interp/cpu/convert.h"
+#include "interp/cpu/strided.h"
+#include "interp/format.h"
+#include "interp/interpreter.h"
+#include "tessera/ops.h"
+
+namespace tessera {
+
+using api::Check;
+using api::ImplOf;
+using api::Throw;
+using api::Wrap;
+using rt::Ref;
+using rt::TensorImpl;
+
+namespace {
+
+TensorType TypeOf(DType dtype, const Dims& dims, const char* what) {
+  TensorType type;
+  type.dtype = dtype;
+  if (dims.size() > kMaxRank) {
+    Throw(InvalidArgument(what, ": dims has ", dims.size(), " entries; the rank is at most ", kMaxRank));
+  }
+  type.rank = static_cast<uint8_t>(dims.size());
+  int64_t bytes = static_cast<int64_t>(SizeOf(dtype));
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < 0) Throw(InvalidArgument(what, ": dim ", i, " is ", dims[i], "; dims are at least 0"));
+    if (__builtin_mul_overflow(bytes, dims[i], &bytes)) Throw(ResourceExhausted(what, ": the tensor is too large"));
+    type.dims[i] = dims[i];
+  }
+  return type;
+}
+
+// Where the host can read it: the same, or an error that says why not.
+void CheckReadable(const TensorImpl& x, const char* what) {
+  if (!x.device().executes()) {
+    Throw(Unsupported(what, ": ", ToString(static_cast<const TensorType&>(x)), " is on device ",
+                      std::string(x.device().name()), ", which holds no values; compute it on cpu"));
+  }
+  Check(x.device().Synchronize());
+}
+
+}  // namespace
+
+Result<Device> Device::find(std::string_view name) {
+  auto device = rt::FindDevice(name);
+  if (!device.ok()) return ToPublic(device.status());
+  return Device(*device);
+}
+Device Device::cpu() { return Device(&rt::Cpu()); }
+Device Device::null() { return Device(&rt::Null()); }
+std::vector<Device> Device::all() {
+  std::vector<Device> devices;
+  for (rt::Device* d : rt::AllDevices()) devices.emplace_back(d);
+  return devices;
+}
+std::string_view Device::name() const { return impl_->name(); }
+
+Tensor::Tensor(const Tensor& other) noexcept : impl_(other.impl_) {
+  if (impl_ != nullptr) impl_->Retain();
+}
+Tensor& Tensor::operator=(const Tensor& other) noexcept {
+  if (other.impl_ != nullptr) other.impl_->Retain();
+  if (impl_ != nullptr) impl_->Release();
+  impl_ = other.impl_;
+  return *this;
+}
+void Tensor::Drop() noexcept { impl_->Release(); }
+
+Tensor Tensor::FromBytes(DType dtype, const void* data, size_t count, const Dims& dims) {
+  const TensorType type = TypeOf(dtype, dims, "Tensor::from");
+  if (static_cast<size_t>(type.size()) != count) {
+    Throw(InvalidArgument("Tensor::from: ", count, " values do not fill ", ToString(type), ", which has ", type.size()));
+  }
+  rt::Device& device = api::DefaultDevice();
+  Ref<TensorImpl> x = Check(TensorImpl::Make(device, type));
+  if (count > 0) Check(device.CopyFromHost(x->data, data, count * SizeOf(dtype)));
+  return Wrap(std::move(x));
+}
+
+Tensor Tensor::from_bytes(std::span<const std::byte> bytes, DType dtype, const Dims& dims) {
+  if (bytes.size() % SizeOf(dtype) != 0) {
+    Throw(InvalidArgument("Tensor::from_bytes: ", bytes.size(), " bytes are no whole number of ",
+                          std::string(Name(dtype))));
+  }
+  return FromBytes(dtype, bytes.data(), bytes.size() / SizeOf(dtype), dims);
+}
+
+int Tensor::rank() const { return ImplOf(*this, "rank").rank; }
+Dims Tensor::dims() const {
+  const TensorImpl& x = ImplOf(*this, "dims");
+  return Dims(std::span<const int64_t>(x.dims, x.rank));
+}
+int64_t Tensor::dim(int axis) const {
+  const TensorImpl& x = ImplOf(*this, "dim");
+  auto a = ir::CanonicalAxis(axis, x.rank);
+  if (!a.ok()) Throw(Annotate(a.status(), "dim: "));
+  return x.dims[*a];
+}
+int64_t Tensor::size() const { return ImplOf(*this, "size").size(); }
+DType Tensor::dtype() const { return ImplOf(*this, "dtype").dtype; }
+Device Tensor::device() const { return Device(&ImplOf(*this, "device").device()); }
+Dims Tensor::strides() const {
+  const TensorImpl& x = ImplOf(*this, "strides");
+  return Dims(std::span<const int64_t>(x.strides, x.rank));
+}
+bool Tensor::is_contiguous() const { return ImplOf(*this, "is_contiguous").IsContiguous(); }
+bool Tensor::shares_storage_with(const Tensor& other) const {
+  return defined() && other.defined() && impl_->storage() == other.impl_->storage();
+}
+
+void* Tensor::data() const { return impl_->data; }
+
+Tensor Tensor::HostReadable(DType dtype) const {
+  TensorImpl& x = ImplOf(*this, "read");
+  if (x.dtype != dtype) {
+    Throw(InvalidArgument("read: the tensor is ", ToString(static_cast<const TensorType&>(x)), ", not ",
+                          std::string(Name(dtype)), "; read<T>() with the matching T, or cast() first"));
+  }
+  CheckReadable(x, "read");
+  return Wrap(Check(interp::Contiguous(x)));
+}
+
+void Tensor::MakeHostWritable(DType dtype) {
+  TensorImpl& x = ImplOf(*this, "write");
+  if (x.dtype != dtype) {
+    Throw(InvalidArgument("write: the tensor is ", ToString(static_cast<const TensorType&>(x)), ", not ",
+                          std::string(Name(dtype)), "; write<T>() with the matching T, or cast() first"));
+  }
+  CheckReadable(x, "write");
+  if (x.unique() && x.storage()->unique() && x.IsContiguous()) return;
+  *this = clone();
+}
+
+std::vector<std::byte> Tensor::to_bytes() const {
+  TensorImpl& x = ImplOf(*this, "to_bytes");
+  CheckReadable(x, "to_bytes");
+  std::vector<std::byte> bytes(static_cast<size_t>(x.size()) * SizeOf(x.dtype));
+  cpu::GatherBlock(x, 0, x.size(), bytes.data());
+  return bytes;
+}
+
+void Tensor::CopyOut(DType dtype, void* out) const {
+  TensorImpl& x = ImplOf(*this, "to_vector");
+  CheckReadable(x, "to_vector");
+  Ref<TensorImpl> c = Check(interp::Contiguous(x));
+  cpu::Convert(out, dtype, c->data, c->dtype, c->size());
+}
+
+void Tensor::Item(DType dtype, void* out) const {
+  TensorImpl& x = ImplOf(*this, "item");
+  if (x.size() != 1) {
+    Throw(InvalidArgument("item: ", ToString(static_cast<const TensorType&>(x)), " has ", x.size(),
+                          " elements; item() takes the one element of a tensor of size 1"));
+  }
+  CheckReadable(x, "item");
+  cpu::Convert(out, dtype, x.data, x.dtype, 1);
+}
+
+std::string Tensor::to_string() const {
+  if (!defined()) return "(empty Tensor handle)";
+  return Check(interp::Format(*impl_));
+}
+void Tensor::print() const { interp::PrintLine(to_string()); }
+
+Tensor Tensor::reshape(const Dims& dims) const { return tessera::reshape(*this, dims); }
+Tensor Tensor::transpose(const Dims& perm) const { return tessera::transpose(*this, perm); }
+Tensor Tensor::broadcast(const Dims& dims) const { return tessera::broadcast(*this, dims); }
+Tensor Tensor::squeeze(const Axes& axes) const { return tessera::squeeze(*this, axes); }
+Tensor Tensor::unsqueeze(const Axes& axes) const { return tessera::unsqueeze(*this, axes); }
+Tensor Tensor::flip(const Axes& axes) const { return tessera::flip(*this, axes); }
+Tensor Tensor::clone() const { return tessera::copy(*this); }
+Tensor Tensor::cast(DType dtype) const { return this->dtype() == dtype ? *this : tessera::cast(*this, dtype); }
+
+Tensor Tensor::operator[](std::initializer_list<Slice> slices) const {
+  std::vector<int64_t> starts, stops, steps, axes;
+  for (const Slice& s : slices) {
+    starts.push_back(s.start != none ? s.start : s.step < 0 ? none : 0);
+    stops.push_back(s.stop != none ? s.stop : s.step < 0 ? std::numeric_limits<int64_t>::min() / 2 + 1 : none);
+    steps.push_back(s.step);
+    axes.push_back(static_cast<int64_t>(axes.size()));
+  }
+  if (axes.empty()) return *this;
+  return tessera::slice(*this, starts, stops, steps, Axes(axes));
+}
+
+Tensor Tensor::operator[](int64_t i) const {
+  const TensorImpl& x = ImplOf(*this, "operator[]");
+  if (x.rank == 0) Throw(InvalidArgument("operator[]: a scalar has no rows"));
+  const int64_t n = x.dims[0];
+  if (i < -n || i >= n) {
+    Throw(OutOfRange("operator[]: row ", i, " of ", ToString(static_cast<const TensorType&>(x)), " is outside 0 to ",
+                     n - 1));
+  }
+  if (i < 0) i += n;
+  return tessera::squeeze(tessera::slice(*this, {i}, {i + 1}, {}, 0), 0);
+}
+
+Tensor Tensor::contiguous() const { return Wrap(Check(interp::Contiguous(ImplOf(*this, "contiguous")))); }
+
+Tensor Tensor::to(Device device) const {
+  TensorImpl& x = ImplOf(*this, "to");
+  if (&x.device() == device.impl()) return *this;
+  CheckReadable(x, "to");
+  Ref<TensorImpl> source = Check(interp::Contiguous(x));
+  Ref<TensorImpl> y = Check(TensorImpl::Make(*device.impl(), x));
+  const size_t bytes = static_cast<size_t>(x.size()) * SizeOf(x.dtype);
+  if (bytes > 0) Check(device.impl()->CopyFromHost(y->data, source->data, bytes));
+  return Wrap(std::move(y));
+}
+
+}  // namespace tessera

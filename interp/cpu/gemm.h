@@ -1,0 +1,91 @@
+// Matrix products of every dtype: BLAS for f32 and f64, the same on f32 copies of panels for narrow floats, loops of
+// our own for integers. Products are split over rt::ParallelFor, not over the BLAS's threads.
+#ifndef TESSERA_INTERP_CPU_GEMM_H_
+#define TESSERA_INTERP_CPU_GEMM_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/synchronization/mutex.h"
+#include "runtime/blas.h"
+#include "runtime/status.h"
+#include "runtime/tensor.h"
+
+namespace tessera::cpu {
+
+/// One operand of a batch of products: element (i, j) of the product at batch index t is at
+/// data + sum(t[d] * batch[d]) + i * row + j * col. Any strides.
+struct GemmOperand {
+  const void* data = nullptr;
+  int64_t row = 0, col = 0;
+  int64_t batch[kMaxRank] = {};
+};
+
+/// c[t] = a[t] b[t] for every batch index t; a is m x k, b is k x n, c is contiguous [batch..., m, n] and is only
+/// written. All of one dtype. Integers wrap. k == 0 gives zeros.
+struct GemmArgs {
+  DType dtype = DType::f32;
+  int64_t m = 0, n = 0, k = 0;
+  int batch_rank = 0;
+  int64_t batch_dims[kMaxRank] = {};
+  GemmOperand a, b;
+  void* c = nullptr;
+};
+
+/// The result does not depend on the number of threads: every element is summed over k in the order in which the BLAS
+/// sums it, and pieces begin at multiples of the tiles of the BLAS.
+absl::Status Gemm(GemmArgs args);
+
+/// A matrix as BLAS takes it: rows (or, transposed, columns) of adjacent elements, `ld` apart.
+struct BlasMatrix {
+  bool transposed = false;
+  int64_t ld = 1;
+};
+/// False when BLAS cannot read a rows x cols matrix with those strides, and it has to be copied.
+bool AsBlasMatrix(int64_t rows, int64_t cols, int64_t row, int64_t col, BlasMatrix* out);
+
+/// c = alpha a b + beta c on the calling thread; c's rows are ldc apart. With beta == 0, c is only written. All dims
+/// are at least 1 and, like the strides, below 2^31 (FitsBlas).
+void BlasGemm(const rt::Blas& blas, int64_t m, int64_t n, int64_t k, float alpha, const float* a, BlasMatrix a_form,
+              const float* b, BlasMatrix b_form, float beta, float* c, int64_t ldc);
+void BlasGemm(const rt::Blas& blas, int64_t m, int64_t n, int64_t k, double alpha, const double* a, BlasMatrix a_form,
+              const double* b, BlasMatrix b_form, double beta, double* c, int64_t ldc);
+
+/// The same with c cut into pieces that the pool works on.
+void BlasGemmThreaded(const rt::Blas& blas, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
+                      BlasMatrix a_form, const float* b, BlasMatrix b_form, float beta, float* c, int64_t ldc);
+void BlasGemmThreaded(const rt::Blas& blas, int64_t m, int64_t n, int64_t k, double alpha, const double* a,
+                      BlasMatrix a_form, const double* b, BlasMatrix b_form, double beta, double* c, int64_t ldc);
+
+/// How c of a product is cut: pieces of rows x cols, which begin at multiples of those.
+struct GemmGrid {
+  int64_t rows = 0, cols = 0;
+};
+/// For at most `parts` pieces of about equal work.
+GemmGrid ChooseGrid(int64_t m, int64_t n, int64_t k, int64_t parts);
+
+/// rt::ParallelFor for loops that call BLAS. A BLAS that the application uses too has threads of its own: then the
+/// calling thread makes all calls.
+void ParallelBlas(const rt::Blas& blas, int64_t n, int64_t grain,
+                  absl::FunctionRef<void(int64_t begin, int64_t end)> fn);
+
+/// The first failure of a parallel loop.
+class FirstError {
+ public:
+  void Add(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    if (status_.ok()) status_ = std::move(status);
+  }
+  absl::Status Take() {
+    absl::MutexLock lock(&mutex_);
+    return status_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  absl::Status status_;
+};
+
+}  // namespace tessera::cpu
+
+#endif  // TESSERA_INTERP_CPU_GEMM_H_

@@ -1,0 +1,285 @@
+#include "interp/dispatch.h"
+
+#include <algorithm>
+
+#include "interp/cpu/convert.h"
+#include "interp/cpu/strided.h"
+#include "interp/kernel.h"
+#include "interp/views.h"
+#include "ir/infer.h"
+#include "runtime/clock.h"
+#include "runtime/log.h"
+#include "runtime/metrics.h"
+#include "runtime/ring.h"
+
+namespace tessera::interp {
+namespace internal {
+std::atomic<Observer*> g_observer{nullptr};
+}
+void SetObserver(Observer* observer) { internal::g_observer.store(observer, std::memory_order_release); }
+
+namespace {
+
+using ir::Impl;
+using ir::Op;
+using ir::OpInfo;
+using rt::Ref;
+using rt::TensorImpl;
+
+constexpr Kernel kKernels[] = {
+#define TSR_IMPL_ew(name) cpu::RunElementwise,
+#define TSR_IMPL_view(name) nullptr,
+#define TSR_IMPL_host(name) nullptr,
+#define TSR_IMPL_control(name) nullptr,
+#define TSR_IMPL_kernel(name) cpu::k_##name,
+#define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary) TSR_IMPL_##impl(name)
+#include "ir/ops.def"
+};
+
+// What the fast path needs of an element-wise row, in two bytes.
+struct Quick {
+  uint16_t dtypes = 0;  // bit per DType for which the result dtype is known at once; 0: never
+  bool boolean = false;
+};
+
+struct QuickTable {
+  Quick rows[ir::kNumOps];
+  QuickTable() {
+    for (const OpInfo& op : ir::AllOps()) {
+      if (op.impl != Impl::ew || op.operands[0].role != ir::Role::data) continue;
+      Quick& q = rows[static_cast<int>(op.op)];
+      q.boolean = op.rule == ir::DTypeRule::r_compare;
+      for (int t = 0; t < kNumDTypes; ++t) {
+        DType dtype = static_cast<DType>(t);
+        if (!ir::Allows(op.dtypes, dtype)) continue;
+        if (op.rule == ir::DTypeRule::r_pfloat && !IsFloat(dtype)) continue;
+        q.dtypes |= static_cast<uint16_t>(1u << t);
+      }
+    }
+  }
+};
+
+// True when every operand has the dtype and dims of the first, or is a number of no higher kind, so that the result
+// is known without Infer(). This is most element-wise calls.
+inline bool QuickInfer(const Quick& q, absl::Span<const View* const> in, int want, TensorImpl* y) {
+  const View& a = *in[0];
+  if (static_cast<int>(in.size()) != want || a.weak || !((q.dtypes >> static_cast<int>(a.dtype)) & 1)) return false;
+  for (size_t i = 1; i < in.size(); ++i) {
+    const View& b = *in[i];
+    if (b.weak) {
+      if (static_cast<int>(KindOf(b.dtype)) > static_cast<int>(KindOf(a.dtype))) return false;
+    } else if (b.dtype != a.dtype || !a.SameDims(b)) {
+      return false;
+    }
+  }
+  y->dtype = q.boolean ? DType::boolean : a.dtype;
+  y->weak = false;
+  y->rank = a.rank;
+  for (int i = 0; i < a.rank; ++i) y->dims[i] = a.dims[i];
+  return true;
+}
+
+const Quick* QuickRows() {
+  static const QuickTable* table = new QuickTable;
+  return table->rows;
+}
+
+absl::Status WrongDevice(const OpInfo& op, const rt::Device& a, const rt::Device& b) {
+  return InvalidArgument(std::string(op.name), ": operands are on different devices, ", std::string(a.name()), " and ",
+                         std::string(b.name()), "; move one of them with to()");
+}
+
+// The device of the tensors among the operands, or `fallback`.
+absl::StatusOr<rt::Device*> DeviceOf(const OpInfo& op, absl::Span<const View* const> in, rt::Device& fallback) {
+  rt::Device* device = nullptr;
+  for (const View* v : in) {
+    if (v == nullptr || v->weak) continue;
+    rt::Device& d = static_cast<const TensorImpl*>(v)->device();
+    if (device == nullptr) {
+      device = &d;
+    } else if (device != &d) {
+      return WrongDevice(op, *device, d);
+    }
+  }
+  return device != nullptr ? device : &fallback;
+}
+
+absl::Status GiveMemory(rt::Device& device, TensorImpl* y) {
+  y->SetContiguousStrides();
+  auto storage = rt::Storage::Make(device, static_cast<size_t>(y->size()) * SizeOf(y->dtype));
+  if (!storage.ok()) [[unlikely]]
+    return std::move(storage).status();
+  y->data = (*storage)->data();
+  y->set_storage(storage->release());
+  return absl::OkStatus();
+}
+
+// Operands as a kernel wants them (interp/kernel.h): data in one dtype, indices in i64. Conversions live in `temps`.
+absl::Status PrepareOperands(const OpInfo& op, rt::Device& device, absl::InlinedVector<const View*, 8>* in,
+                             absl::InlinedVector<Ref<TensorImpl>, 4>* temps) {
+  absl::InlinedVector<const TensorType*, 8> types(in->begin(), in->end());
+  const DType data = op.dtypes == ir::DTypeSet::s_none ? DType::f32 : ir::OperandDType(op, types);
+  for (size_t i = 0; i < in->size(); ++i) {
+    const View* v = (*in)[i];
+    if (v == nullptr) continue;
+    const ir::OperandSpec& spec = i < op.operands.size() ? op.operands[i] : op.operands.back();
+    if (spec.role == ir::Role::any || spec.role == ir::Role::boolean) continue;
+    const DType want = spec.role == ir::Role::index ? DType::i64 : data;
+    if (v->dtype == want) continue;
+    TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> cast, Cast(*v, device, want));
+    (*in)[i] = cast.get();
+    temps->push_back(std::move(cast));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunKernel(const OpInfo& op, rt::Device& device, absl::Span<const View* const> in,
+                       absl::Span<const ir::Attr> attrs, absl::Span<View* const> out) {
+  rt::Count(rt::Metric::kernels_run);
+  if (op.impl == Impl::ew) return cpu::RunElementwise({op, in, out, attrs});
+  absl::InlinedVector<const View*, 8> operands(in.begin(), in.end());
+  absl::InlinedVector<Ref<TensorImpl>, 4> temps;
+  TSR_RETURN_IF_ERROR(PrepareOperands(op, device, &operands, &temps));
+  return kKernels[static_cast<int>(op.op)]({op, operands, out, attrs});
+}
+
+absl::Status RunViews(const OpInfo& op, rt::Device& device, absl::Span<const View* const> in,
+                      absl::Span<const ir::Attr> attrs, absl::Span<TensorImpl*> out) {
+  absl::InlinedVector<View*, 4> views(out.begin(), out.end());
+  Ref<TensorImpl> source;
+  if (in[0]->weak) {
+    TSR_ASSIGN_OR_RETURN(source, Cast(*in[0], device, out[0]->dtype));
+  } else {
+    source = Ref<TensorImpl>::Share(const_cast<TensorImpl*>(static_cast<const TensorImpl*>(in[0])));
+  }
+  const View* input = source.get();
+  if (!MakeViews({op, {&input, 1}, absl::MakeSpan(views), attrs})) {
+    TSR_ASSIGN_OR_RETURN(source, Contiguous(*source));
+    input = source.get();
+    if (!MakeViews({op, {&input, 1}, absl::MakeSpan(views), attrs})) return Internal("no view of a contiguous tensor");
+  }
+  for (TensorImpl* y : out) {
+    source->storage()->Retain();
+    y->set_storage(source->storage());
+  }
+  return absl::OkStatus();
+}
+
+void Release(absl::Span<TensorImpl*> out) {
+  for (TensorImpl*& y : out) {
+    if (y != nullptr) y->Release();
+    y = nullptr;
+  }
+}
+
+std::string Where(const Source& source) {
+  if (source.file == nullptr) return "";
+  std::string_view file = source.file;
+  return absl::StrCat(" (at ", std::string(file.substr(file.rfind('/') + 1)), ":", source.line, ")");
+}
+
+void Tell(Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs, absl::Span<TensorImpl* const> out,
+          const Site& site, Observer* observer, int64_t start_ns) {
+  const int64_t end_ns = rt::NowNs();
+  rt::Record(rt::EventKind::op, static_cast<int64_t>(op), out.empty() ? 0 : out[0]->size(), end_ns - start_ns);
+  if (observer != nullptr) {
+    observer->OnOp({site.pc, site.source, op, in, out, attrs, start_ns, end_ns});
+  }
+  if (rt::options().debug() >= 3) {
+    std::string line = absl::StrCat("tier 1 ", std::string(ir::Info(op).name));
+    for (const View* v : in) {
+      absl::StrAppend(&line, " ", v == nullptr ? "nothing" : v->weak ? "number" : ToString(static_cast<const TensorType&>(*v)));
+    }
+    for (TensorImpl* y : out) absl::StrAppend(&line, " -> ", ToString(static_cast<const TensorType&>(*y)));
+    TSR_LOG(3, line, " ", (end_ns - start_ns) / 1000, ".", (end_ns - start_ns) % 1000 / 100, " us", Where(site.source));
+  }
+}
+
+absl::Status ExecuteGeneral(const OpInfo& op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs,
+                            rt::Device& fallback, absl::Span<TensorImpl*> out) {
+  absl::InlinedVector<const TensorType*, 8> types(in.begin(), in.end());
+  absl::InlinedVector<TensorType, 2> inferred(out.size());
+  TSR_RETURN_IF_ERROR(ir::Infer({op, types, attrs, nullptr}, absl::MakeSpan(inferred)));
+  TSR_ASSIGN_OR_RETURN(rt::Device * device, DeviceOf(op, in, fallback));
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = TensorImpl::New();
+    static_cast<TensorType&>(*out[i]) = inferred[i];
+  }
+  if (op.impl == Impl::view) return RunViews(op, *device, in, attrs, out);
+  absl::InlinedVector<View*, 4> views(out.begin(), out.end());
+  for (TensorImpl* y : out) TSR_RETURN_IF_ERROR(GiveMemory(*device, y));
+  if (!device->executes()) return absl::OkStatus();
+  absl::Status status = RunKernel(op, *device, in, attrs, absl::MakeSpan(views));
+  if (!status.ok()) return Annotate(status, absl::StrCat(std::string(op.name), ": "));
+  return status;
+}
+
+}  // namespace
+
+absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs, rt::Device& device,
+                     absl::Span<TensorImpl*> out, const Site& site) {
+  rt::Count(rt::Metric::ops_executed);
+  static const Quick* quick_rows = QuickRows();
+  const OpInfo& op = ir::Info(opcode);
+  Observer* observer = CurrentObserver();
+  const bool watched = observer != nullptr || rt::EventsOn() || rt::options().debug() >= 3;
+  const int64_t start_ns = watched ? rt::NowNs() : 0;
+
+  const Quick& quick = quick_rows[static_cast<int>(opcode)];
+  absl::Status status;
+  bool done = false;
+  if (quick.dtypes != 0) {
+    TensorImpl* y = TensorImpl::New();
+    if (QuickInfer(quick, in, op.min_operands, y)) {
+      rt::Device& where = static_cast<const TensorImpl*>(in[0])->device();
+      for (size_t i = 1; i < in.size(); ++i) {
+        if (!in[i]->weak && &static_cast<const TensorImpl*>(in[i])->device() != &where) [[unlikely]]
+          status = WrongDevice(op, where, static_cast<const TensorImpl*>(in[i])->device());
+      }
+      if (status.ok()) status = GiveMemory(where, y);
+      if (status.ok() && where.executes()) {
+        rt::Count(rt::Metric::kernels_run);
+        View* view = y;
+        status = cpu::RunElementwise({op, in, {&view, 1}, attrs});
+      }
+      out[0] = y;
+      done = true;
+    } else {
+      y->Release();
+    }
+  }
+  if (!done) {
+    std::fill(out.begin(), out.end(), nullptr);
+    status = ExecuteGeneral(op, in, attrs, device, out);
+  }
+  if (!status.ok()) [[unlikely]] {
+    Release(out);
+    return site.source.file == nullptr ? status
+                                       : absl::Status(status.code(), absl::StrCat(status.message(), Where(site.source)));
+  }
+  if (watched) [[unlikely]]
+    Tell(opcode, in, attrs, out, site, observer, start_ns);
+  return status;
+}
+
+absl::StatusOr<Ref<TensorImpl>> Contiguous(TensorImpl& x) {
+  if (x.IsContiguous()) return Ref<TensorImpl>::Share(&x);
+  TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> y, TensorImpl::Make(x.device(), x));
+  if (x.device().executes()) cpu::CopyStrided(*y, x);
+  return y;
+}
+
+absl::StatusOr<Ref<TensorImpl>> Cast(const View& x, rt::Device& device, DType dtype) {
+  TensorType type = x;
+  type.dtype = dtype;
+  type.weak = false;
+  TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> y, TensorImpl::Make(device, type));
+  if (!device.executes()) return y;
+  const View* in = &x;
+  View* out = y.get();
+  ir::Attr attr = dtype;
+  TSR_RETURN_IF_ERROR(cpu::k_cast({ir::Info(Op::k_cast), {&in, 1}, {&out, 1}, {&attr, 1}}));
+  return y;
+}
+
+}  // namespace tessera::interp

@@ -1,0 +1,55 @@
+// Runs one op: the single way by which eager calls and bytecode execute anything.
+#ifndef TESSERA_INTERP_DISPATCH_H_
+#define TESSERA_INTERP_DISPATCH_H_
+
+#include "absl/types/span.h"
+#include "interp/observer.h"
+#include "ir/op.h"
+#include "runtime/tensor.h"
+
+namespace tessera::interp {
+
+/// Most results of one op (split).
+inline constexpr int kMaxResults = 64;
+
+/// Where the op stands, for the observer and for messages.
+struct Site {
+  Pc pc;
+  Source source;
+};
+
+/// Infers, allocates, runs. Operands that are weak are host numbers; every other View must be a TensorImpl (view ops
+/// share its storage), and all of them must be on one device, which is where the op runs; without any, on `device`.
+/// On success each of `out` (NumResults of them) holds a new reference. On failure nothing was changed.
+/// Ops whose impl is host or control are not for this function.
+absl::Status Execute(ir::Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs, rt::Device& device,
+                     absl::Span<rt::TensorImpl*> out, const Site& site);
+
+/// A tensor with its contents in contiguous memory: x itself, or a copy.
+absl::StatusOr<rt::Ref<rt::TensorImpl>> Contiguous(rt::TensorImpl& x);
+absl::StatusOr<rt::Ref<rt::TensorImpl>> Cast(const View& x, rt::Device& device, DType dtype);
+
+/// A host number as an operand: a weak View of rank 0 over eight bytes of its own.
+struct ScalarView : View {
+  union {
+    double f;
+    int64_t i;
+    bool b;
+  };
+  explicit ScalarView(double v) : f(v) { Init(DType::f64); }
+  explicit ScalarView(int64_t v) : i(v) { Init(DType::i64); }
+  explicit ScalarView(bool v) : b(v) { Init(DType::boolean); }
+  ScalarView(const ScalarView&) = delete;
+
+ private:
+  void Init(DType t) {
+    dtype = t;
+    rank = 0;
+    weak = true;
+    data = &f;
+  }
+};
+
+}  // namespace tessera::interp
+
+#endif  // TESSERA_INTERP_DISPATCH_H_

@@ -1,0 +1,417 @@
+#include "interp/interpreter.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "interp/cpu/convert.h"
+#include "interp/format.h"
+#include "runtime/log.h"
+#include "runtime/metrics.h"
+#include "runtime/ring.h"
+
+namespace tessera::interp {
+namespace {
+
+using rt::Ref;
+using rt::TensorImpl;
+
+// Calls nest on the C++ stack; this many fit into a thread's usual 8 MiB with room to spare.
+constexpr int kMaxDepth = 1000;
+
+// Registers and counters of nested activations, one stack per thread, so that a call allocates nothing after the
+// first. Frames that do not fit (deep recursion, huge functions) go to the heap.
+class FrameMemory {
+ public:
+  explicit FrameMemory(const Bytecode& code)
+      : words_(static_cast<size_t>(code.num_registers) + static_cast<size_t>(code.num_slots) * 3) {
+    Stack& stack = TheStack();
+    if (stack.used + words_ <= kStackWords) {
+      base_ = stack.words + stack.used;
+      stack.used += words_;
+    } else {
+      heap_ = std::make_unique<int64_t[]>(words_);
+      base_ = heap_.get();
+    }
+    std::memset(base_, 0, words_ * sizeof(int64_t));
+  }
+  ~FrameMemory() {
+    if (!heap_) TheStack().used -= words_;
+  }
+  FrameMemory(const FrameMemory&) = delete;
+  TensorImpl** registers() { return reinterpret_cast<TensorImpl**>(base_); }
+  Frame::Counter* counters(const Bytecode& code) {
+    return reinterpret_cast<Frame::Counter*>(base_ + code.num_registers);
+  }
+
+ private:
+  static constexpr size_t kStackWords = 16384;
+  struct Stack {
+    size_t used;
+    int64_t words[kStackWords];
+  };
+  static Stack& TheStack() {
+    thread_local Stack stack;
+    return stack;
+  }
+  size_t words_;
+  int64_t* base_;
+  std::unique_ptr<int64_t[]> heap_;
+};
+
+inline void Set(TensorImpl*& slot, TensorImpl* value) {
+  TensorImpl* old = slot;
+  slot = value;
+  if (old != nullptr) old->Release();
+}
+
+int64_t ReadInt(const View& v) { return cpu::ToInt64(v.data, v.dtype); }
+
+absl::Status AtLine(const absl::Status& status, const Frame& frame, const Insn& insn) {
+  const std::string& file = frame.instance->program->module->file;
+  std::string where = absl::StrCat(file.empty() ? "" : file + ":");
+  if (insn.loc.line > 0) absl::StrAppend(&where, insn.loc.line, ":", insn.loc.column, ": ");
+  return absl::Status(status.code(), absl::StrCat(where, "in @", frame.code->name, ": ", status.message()));
+}
+
+// Runs one activation; the error names no position yet.
+class Machine {
+ public:
+  explicit Machine(Frame& frame) : f_(frame), code_(*frame.code) {}
+
+  absl::Status Run(std::vector<Ref<TensorImpl>>* results) {
+    const Insn* const code = code_.code.data();
+    int64_t count = 0;
+    absl::Status status;
+    for (;;) {
+      const Insn& insn = code[f_.pc];
+      ++count;
+      int next = f_.pc + 1;
+      switch (insn.code) {
+        case Code::op: status = Op(insn); break;
+        case Code::constant: status = Constant(insn); break;
+        case Code::move: status = Move(insn); break;
+        case Code::jump: next = insn.target; break;
+        case Code::back:
+          next = insn.target;
+          if (Observer* o = CurrentObserver()) [[unlikely]] o->OnBackEdge(ThePc());
+          break;
+        case Code::branch: {
+          const bool taken = *Operand(insn, 0)->as<bool>();
+          if (!taken) next = insn.target;
+          if (Observer* o = CurrentObserver()) [[unlikely]] o->OnBranch(ThePc(), taken);
+          break;
+        }
+        case Code::for_begin: status = ForBegin(insn); break;
+        case Code::for_next: status = ForNext(insn, &next); break;
+        case Code::call: status = CallFunction(insn); break;
+        case Code::ret:
+          status = Return(insn, results);
+          if (status.ok()) {
+            rt::Count(rt::Metric::instructions_run, count);
+            rt::Record(rt::EventKind::function_exit, Id(), f_.depth, count);
+            return status;
+          }
+          break;
+        case Code::buffer_read: status = BufferRead(insn); break;
+        case Code::buffer_write:
+        case Code::buffer_add: status = BufferUpdate(insn); break;
+        case Code::print: status = Print(insn); break;
+        case Code::host_read: status = HostRead(insn); break;
+      }
+      if (!status.ok()) [[unlikely]] {
+        rt::Count(rt::Metric::instructions_run, count);
+        rt::Record(rt::EventKind::function_exit, Id(), f_.depth, count);
+        // A callee's message has its own position; this one is of use only at the bottom.
+        return insn.code == Code::call ? status : AtLine(status, f_, insn);
+      }
+      for (int i = 0; i < insn.num_frees; ++i) {
+        TensorImpl*& r = f_.registers[code_.registers[insn.frees + i]];
+        if (r != nullptr) std::exchange(r, nullptr)->Release();
+      }
+      f_.pc = next;
+    }
+  }
+
+ private:
+  int64_t Id() const { return reinterpret_cast<int64_t>(&code_); }
+  Pc ThePc() const { return {&code_, f_.pc, 0}; }
+
+  const View* Operand(const Insn& insn, int i) const {
+    const OperandRef r = code_.operands[insn.operands + i];
+    if (r >= 0) return f_.registers[r];
+    return r == kAbsent ? nullptr : &code_.immediates[ImmediateIndex(r)];
+  }
+
+  // The operand as a tensor with a reference of its own; immediates are made into one.
+  absl::StatusOr<Ref<TensorImpl>> TensorOperand(const Insn& insn, int i) const {
+    const OperandRef r = code_.operands[insn.operands + i];
+    if (r >= 0) return Ref<TensorImpl>::Share(f_.registers[r]);
+    const size_t k = ImmediateIndex(r);
+    return Cast(code_.immediates[k], *f_.device, code_.immediate_dtypes[k]);
+  }
+
+  absl::Status Op(const Insn& insn) {
+    constexpr int kInline = 8;
+    const View* inline_in[kInline];
+    std::unique_ptr<const View*[]> heap_in;
+    const View** in = inline_in;
+    if (insn.num_operands > kInline) [[unlikely]] {
+      heap_in = std::make_unique<const View*[]>(insn.num_operands);
+      in = heap_in.get();
+    }
+    for (int i = 0; i < insn.num_operands; ++i) in[i] = Operand(insn, i);
+    TensorImpl* out[kMaxResults];
+    if (insn.num_results > kMaxResults) return ResourceExhausted("more than ", kMaxResults, " results");
+    TSR_RETURN_IF_ERROR(Execute(insn.op, {in, insn.num_operands}, f_.attrs[insn.attrs], *f_.device,
+                                {out, insn.num_results}, Site{ThePc(), {nullptr, insn.loc.line, insn.loc.column}}));
+    for (int i = 0; i < insn.num_results; ++i) Set(f_.registers[code_.registers[insn.results + i]], out[i]);
+    return absl::OkStatus();
+  }
+
+  absl::Status Constant(const Insn& insn) {
+    const auto& value = std::get<Ref<TensorImpl>>(f_.attrs[insn.attrs][0]);
+    TensorImpl* out = value.get();
+    if (&value->device() == f_.device) {
+      out->Retain();
+    } else {
+      TSR_RETURN_IF_ERROR(Execute(ir::Op::k_constant, {}, f_.attrs[insn.attrs], *f_.device, {&out, 1}, Site{ThePc(), {}}));
+    }
+    Set(f_.registers[code_.registers[insn.results]], out);
+    return absl::OkStatus();
+  }
+
+  absl::Status Move(const Insn& insn) {
+    constexpr int kInline = 16;
+    TensorImpl* inline_values[kInline];
+    std::unique_ptr<TensorImpl*[]> heap_values;
+    TensorImpl** values = inline_values;
+    if (insn.num_operands > kInline) [[unlikely]] {
+      heap_values = std::make_unique<TensorImpl*[]>(insn.num_operands);
+      values = heap_values.get();
+    }
+    for (int i = 0; i < insn.num_operands; ++i) {
+      auto value = TensorOperand(insn, i);
+      if (!value.ok()) {
+        while (i-- > 0) values[i]->Release();
+        return std::move(value).status();
+      }
+      values[i] = value->release();
+    }
+    for (int i = 0; i < insn.num_operands; ++i) Set(f_.registers[code_.registers[insn.results + i]], values[i]);
+    return absl::OkStatus();
+  }
+
+  absl::Status ForBegin(const Insn& insn) {
+    Frame::Counter& c = f_.counters[insn.target];
+    c = {ReadInt(*Operand(insn, 0)), ReadInt(*Operand(insn, 1)), ReadInt(*Operand(insn, 2))};
+    if (c.step == 0) return InvalidArgument("for: the step is 0; use a positive or a negative step");
+    return absl::OkStatus();
+  }
+
+  absl::Status ForNext(const Insn& insn, int* next) {
+    Frame::Counter& c = f_.counters[insn.slot];
+    const bool more = c.step > 0 ? c.next < c.stop : c.next > c.stop;
+    if (Observer* o = CurrentObserver()) [[unlikely]] o->OnBranch(ThePc(), more);
+    if (!more) {
+      *next = insn.target;
+      return absl::OkStatus();
+    }
+    TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> index, Cast(ScalarView(c.next), *f_.device, DType::i64));
+    Set(f_.registers[code_.registers[insn.results]], index.release());
+    // A step past the end of the number range ends the loop.
+    if (__builtin_add_overflow(c.next, c.step, &c.next)) c.next = c.stop;
+    return absl::OkStatus();
+  }
+
+  absl::Status CallFunction(const Insn& insn);
+
+  absl::Status Return(const Insn& insn, std::vector<Ref<TensorImpl>>* results) {
+    results->clear();
+    for (int i = 0; i < insn.num_operands; ++i) {
+      TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, TensorOperand(insn, i));
+      results->push_back(std::move(value));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status BufferRead(const Insn& insn) {
+    TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, f_.instance->buffers[insn.target]->Read(*f_.device));
+    Set(f_.registers[code_.registers[insn.results]], value.release());
+    return absl::OkStatus();
+  }
+
+  absl::Status BufferUpdate(const Insn& insn) {
+    TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, TensorOperand(insn, 0));
+    BufferState& buffer = *f_.instance->buffers[insn.target];
+    absl::Status status = insn.code == Code::buffer_write ? buffer.Write(std::move(value)) : buffer.Add(*value);
+    if (status.ok()) return status;
+    return Annotate(status, absl::StrCat(std::string(ir::Info(insn.op).name), ": "));
+  }
+
+  absl::Status Print(const Insn& insn) {
+    TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, TensorOperand(insn, 0));
+    const std::string& label = std::get<std::string>(f_.attrs[insn.attrs][0]);
+    TSR_ASSIGN_OR_RETURN(std::string text, Format(*value));
+    PrintLine(label.empty() ? text : absl::StrCat(label, ": ", text));
+    return absl::OkStatus();
+  }
+
+  absl::Status HostRead(const Insn& insn) {
+    TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, TensorOperand(insn, 0));
+    if (f_.instance->on_host_read) f_.instance->on_host_read(std::get<std::string>(f_.attrs[insn.attrs][0]), value);
+    return absl::OkStatus();
+  }
+
+  Frame& f_;
+  const Bytecode& code_;
+};
+
+// Binds the function's symbols to the dims of the arguments.
+absl::Status Bind(const Bytecode& code, absl::Span<TensorImpl* const> args, absl::InlinedVector<int64_t, 8>* values) {
+  const ir::Function& function = *code.source;
+  const ir::SymbolTable& symbols = *function.symbols;
+  const int n = symbols.num_named();
+  if (args.size() != code.params.size()) {
+    return InvalidArgument("@", code.name, " takes ", code.params.size(), " arguments, not ", args.size());
+  }
+  values->assign(n, -1);
+  for (size_t i = 0; i < args.size(); ++i) {
+    const TensorType& want = code.param_types[i];
+    const TensorType& given = *args[i];
+    auto wrong = [&](const std::string& why) {
+      return InvalidArgument("@", code.name, ": argument ", i, " (%", function.values[function.params[i].value].name,
+                             ") must be ", ir::TypeName(&symbols, want), ", not ", ToString(given), why);
+    };
+    if (given.dtype != want.dtype) return wrong("; cast it");
+    if (given.rank != want.rank) return wrong("");
+    for (int d = 0; d < want.rank; ++d) {
+      if (want.dims[d] >= 0) {
+        if (want.dims[d] != given.dims[d]) return wrong("");
+        continue;
+      }
+      for (int s = 0; s < n; ++s) {
+        if (symbols.NamedSymbol(s) != want.dims[d]) continue;
+        if ((*values)[s] < 0) {
+          (*values)[s] = given.dims[d];
+        } else if ((*values)[s] != given.dims[d]) {
+          return wrong(absl::StrCat(": ", std::string(symbols.named(s)), " is ", (*values)[s], " already"));
+        }
+      }
+    }
+  }
+  // Dims that are expressions can be checked once every symbol has its number.
+  for (size_t i = 0; i < args.size(); ++i) {
+    for (int d = 0; d < code.param_types[i].rank; ++d) {
+      const int64_t want = code.param_types[i].dims[d];
+      if (want >= 0) continue;
+      const int64_t number = symbols.Evaluate(want, *values);
+      if (number != args[i]->dims[d]) {
+        return InvalidArgument("@", code.name, ": argument ", i, " is ", ToString(static_cast<TensorType&>(*args[i])),
+                               ", and dim ", d, " must be ", symbols.Name(want), " = ", number);
+      }
+    }
+  }
+  return symbols.CheckFacts(*values);
+}
+
+std::vector<std::vector<ir::Attr>> ResolveAttrs(const Bytecode& code, absl::Span<const int64_t> values) {
+  std::vector<std::vector<ir::Attr>> attrs = code.attrs;
+  for (auto& list : attrs) {
+    for (ir::Attr& a : list) {
+      if (auto* ints = std::get_if<ir::Ints>(&a)) {
+        for (int64_t& v : *ints)
+          if (ir::IsSymbol(v)) v = code.source->symbols->Evaluate(v, values);
+      }
+    }
+  }
+  return attrs;
+}
+
+absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl* const> args, rt::Device& device,
+                         int depth, std::vector<Ref<TensorImpl>>* results) {
+  const Bytecode& code = *instance.program->functions[function];
+  if (depth >= kMaxDepth) {
+    return ResourceExhausted("@", code.name, ": calls are nested more than ", kMaxDepth,
+                             " deep; is there a recursion without end?");
+  }
+  absl::InlinedVector<int64_t, 8> values;
+  TSR_RETURN_IF_ERROR(Bind(code, args, &values));
+  std::vector<std::vector<ir::Attr>> resolved;
+  if (code.symbolic_attrs) resolved = ResolveAttrs(code, values);
+  rt::Count(rt::Metric::functions_called);
+  FrameMemory memory(code);
+  Frame frame{.instance = &instance, .code = &code, .device = args.empty() ? &device : &args[0]->device(), .depth = depth,
+              .registers = memory.registers(), .counters = memory.counters(code),
+              .attrs = code.symbolic_attrs ? resolved.data() : code.attrs.data()};
+  for (size_t i = 0; i < args.size(); ++i) {
+    args[i]->Retain();
+    Set(frame.registers[code.params[i]], args[i]);
+  }
+  return Resume(frame, results);
+}
+
+absl::Status Machine::CallFunction(const Insn& insn) {
+  std::vector<Ref<TensorImpl>> owned;
+  absl::InlinedVector<TensorImpl*, 8> args;
+  for (int i = 0; i < insn.num_operands; ++i) {
+    TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, TensorOperand(insn, i));
+    args.push_back(value.get());
+    owned.push_back(std::move(value));
+  }
+  std::vector<Ref<TensorImpl>> results;
+  TSR_RETURN_IF_ERROR(CallAtDepth(*f_.instance, insn.target, args, *f_.device, f_.depth + 1, &results));
+  for (int i = 0; i < insn.num_results; ++i) {
+    Set(f_.registers[code_.registers[insn.results + i]], results[i].release());
+  }
+  return absl::OkStatus();
+}
+
+struct PrintSink {
+  std::mutex mutex;
+  std::function<void(std::string_view)> sink;
+};
+PrintSink& ThePrintSink() {
+  static auto* sink = new PrintSink;
+  return *sink;
+}
+
+}  // namespace
+
+std::unique_ptr<Instance> MakeInstance(std::shared_ptr<const ir::Module> module) {
+  auto instance = std::make_unique<Instance>();
+  for (const ir::Buffer& b : module->buffers) instance->buffers.push_back(std::make_unique<BufferState>(b.type));
+  instance->program = Decode(std::move(module));
+  return instance;
+}
+
+absl::Status Resume(Frame& frame, std::vector<Ref<TensorImpl>>* results) {
+  Observer* observer = CurrentObserver();
+  if (observer != nullptr) [[unlikely]] observer->OnFunctionEnter(frame.code);
+  rt::Record(rt::EventKind::function_enter, reinterpret_cast<int64_t>(frame.code), frame.depth);
+  TSR_LOG(2, "tier 1 enters @", frame.code->name, " at depth ", frame.depth);
+  absl::Status status = Machine(frame).Run(results);
+  for (int i = 0; i < frame.code->num_registers; ++i) {
+    if (frame.registers[i] != nullptr) std::exchange(frame.registers[i], nullptr)->Release();
+  }
+  if (observer != nullptr) [[unlikely]] observer->OnFunctionExit(frame.code);
+  return status;
+}
+
+absl::Status Call(Instance& instance, int function, absl::Span<TensorImpl* const> args, rt::Device& device,
+                  std::vector<Ref<TensorImpl>>* results) {
+  return CallAtDepth(instance, function, args, device, 0, results);
+}
+
+void SetPrintSink(std::function<void(std::string_view)> sink) {
+  std::lock_guard lock(ThePrintSink().mutex);
+  ThePrintSink().sink = std::move(sink);
+}
+
+void PrintLine(std::string_view text) {
+  std::lock_guard lock(ThePrintSink().mutex);
+  if (ThePrintSink().sink) return ThePrintSink().sink(text);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fputc('\n', stdout);
+}
+
+}  // namespace tessera::interp

@@ -1,0 +1,64 @@
+// What a device must do. tests/cts runs one conformance suite against every device; null_device.cc is the
+// smallest one, to copy from.
+#ifndef TESSERA_RUNTIME_DEVICE_H_
+#define TESSERA_RUNTIME_DEVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "runtime/status.h"
+
+namespace tessera::rt {
+
+enum class DeviceKind : uint8_t { cpu, null };
+
+struct MemoryStats {
+  int64_t bytes_in_use = 0;   // handed out and not given back
+  int64_t bytes_cached = 0;   // held by the pool for reuse
+  int64_t peak_bytes = 0;     // highest bytes_in_use since the last ResetPeak()
+  int64_t limit_bytes = 0;    // 0: no limit
+  int64_t allocations = 0;    // calls of Allocate
+  int64_t system_allocations = 0;  // those that had to ask the system
+};
+
+/// One place where tensors live and kernels run. Objects are created at first use, are never destroyed, and all
+/// methods may be called from any thread at any time, also while static objects are being destroyed.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual DeviceKind kind() const = 0;
+  /// False for the null device: its memory has no contents and ops on it are only checked, not run.
+  virtual bool executes() const = 0;
+
+  /// Memory of at least `bytes` bytes, aligned to 64. bytes == 0 gives a non-null pointer too. Fails with
+  /// resource_exhausted when the limit or the system refuses, after giving cached memory back and trying again.
+  virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
+  /// `bytes` is what Allocate was asked for.
+  virtual void Free(void* p, size_t bytes) noexcept = 0;
+  /// Gives cached memory back to the system.
+  virtual void Trim() = 0;
+
+  virtual absl::Status CopyFromHost(void* dst, const void* src, size_t bytes) = 0;
+  virtual absl::Status CopyToHost(void* dst, const void* src, size_t bytes) = 0;
+  /// Returns when everything submitted before has finished.
+  virtual absl::Status Synchronize() = 0;
+
+  virtual MemoryStats memory_stats() const = 0;
+  virtual void ResetPeak() = 0;
+  /// 0: no limit. A limit below what is in use only refuses new memory.
+  virtual void SetMemoryLimit(int64_t bytes) = 0;
+};
+
+Device& Cpu();
+Device& Null();
+/// "cpu" or "null"; not_found with the list of devices otherwise.
+absl::StatusOr<Device*> FindDevice(std::string_view name);
+std::vector<Device*> AllDevices();
+
+}  // namespace tessera::rt
+
+#endif  // TESSERA_RUNTIME_DEVICE_H_

@@ -1,0 +1,7 @@
+#include "runtime/per_thread.h"
+
+namespace tessera::rt::internal {
+
+constinit std::mutex g_per_thread_mutex;
+
+}  // namespace tessera::rt::internal

@@ -1,0 +1,152 @@
+// Tensors as the runtime holds them: a Storage is one allocation on one device, a TensorImpl is a typed, strided
+// window onto one. Both are counted by intrusive references and recycled through per-thread free lists, because an
+// eager op makes one of each.
+#ifndef TESSERA_RUNTIME_TENSOR_H_
+#define TESSERA_RUNTIME_TENSOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "runtime/device.h"
+#include "tessera/dtype.h"
+
+namespace tessera {
+
+inline constexpr int kMaxRank = 8;
+
+/// Element type and dims. During shape inference with symbols a negative dim is a symbol (ir/symbols.h); in a View
+/// and in a TensorImpl every dim is a number >= 0.
+struct TensorType {
+  DType dtype = DType::f32;
+  uint8_t rank = 0;
+  /// A host number without a dtype of its own: it takes the dtype of the tensors beside it (ir/op.h).
+  bool weak = false;
+  int64_t dims[kMaxRank];
+
+  int64_t size() const {
+    int64_t n = 1;
+    for (int i = 0; i < rank; ++i) n *= dims[i];
+    return n;
+  }
+  bool SameDims(const TensorType& o) const {
+    if (rank != o.rank) return false;
+    for (int i = 0; i < rank; ++i)
+      if (dims[i] != o.dims[i]) return false;
+    return true;
+  }
+};
+
+/// "f32[2,3]"
+std::string ToString(const TensorType& type);
+
+/// What a kernel sees of a tensor. `data` is the first element; strides count elements, and may be 0 (broadcast) or
+/// negative (flipped).
+struct View : TensorType {
+  int64_t strides[kMaxRank];
+  void* data = nullptr;
+
+  template <class T>
+  T* as() const { return static_cast<T*>(data); }
+  bool IsContiguous() const {
+    int64_t want = 1;
+    for (int i = rank - 1; i >= 0; --i) {
+      if (dims[i] == 0) return true;
+      if (dims[i] != 1 && strides[i] != want) return false;
+      want *= dims[i];
+    }
+    return true;
+  }
+  void SetContiguousStrides() {
+    int64_t s = 1;
+    for (int i = rank - 1; i >= 0; --i) {
+      strides[i] = s;
+      s *= dims[i] > 0 ? dims[i] : 1;
+    }
+  }
+};
+
+namespace rt {
+
+/// Intrusive pointer: T has Retain() and Release().
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  Ref(std::nullptr_t) {}                                  // NOLINT(google-explicit-constructor)
+  Ref(const Ref& o) : p_(o.p_) { if (p_) p_->Retain(); }
+  Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+  Ref& operator=(Ref o) noexcept { std::swap(p_, o.p_); return *this; }
+  ~Ref() { if (p_) p_->Release(); }
+  /// Takes over one reference that the caller holds.
+  static Ref Adopt(T* p) { Ref r; r.p_ = p; return r; }
+  static Ref Share(T* p) { if (p) p->Retain(); return Adopt(p); }
+  T* get() const { return p_; }
+  T* release() { return std::exchange(p_, nullptr); }
+  T& operator*() const { return *p_; }
+  T* operator->() const { return p_; }
+  explicit operator bool() const { return p_ != nullptr; }
+
+ private:
+  T* p_ = nullptr;
+};
+
+/// One allocation. Its memory goes back to the device with the last reference.
+class Storage {
+ public:
+  static absl::StatusOr<Ref<Storage>> Make(Device& device, size_t bytes);
+  /// Memory that someone else owns; `done(arg)` runs with the last reference.
+  static Ref<Storage> Wrap(Device& device, void* data, size_t bytes, void (*done)(void*), void* arg);
+
+  void Retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void Release() {
+    if (refs_.load(std::memory_order_acquire) == 1 || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) Destroy();
+  }
+  bool unique() const { return refs_.load(std::memory_order_acquire) == 1; }
+
+  Device& device() const { return *device_; }
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  friend struct FreeLists;
+  void Destroy();
+  std::atomic<int32_t> refs_{1};
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+  void (*done_)(void*) = nullptr;
+  void* done_arg_ = nullptr;
+};
+
+/// A tensor. dims, strides and data are set before it is shared and never change after that.
+class TensorImpl : public View {
+ public:
+  /// A TensorImpl with one reference, no storage and unset dims: the caller fills the View and calls set_storage().
+  static TensorImpl* New();
+  /// A contiguous tensor of that type with memory of its own, contents undefined.
+  static absl::StatusOr<Ref<TensorImpl>> Make(Device& device, const TensorType& type);
+
+  void Retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void Release() {
+    if (refs_.load(std::memory_order_acquire) == 1 || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) Destroy();
+  }
+  bool unique() const { return refs_.load(std::memory_order_acquire) == 1; }
+
+  Storage* storage() const { return storage_; }
+  /// Takes over one reference.
+  void set_storage(Storage* storage) { storage_ = storage; }
+  Device& device() const { return storage_->device(); }
+
+ private:
+  friend struct FreeLists;
+  void Destroy();
+  std::atomic<int32_t> refs_{1};
+  Storage* storage_ = nullptr;
+};
+
+}  // namespace rt
+}  // namespace tessera
+
+#endif  // TESSERA_RUNTIME_TENSOR_H_

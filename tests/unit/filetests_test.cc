@@ -1,0 +1,190 @@
+// Runs tests/filetests/*.gir under every configuration in tests/configs. A file is a module; directives in its comments
+// say what its functions (without parameters) do:
+//
+//   // expect @f: tensor<2 x f32>[1.5, 2.5]      the results of @f, one line for each, as constants are written
+//   // error @f: in @f: add: cannot ...          what the message of a failing call contains
+//   // prints @f: loss: 3. f32[]                 lines that `print` writes during the call, in order
+//   // reads @f: loss tensor<f32>[3.0]           what host_read hands over, in order
+//   // frees @f                                  nothing is left in use after the call
+//   // compiled @f: 4 registers                  what the bytecode of @f contains
+//
+// Directives of one function belong together; its calls share the module's buffers, in the order of the file. Every
+// function that has no parameters must have a directive. All configurations must give the same bytes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "interp/api/eager.h"
+#include "interp/interpreter.h"
+#include "ir/literal.h"
+#include "ir/typing.h"
+#include "runtime/options.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using rt::Ref;
+using rt::TensorImpl;
+
+std::string ReadText(const fs::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<fs::path> Files(const char* folder, const char* extension) {
+  std::vector<fs::path> files;
+  for (const auto& e : fs::directory_iterator(fs::path(TESSERA_TEST_DIR) / folder)) {
+    if (e.path().extension() == extension) files.push_back(e.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+struct Expectation {
+  std::vector<std::string> results, errors, prints, reads, compiled;
+  bool frees = false;
+};
+
+struct FileTest {
+  std::vector<std::string> order;
+  std::map<std::string, Expectation> functions;
+};
+
+FileTest ParseDirectives(const std::string& text) {
+  FileTest test;
+  std::stringstream lines(text);
+  std::string line;
+  while (std::getline(lines, line)) {
+    const size_t comment = line.find("// ");
+    if (comment == std::string::npos) continue;
+    std::stringstream words(line.substr(comment + 3));
+    std::string kind, name;
+    words >> kind >> name;
+    if (name.size() < 2 || name[0] != '@') continue;
+    name = name.substr(1);
+    const bool has_rest = name.back() == ':';
+    if (has_rest) name.pop_back();
+    std::string rest;
+    if (has_rest) {
+      std::getline(words, rest);
+      rest.erase(0, rest.find_first_not_of(' '));
+    }
+    std::map<std::string, std::vector<std::string> Expectation::*> lists = {{"expect", &Expectation::results},
+                                                                          {"error", &Expectation::errors},
+                                                                          {"prints", &Expectation::prints},
+                                                                          {"reads", &Expectation::reads},
+                                                                          {"compiled", &Expectation::compiled}};
+    if (kind != "frees" && !lists.contains(kind)) continue;
+    if (!test.functions.contains(name)) test.order.push_back(name);
+    if (kind == "frees") {
+      test.functions[name].frees = true;
+    } else {
+      (test.functions[name].*lists[kind]).push_back(rest);
+    }
+  }
+  return test;
+}
+
+std::string Literal(TensorImpl& x) {
+  Ref<TensorImpl> c = *interp::Contiguous(x);
+  std::string text = ir::TypeText(nullptr, *c) + "[";
+  for (int64_t i = 0; i < c->size(); ++i) {
+    if (i > 0) text += ", ";
+    ir::AppendElement(c->as<char>() + i * static_cast<int64_t>(SizeOf(c->dtype)), c->dtype, text);
+  }
+  return text + "]";
+}
+
+// Sets the options of a configuration and puts the old values back at the end.
+class Configured {
+ public:
+  explicit Configured(const fs::path& config) {
+    std::stringstream lines(ReadText(config));
+    std::string line;
+    while (std::getline(lines, line)) {
+      const size_t equals = line.find('=');
+      if (line.empty() || line[0] == '#' || equals == std::string::npos) continue;
+      const std::string name = line.substr(0, equals);
+      old_.emplace_back(name, *rt::options().Get(name));
+      EXPECT_TRUE(rt::options().Set(name, line.substr(equals + 1)).ok()) << line;
+    }
+  }
+  ~Configured() {
+    for (const auto& [name, value] : old_) EXPECT_TRUE(rt::options().Set(name, value).ok());
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> old_;
+};
+
+class FileTests : public testing::TestWithParam<std::tuple<fs::path, fs::path>> {};
+
+TEST_P(FileTests, Run) {
+  const auto& [file, config] = GetParam();
+  Configured configured(config);
+  const std::string text = ReadText(file);
+  const FileTest test = ParseDirectives(text);
+  auto module = ir::Parse(text, file.filename().string());
+  ASSERT_TRUE(module.ok()) << module.status().message();
+  EXPECT_EQ(ir::Print(**ir::Parse(ir::Print(**module))), ir::Print(**module)) << "the text form does not round-trip";
+  for (const auto& f : (*module)->functions) {
+    EXPECT_TRUE(!f->params.empty() || test.functions.contains(f->name)) << "@" << f->name << " has no directive";
+  }
+  auto instance = interp::MakeInstance(std::shared_ptr<const ir::Module>(*std::move(module)));
+  std::vector<std::string> prints, reads;
+  interp::SetPrintSink([&](std::string_view line) { prints.emplace_back(line); });
+  instance->on_host_read = [&](std::string_view label, Ref<TensorImpl> x) {
+    reads.push_back(std::string(label) + " " + Literal(*x));
+  };
+  for (const std::string& name : test.order) {
+    SCOPED_TRACE("@" + name);
+    const Expectation& want = test.functions.at(name);
+    const int index = instance->program->FindFunction(name);
+    ASSERT_GE(index, 0) << "a directive names no function of the file";
+    for (const std::string& part : want.compiled) {
+      EXPECT_NE(interp::Disassemble(*instance->program->functions[index]).find(part), std::string::npos)
+          << interp::Disassemble(*instance->program->functions[index]);
+    }
+    prints.clear();
+    reads.clear();
+    const int64_t before = rt::Cpu().memory_stats().bytes_in_use;
+    {
+      std::vector<Ref<TensorImpl>> results;
+      const absl::Status status = interp::Call(*instance, index, {}, rt::Cpu(), &results);
+      if (want.errors.empty()) {
+        EXPECT_TRUE(status.ok()) << status.message();
+      } else {
+        ASSERT_FALSE(status.ok()) << "should have failed";
+        for (const std::string& part : want.errors) {
+          EXPECT_NE(std::string(status.message()).find(part), std::string::npos) << "message: " << status.message();
+        }
+      }
+      std::vector<std::string> literals;
+      for (const auto& r : results) literals.push_back(Literal(*r));
+      EXPECT_EQ(literals, want.results);
+    }
+    EXPECT_EQ(prints, want.prints);
+    EXPECT_EQ(reads, want.reads);
+    if (want.frees) EXPECT_EQ(rt::Cpu().memory_stats().bytes_in_use, before);
+  }
+  interp::SetPrintSink(nullptr);
+}
+
+std::string TestName(const testing::TestParamInfo<std::tuple<fs::path, fs::path>>& info) {
+  return std::get<0>(info.param).stem().string() + "_" + std::get<1>(info.param).stem().string();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FileTests,
+                         testing::Combine(testing::ValuesIn(Files("filetests", ".gir")),
+                                          testing::ValuesIn(Files("configs", ".conf"))),
+                         TestName);
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,273 @@
+// The interpreter and dispatch: observer, frames, allocation, faults, threads.
+#include "interp/interpreter.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include "interp/api/eager.h"
+#include "runtime/fault.h"
+#include "runtime/ring.h"
+#include "tessera/tessera.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TSR_TEST_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TSR_TEST_SANITIZED 1
+#endif
+
+#ifndef TSR_TEST_SANITIZED
+// Counts this thread's heap allocations. Sanitizers bring an operator new of their own.
+static thread_local int64_t t_allocations = 0;
+void* operator new(size_t size) {
+  ++t_allocations;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+#endif
+
+namespace tessera {
+namespace {
+
+TEST(Observer, SeesEveryOpWithItsPlace) {
+  struct Recorder : interp::Observer {
+    std::vector<std::string> ops;
+    std::vector<interp::Pc> pcs;
+    std::vector<int> lines;
+    int enters = 0, exits = 0, back_edges = 0, branches = 0;
+    void OnOp(const interp::Event& e) override {
+      ops.emplace_back(ir::Info(e.op).name);
+      pcs.push_back(e.pc);
+      lines.push_back(e.source.line);
+      EXPECT_LE(e.start_ns, e.end_ns);
+      for (rt::TensorImpl* y : e.out) EXPECT_NE(y, nullptr);
+    }
+    void OnFunctionEnter(const void*) override { ++enters; }
+    void OnFunctionExit(const void*) override { ++exits; }
+    void OnBackEdge(interp::Pc) override { ++back_edges; }
+    void OnBranch(interp::Pc, bool) override { ++branches; }
+  } recorder;
+  Tensor x = ones({3});
+  Function f = *Function::parse(R"(func @f(%x: tensor<N x f32>) -> tensor<N x f32> {
+    %r = for %i in (0, 3, 1) (%a = %x) -> (tensor<N x f32>) {
+      %b = mul %a, 2.0
+      yield %b
+    }
+    return %r
+  })");
+  interp::SetObserver(&recorder);
+  int line = 0;
+  for (int i = 0; i < 2; ++i) {
+    line = __LINE__ + 1;
+    x = exp(x);
+  }
+  f.call({x});
+  interp::SetObserver(nullptr);
+  EXPECT_EQ(recorder.ops, (std::vector<std::string>{"exp", "exp", "mul", "mul", "mul"}));
+  EXPECT_EQ(recorder.lines[0], line);
+  EXPECT_EQ(recorder.pcs[0].base, recorder.pcs[1].base) << "one call site";
+  EXPECT_EQ(recorder.pcs[0].index, -1);
+  EXPECT_EQ(recorder.pcs[2].index, recorder.pcs[3].index);
+  EXPECT_EQ(recorder.lines[2], 3) << "the line of the Graph IR text";
+  EXPECT_EQ(recorder.enters, 1);
+  EXPECT_EQ(recorder.exits, 1);
+  EXPECT_EQ(recorder.back_edges, 3);
+  EXPECT_EQ(recorder.branches, 4);
+}
+
+TEST(Observer, CallSitesDiffer) {
+  struct Recorder : interp::Observer {
+    std::vector<interp::Pc> pcs;
+    void OnOp(const interp::Event& e) override { pcs.push_back(e.pc); }
+  } recorder;
+  Tensor x = ones({3});
+  interp::SetObserver(&recorder);
+  Tensor a = x + x;
+  Tensor b = x + x;
+  Tensor c = operator+(x, x);
+  interp::SetObserver(nullptr);
+  ASSERT_EQ(recorder.pcs.size(), 3u);
+  EXPECT_NE(recorder.pcs[0].base, recorder.pcs[1].base);
+  EXPECT_NE(recorder.pcs[1].base, recorder.pcs[2].base);
+  EXPECT_NE(recorder.pcs[0].path, recorder.pcs[1].path);
+}
+
+#ifndef TSR_TEST_SANITIZED
+TEST(Interpreter, TheLoopAllocatesNothing) {
+  Function f = *Function::parse(R"(func @f(%x: tensor<N x f32>, %n: tensor<i64>) -> tensor<N x f32> {
+    %last, %r = while (%i = 0, %a = %x) -> (tensor<i64>, tensor<N x f32>) {
+      %go = lt %i, %n
+      yield %go
+    } do {
+      %j = add %i, 1
+      %b = mul %a, 1.5
+      %c = sub %b, %a
+      %d = transpose %c
+      %e = sum %d {axes = [0], keepdims = true}
+      %g = add %d, %e
+      yield %j, %g
+    }
+    return %r
+  })");
+  const Tensor x = ones({16});
+  auto allocations = [&](int64_t n) {
+    const Tensor count = Tensor::scalar(n);
+    const std::vector<Tensor> args = {x, count};
+    f(args);  // warms the pools
+    const int64_t before = t_allocations;
+    f(args);
+    return t_allocations - before;
+  };
+  const int64_t once = allocations(1), often = allocations(500);
+  EXPECT_EQ(once, often) << "an iteration allocates from the heap";
+}
+#endif
+
+TEST(Interpreter, FunctionsRunOnSeveralThreads) {
+  Function f = *Function::parse(R"(
+    buffer @calls : tensor<i64>
+    func @f(%x: tensor<N x f32>) -> tensor<N x f32> {
+      buffer_add 1 {buffer = "calls"}
+      %y = mul %x, 2.0
+      %z = add %y, 1.0
+      return %z
+    })");
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const Tensor x = full({7}, t);
+      for (int i = 0; i < 250; ++i) wrong += f.call({x}).to_vector<float>()[6] != static_cast<float>(2 * t + 1);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(f.module().buffer("calls")->item<int64_t>(), 1000);
+}
+
+TEST(Interpreter, ChecksArguments) {
+  Function f = *Function::parse(
+      "func @f(%x: tensor<B x S x f32>, %y: tensor<(B*2) x f32>) -> tensor<B x S x f32> where S % 8 == 0 {\n"
+      "  return %x\n}");
+  auto message = [&](const std::vector<Tensor>& args) -> std::string {
+    try {
+      f(args);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message({zeros({2, 8}), zeros({4})}), "no error");
+  EXPECT_EQ(message({zeros({2, 8})}), "@f takes 2 arguments, not 1");
+  EXPECT_EQ(message({zeros({2, 8}, f64), zeros({4})}),
+            "@f: argument 0 (%x) must be f32[B,S], not f64[2,8]; cast it");
+  EXPECT_EQ(message({zeros({2}), zeros({4})}), "@f: argument 0 (%x) must be f32[B,S], not f32[2]");
+  EXPECT_EQ(message({zeros({2, 8}), zeros({5})}), "@f: argument 1 is f32[5], and dim 0 must be (B*2) = 4");
+  EXPECT_NE(message({zeros({2, 9}), zeros({4})}).find("S % 8 == 0"), std::string::npos)
+      << message({zeros({2, 9}), zeros({4})});
+}
+
+// Every fault point: a clean error, and the next call works.
+TEST(Faults, AllocationFailsOneOpOnly) {
+  const Tensor x = ones({1 << 20});
+  rt::ArmFault(rt::Fault::allocation, 1);
+  try {
+    x + x;
+    ADD_FAILURE() << "did not fail";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::resource_exhausted) << e.what();
+    EXPECT_NE(std::string(e.what()).find("interp_test.cc"), std::string::npos) << e.what();
+  }
+  EXPECT_EQ((x + x).to_vector<float>()[0], 2.0f);
+}
+
+TEST(Faults, FilesFailCleanly) {
+  const std::string path = testing::TempDir() + "/tessera_fault.npy";
+  const Tensor x = ones({3});
+  ASSERT_TRUE(save_npy(x, path).ok());
+  rt::ArmFault(rt::Fault::file_write, 1);
+  EXPECT_EQ(save_npy(x * 2, path).code(), Code::resource_exhausted);
+  EXPECT_EQ(load_npy(path)->to_vector<float>(), x.to_vector<float>()) << "the old file is whole";
+  for (rt::Fault fault : {rt::Fault::file_open, rt::Fault::file_read}) {
+    rt::ArmFault(fault, 1);
+    EXPECT_FALSE(load_npy(path).ok());
+    EXPECT_TRUE(load_npy(path).ok());
+  }
+  std::remove(path.c_str());
+}
+
+TEST(Memory, LimitRefusesOneOpAndRecovers) {
+  rt::Device& cpu = rt::Cpu();
+  Tensor x = ones({1 << 22});
+  cpu.Trim();
+  cpu.SetMemoryLimit(cpu.memory_stats().bytes_in_use + cpu.memory_stats().bytes_cached + (1 << 20));
+  EXPECT_THROW(x + x, Error);
+  cpu.SetMemoryLimit(0);
+  EXPECT_EQ((x + x).to_vector<float>()[5], 2.0f);
+}
+
+TEST(Memory, PeakIsThatOfTheLiveValues) {
+  // A chain of 20 ops on 4 MiB keeps two values alive at a time, not twenty.
+  std::string text = "func @f(%x0: tensor<N x f32>) -> tensor<N x f32> {\n";
+  for (int i = 0; i < 20; ++i) text += "  %x" + std::to_string(i + 1) + " = add %x" + std::to_string(i) + ", 1.0\n";
+  Function f = *Function::parse(text + "  return %x20\n}");
+  const Tensor x = ones({1 << 20});
+  Runtime::reset_peak_memory(Device::cpu());
+  const int64_t before = Runtime::memory(Device::cpu()).bytes_in_use;
+  Tensor y = f.call({x});
+  const int64_t peak = Runtime::memory(Device::cpu()).peak_bytes - before;
+  EXPECT_GE(peak, 2 * (4 << 20));
+  EXPECT_LE(peak, 3 * (4 << 20));
+}
+
+TEST(Events, RingHoldsTheOps) {
+  ASSERT_TRUE(Runtime::set_option("events", "64").ok());
+  Tensor x = ones({5});
+  Tensor y = exp(x);
+  ASSERT_NE(rt::GlobalRing(), nullptr);
+  int found = 0;
+  for (const rt::Event& e : rt::GlobalRing()->Snapshot()) {
+    found += e.kind == rt::EventKind::op && e.a == static_cast<int64_t>(ir::Op::k_exp) && e.b == 5;
+  }
+  EXPECT_EQ(found, 1);
+  EXPECT_TRUE(Runtime::set_option("events", "0").ok());
+}
+
+TEST(Builder, BuildsWhatTextSays) {
+  Builder b;
+  b.buffer("calls", i64, {});
+  FunctionBuilder f = b.function("f");
+  Value x = f.param("x", f32, {"B", 4});
+  f.op("buffer_add", {1}, {{"buffer", std::string("calls")}});
+  std::vector<Value> r = f.for_(0, 3, 1, {x}, [&](Value, const std::vector<Value>& v) {
+    return std::vector<Operand>{f.op("mul", {v[0], 2.0})};
+  });
+  Value s = f.op("sum", {r[0]}, {{"axes", Dims{1}}});
+  f.ret({r[0], s});
+  Result<Module> module = b.build();
+  ASSERT_TRUE(module.ok()) << module.status().message();
+  std::vector<Tensor> out = (*module->function("f"))({ones({2, 4})});
+  EXPECT_EQ(out[0].to_vector<float>()[7], 8.0f);
+  EXPECT_EQ(out[1].to_vector<float>(), (std::vector<float>{32, 32}));
+  EXPECT_EQ(module->buffer("calls")->item<int64_t>(), 1);
+  EXPECT_TRUE(Module::parse(module->to_string()).ok()) << module->to_string();
+
+  Builder bad;
+  FunctionBuilder g = bad.function("g");
+  Value y = g.param("y", f32, {2});
+  g.ret({g.op("matmull", {y, y})});
+  Result<Module> failed = bad.build();
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.status().message(), "there is no op matmull; did you mean matmul?");
+}
+
+}  // namespace
+}  // namespace tessera
