@@ -14,6 +14,9 @@ ExpLoop* HandwrittenExp();
 /// Null where SLEEF is not installed too.
 ExpLoop* SleefExp();
 
+void HandwrittenAdd(const float* a, const float* b, float* y, int64_t n);
+float HandwrittenSum(const float* x, int64_t n);
+
 /// Rows one after another.
 void HandwrittenSoftmax(const float* x, float* y, int64_t rows, int64_t columns);
 void HandwrittenLayerNorm(const float* x, const float* weight, const float* bias, float* y, int64_t rows,

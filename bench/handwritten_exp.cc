@@ -18,28 +18,38 @@ constexpr const char* kSleefName = "Sleef_expf8_u10avx2";
 #endif
 SleefFunction* sleef = nullptr;
 
-/// Calls fn on whole vectors, and on a padded one for the rest.
+/// Calls fn on blocks of kUnroll vectors, and on a padded block for the rest.
 template <class F>
 inline void Apply(const float* x, float* y, int64_t n, F fn) {
+  Vec v[kUnroll];
   int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock)
-    for (int64_t j = 0; j < kBlock; j += kLanes) Store(y + i + j, fn(Load(x + i + j)));
-  for (; i + kLanes <= n; i += kLanes) Store(y + i, fn(Load(x + i)));
+  for (; i + kBlock <= n; i += kBlock) {
+    for (int j = 0; j < kUnroll; ++j) v[j] = Load(x + i + j * kLanes);
+    fn(v);
+    for (int j = 0; j < kUnroll; ++j) Store(y + i + j * kLanes, v[j]);
+  }
   if (i < n) {
-    float rest[kLanes] = {};
+    float rest[kBlock] = {};
     memcpy(rest, x + i, static_cast<size_t>(n - i) * sizeof(float));
-    Store(rest, fn(Load(rest)));
+    for (int j = 0; j < kUnroll; ++j) v[j] = Load(rest + j * kLanes);
+    fn(v);
+    for (int j = 0; j < kUnroll; ++j) Store(rest + j * kLanes, v[j]);
     memcpy(y + i, rest, static_cast<size_t>(n - i) * sizeof(float));
   }
 }
 
 void ExpByHand(const float* x, float* y, int64_t n) {
-  Apply(x, y, n, [](Vec v) { return Exp(Min(Max(v, Set(-87.0f)), Set(88.0f))); });
+  Apply(x, y, n, [](Vec* v) {
+    for (int j = 0; j < kUnroll; ++j) v[j] = Min(Max(v[j], Set(-87.0f)), Set(88.0f));
+    Exp<kUnroll>(v);
+  });
 }
 
 void ExpBySleef(const float* x, float* y, int64_t n) {
   SleefFunction* const function = sleef;
-  Apply(x, y, n, [function](Vec v) { return function(v); });
+  Apply(x, y, n, [function](Vec* v) {
+    for (int j = 0; j < kUnroll; ++j) v[j] = function(v[j]);
+  });
 }
 
 bool Supported() {

@@ -72,22 +72,26 @@ inline float MaxOf(Vec v) {
 #endif
 
 constexpr int64_t kLanes = sizeof(Vec) / sizeof(float);
-constexpr int64_t kBlock = 4 * kLanes;  // loops take four vectors at a time, to keep the pipes full
+constexpr int kUnroll = 4;
+constexpr int64_t kBlock = kUnroll * kLanes;
 
-/// e^x for x in [-87, 88]: x = n log 2 + r, e^x = 2^n (1 + r + r^2 p(r)), |r| <= log(2) / 2. About 1 ulp.
-inline Vec Exp(Vec x) {
+/// e^x for x in [-87, 88]: x = n log 2 + r, e^x = 2^n (1 + r + r^2 p(r)), |r| <= log(2) / 2. About 1 ulp. Steps of
+/// several vectors alternate: one alone is a chain of dependent operations, and the queues of the processor are too
+/// short to find the next one behind it.
+template <int count>
+inline void Exp(Vec* v) {
   const Vec magic = Set(0x1.8p23f);
-  const Vec shifted = Fma(x, Set(0x1.715476p+0f), magic);
-  const Vec n = Sub(shifted, magic);
-  Vec r = Fma(n, Set(-0x1.62e4p-1f), x);
-  r = Fma(n, Set(-0x1.7f7d1cp-20f), r);
-  Vec p = Set(0x1.6d4328p-10f);
-  p = Fma(p, r, Set(0x1.120b74p-7f));
-  p = Fma(p, r, Set(0x1.5554eap-5f));
-  p = Fma(p, r, Set(0x1.5554dcp-3f));
-  p = Fma(p, r, Set(0x1p-1f));
-  p = Fma(Mul(r, r), p, r);
-  return ScaleByLowBits(Add(p, Set(1.0f)), shifted);
+  Vec shifted[count], p[count];
+  for (int i = 0; i < count; ++i) shifted[i] = Fma(v[i], Set(0x1.715476p+0f), magic);
+  for (int i = 0; i < count; ++i) p[i] = Sub(shifted[i], magic);
+  for (int i = 0; i < count; ++i) v[i] = Fma(p[i], Set(-0x1.62e4p-1f), v[i]);
+  for (int i = 0; i < count; ++i) v[i] = Fma(p[i], Set(-0x1.7f7d1cp-20f), v[i]);
+  for (int i = 0; i < count; ++i) p[i] = Fma(Set(0x1.6d4328p-10f), v[i], Set(0x1.120b74p-7f));
+  for (int i = 0; i < count; ++i) p[i] = Fma(p[i], v[i], Set(0x1.5554eap-5f));
+  for (int i = 0; i < count; ++i) p[i] = Fma(p[i], v[i], Set(0x1.5554dcp-3f));
+  for (int i = 0; i < count; ++i) p[i] = Fma(p[i], v[i], Set(0x1p-1f));
+  for (int i = 0; i < count; ++i) v[i] = Fma(Mul(v[i], v[i]), p[i], v[i]);
+  for (int i = 0; i < count; ++i) v[i] = ScaleByLowBits(Add(v[i], Set(1.0f)), shifted[i]);
 }
 
 }  // namespace

@@ -25,23 +25,17 @@ float RowMax(const float* x, int64_t n) {
 /// y = e^(x - max); returns the sum of y.
 float RowExp(const float* x, float* y, int64_t n, float max) {
   const Vec m = Set(max), floor = Set(-87.0f);
-  Vec s0 = Set(0), s1 = s0, s2 = s0, s3 = s0;
+  Vec v[kUnroll], sums[kUnroll];
+  for (int j = 0; j < kUnroll; ++j) sums[j] = Set(0);
   int64_t i = 0;
   for (; i + kBlock <= n; i += kBlock) {
-    const Vec e0 = Exp(Max(Sub(Load(x + i), m), floor));
-    const Vec e1 = Exp(Max(Sub(Load(x + i + kLanes), m), floor));
-    const Vec e2 = Exp(Max(Sub(Load(x + i + 2 * kLanes), m), floor));
-    const Vec e3 = Exp(Max(Sub(Load(x + i + 3 * kLanes), m), floor));
-    Store(y + i, e0);
-    Store(y + i + kLanes, e1);
-    Store(y + i + 2 * kLanes, e2);
-    Store(y + i + 3 * kLanes, e3);
-    s0 = Add(s0, e0);
-    s1 = Add(s1, e1);
-    s2 = Add(s2, e2);
-    s3 = Add(s3, e3);
+    for (int j = 0; j < kUnroll; ++j) v[j] = Max(Sub(Load(x + i + j * kLanes), m), floor);
+    Exp<kUnroll>(v);
+    for (int j = 0; j < kUnroll; ++j) Store(y + i + j * kLanes, v[j]);
+    for (int j = 0; j < kUnroll; ++j) sums[j] = Add(sums[j], v[j]);
   }
-  float sum = SumOf(Add(Add(s0, s1), Add(s2, s3)));
+  for (int j = 1; j < kUnroll; ++j) sums[0] = Add(sums[0], sums[j]);
+  float sum = SumOf(sums[0]);
   for (; i < n; ++i) sum += y[i] = expf(x[i] - max);
   return sum;
 }

@@ -21,7 +21,7 @@ inline double Now() {
 
 template <class F>
 Timed Loop(F body) {
-  return [body](int64_t n) {
+  return [body](int64_t n) mutable {
     const double start = Now();
     for (int64_t i = 0; i < n; ++i) body();
     return Now() - start;
@@ -71,13 +71,13 @@ inline Unit Rate(std::string name, double amount) { return {std::move(name), amo
 struct Figure {
   std::string name;
   Unit unit;
-  Summary ours;
-  std::string peer;  // empty: there is none, and `note` says why
-  Summary theirs;
+  Summary ours = {};
+  std::string peer = {};  // empty: there is none, and `note` says why
+  Summary theirs = {};
   double ratio = 0;  // above 1: we are better
-  Goal goal;
-  std::string note;
-  std::vector<std::pair<std::string, std::string>> more;  // further keys, with values in JSON
+  Goal goal = {};
+  std::string note = {};
+  std::vector<std::pair<std::string, std::string>> more = {};  // further keys, with values in JSON
 };
 
 /// Prints one line of JSON, with the machine.

@@ -53,8 +53,10 @@ int main() {
   auto bad = Function::parse("func @f(%a: tensor<2 x f32>) -> tensor<2 x f32> {\n  %b = sigmoyd %a\n  return %b\n}\n");
   std::printf("%s\n", bad.status().message().c_str());
 
-  const MemoryStatistics memory = Runtime::memory(Device::cpu());
-  std::printf("\nmemory: %lld bytes in use, %lld at the peak; TESSERA_DEBUG=3 shows every op.\n",
-              static_cast<long long>(memory.bytes_in_use), static_cast<long long>(memory.peak_bytes));
+  int64_t ops = 0;
+  for (const MetricValue& m : Runtime::metrics()) {
+    if (m.name == "ops_executed") ops = m.value;
+  }
+  std::printf("\n%lld ops ran in tier 1; TESSERA_DEBUG=3 shows each of them.\n", static_cast<long long>(ops));
   return EXIT_SUCCESS;
 }

@@ -128,10 +128,14 @@ class Decoder {
       });
     }
     std::vector<std::vector<int32_t>> frees(block.instructions.size());
-    for (auto [value, i] : last_use)
-      if (i != SIZE_MAX) frees[i].push_back(Register(value));
+    const auto note = [&](ValueId value) {
+      const int32_t r = Register(value);
+      if (const size_t i = last_use[value]; i != SIZE_MAX) frees[i].push_back(r);
+    };
+    for (ValueId p : params) note(p);
+    for (const Instruction& insn : block.instructions)
+      for (ValueId r : insn.results) note(r);
     for (size_t i = 0; i < block.instructions.size(); ++i) {
-      std::sort(frees[i].begin(), frees[i].end());
       DecodeInstruction(block.instructions[i], frees[i], targets);
     }
   }

@@ -7,6 +7,7 @@
 #include "interp/format.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
+#include "runtime/per_thread.h"
 #include "runtime/ring.h"
 
 namespace tessera::interp {
@@ -24,10 +25,11 @@ class FrameMemory {
  public:
   explicit FrameMemory(const Bytecode& code)
       : words_(static_cast<size_t>(code.num_registers) + static_cast<size_t>(code.num_slots) * 3) {
-    Stack& stack = TheStack();
-    if (stack.used + words_ <= kStackWords) {
-      base_ = stack.words + stack.used;
-      stack.used += words_;
+    Stack* stack = rt::PerThread<Stack>::Get();
+    if (stack != nullptr && stack->used + words_ <= kStackWords) {
+      stack_ = stack;
+      base_ = stack->words + stack->used;
+      stack->used += words_;
     } else {
       heap_ = std::make_unique<int64_t[]>(words_);
       base_ = heap_.get();
@@ -35,7 +37,7 @@ class FrameMemory {
     std::memset(base_, 0, words_ * sizeof(int64_t));
   }
   ~FrameMemory() {
-    if (!heap_) TheStack().used -= words_;
+    if (!heap_) stack_->used -= words_;
   }
   FrameMemory(const FrameMemory&) = delete;
   TensorImpl** registers() { return reinterpret_cast<TensorImpl**>(base_); }
@@ -45,15 +47,15 @@ class FrameMemory {
 
  private:
   static constexpr size_t kStackWords = 16384;
+  // On the heap: a library that is opened late, as from Python, has little room for thread-local storage.
   struct Stack {
-    size_t used;
+    size_t used = 0;
     int64_t words[kStackWords];
+    void Retire() {}
+    void Fold() {}
   };
-  static Stack& TheStack() {
-    thread_local Stack stack;
-    return stack;
-  }
   size_t words_;
+  Stack* stack_ = nullptr;
   int64_t* base_;
   std::unique_ptr<int64_t[]> heap_;
 };

@@ -3,6 +3,7 @@
 
 #include <climits>
 
+#include "absl/strings/match.h"
 #include "ir/op.h"
 
 namespace tessera::ir {
@@ -61,14 +62,18 @@ absl::Status CheckRoles(const InferArgs& args) {
 std::string Operands(const InferArgs& args) {
   std::string s;
   for (size_t i = 0; i < args.in.size(); ++i) {
-    absl::StrAppend(&s, i ? ", " : "", args.in[i] ? TypeName(args.symbols, *args.in[i]) : std::string("nothing"));
+    const TensorType* type = args.in[i];
+    absl::StrAppend(&s, i ? ", " : "", type == nullptr ? "nothing" : type->weak ? "a number" : TypeName(args.symbols, *type));
   }
   return s;
 }
 
 absl::Status Failure(const InferArgs& args, const absl::Status& status) {
   std::string message = absl::StrCat(std::string(args.op.name), ": ", status.message());
-  if (!args.in.empty()) absl::StrAppend(&message, " (given ", Operands(args), ")");
+  // Rules that compare operands show them already.
+  const bool shown = !args.in.empty() && args.in[0] != nullptr &&
+                     absl::StrContains(message, TypeName(args.symbols, *args.in[0]));
+  if (!args.in.empty() && !shown) absl::StrAppend(&message, " (given ", Operands(args), ")");
   return absl::Status(status.code(), message);
 }
 

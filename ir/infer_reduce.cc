@@ -13,8 +13,10 @@ void CopyDims(const TensorType& x, TensorType* y) {
 void DropAxes(const TensorType& x, uint32_t axes, bool keep, TensorType* y) {
   int rank = 0;
   for (int i = 0; i < x.rank; ++i) {
-    if (!(axes >> i & 1)) y->dims[rank++] = x.dims[i];
-    else if (keep) y->dims[rank++] = 1;
+    if (!(axes >> i & 1))
+      y->dims[rank++] = x.dims[i];
+    else if (keep)
+      y->dims[rank++] = 1;
   }
   y->rank = static_cast<uint8_t>(rank);
 }
@@ -51,7 +53,8 @@ absl::Status CheckDims(const InferArgs& args, size_t operand, const int64_t* dim
   for (int i = 0; i < rank; ++i) absl::StrAppend(&want, i > 0 ? "," : "", DimName(args.symbols, dims[i]));
   const std::string& name = operand < args.op.operands.size() ? args.op.operands[operand].name : "operand";
   return InvalidArgument(name, " is ", TypeName(args.symbols, v), " but must have dims [", want, "], ",
-                         absl::string_view(wanted.data(), wanted.size()), " of x ", TypeName(args.symbols, *args.in[0]));
+                         absl::string_view(wanted.data(), wanted.size()), " of x ",
+                         TypeName(args.symbols, *args.in[0]));
 }
 
 }  // namespace

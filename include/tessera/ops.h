@@ -12,26 +12,29 @@
 
 namespace tessera {
 
+/// Place of a call, for messages and traces; where an operand can carry it (Arg), it does.
+using Where = std::source_location;
+
 // ---- making tensors, on the default device (Runtime::set_device)
 TSR_API Tensor full(const Dims& dims, const Arg& value, DType dtype = f32);
-TSR_API Tensor zeros(const Dims& dims, DType dtype = f32);
-TSR_API Tensor ones(const Dims& dims, DType dtype = f32);
-TSR_API Tensor zeros_like(const Tensor& x);
-TSR_API Tensor ones_like(const Tensor& x);
+TSR_API Tensor zeros(const Dims& dims, DType dtype = f32, Where where = Where::current());
+TSR_API Tensor ones(const Dims& dims, DType dtype = f32, Where where = Where::current());
+TSR_API Tensor zeros_like(const Tensor& x, Where where = Where::current());
+TSR_API Tensor ones_like(const Tensor& x, Where where = Where::current());
 /// start, start + step, ... before stop. i64, or f32 when a number is floating.
 TSR_API Tensor arange(const Arg& stop);
 TSR_API Tensor arange(const Arg& start, const Arg& stop, const Arg& step = 1);
 /// `count` numbers from start to stop, both included.
-TSR_API Tensor linspace(double start, double stop, int64_t count, DType dtype = f32);
-TSR_API Tensor eye(int64_t n, DType dtype = f32);
+TSR_API Tensor linspace(double start, double stop, int64_t count, DType dtype = f32, Where where = Where::current());
+TSR_API Tensor eye(int64_t n, DType dtype = f32, Where where = Where::current());
 /// start + step * index along axis.
 TSR_API Tensor iota(const Dims& dims, int axis = 0, const Arg& start = 0, const Arg& step = 1, DType dtype = i64);
 /// The random functions draw from one counter-based stream (Philox): the same seed gives the same numbers on every
 /// device. manual_seed() starts it anew.
 TSR_API void manual_seed(uint64_t seed);
-TSR_API Tensor rand(const Dims& dims, DType dtype = f32);
-TSR_API Tensor randn(const Dims& dims, DType dtype = f32);
-TSR_API Tensor randint(int64_t low, int64_t high, const Dims& dims, DType dtype = i64);
+TSR_API Tensor rand(const Dims& dims, DType dtype = f32, Where where = Where::current());
+TSR_API Tensor randn(const Dims& dims, DType dtype = f32, Where where = Where::current());
+TSR_API Tensor randint(int64_t low, int64_t high, const Dims& dims, DType dtype = i64, Where where = Where::current());
 /// The same with the stream's position given: pure functions of their arguments.
 TSR_API Tensor random_uniform(const Arg& seed, const Arg& offset, const Dims& dims, double low = 0, double high = 1,
                               DType dtype = f32);
@@ -140,9 +143,9 @@ TSR_API Tensor clamp(const Arg& x, const Arg& lo, const Arg& hi);
 TSR_API Tensor cast(const Arg& x, DType dtype);
 
 // ---- operators
-TSR_API Tensor operator-(const Tensor& x);
-TSR_API Tensor operator!(const Tensor& x);
-TSR_API Tensor operator~(const Tensor& x);
+TSR_API Tensor operator-(const Arg& x);
+TSR_API Tensor operator!(const Arg& x);
+TSR_API Tensor operator~(const Arg& x);
 TSR_API Tensor operator+(const Arg& a, const Arg& b);
 TSR_API Tensor operator-(const Arg& a, const Arg& b);
 TSR_API Tensor operator*(const Arg& a, const Arg& b);
@@ -213,9 +216,9 @@ TSR_API Tensor slice(const Arg& x, const Dims& starts, const Dims& stops, const 
 TSR_API std::vector<Tensor> split(const Arg& x, const Dims& sizes, int axis = 0);
 TSR_API Tensor flip(const Arg& x, const Axes& axes = {});
 TSR_API Tensor concat(const std::vector<Tensor>& xs, int axis = 0,
-                      std::source_location where = std::source_location::current());
+                      Where where = Where::current());
 TSR_API Tensor stack(const std::vector<Tensor>& xs, int axis = 0,
-                     std::source_location where = std::source_location::current());
+                     Where where = Where::current());
 TSR_API Tensor pad(const Arg& x, const Dims& low, const Dims& high, double value = 0);
 TSR_API Tensor tril(const Arg& x, int64_t k = 0);
 TSR_API Tensor triu(const Arg& x, int64_t k = 0);

@@ -76,6 +76,7 @@ class ReadView;
 template <class T>
 class WriteView;
 struct Slice;
+class Arg;
 
 class TSR_API Tensor {
  public:
@@ -171,26 +172,28 @@ class TSR_API Tensor {
   std::string to_string() const;
   void print() const;
 
-  // ---- views and copies; the first group shares this tensor's memory where strides can say it
-  Tensor reshape(const Dims& dims) const;
-  Tensor transpose(const Dims& perm = {}) const;
-  Tensor broadcast(const Dims& dims) const;
-  Tensor squeeze(const Axes& axes = {}) const;
-  Tensor unsqueeze(const Axes& axes) const;
-  Tensor flip(const Axes& axes = {}) const;
+  // ---- views and copies; the first group shares this tensor's memory where strides can say it. `where` is the place
+  // of the call, for messages and traces.
+  using Where = std::source_location;
+  Tensor reshape(const Dims& dims, Where where = Where::current()) const;
+  Tensor transpose(const Dims& perm = {}, Where where = Where::current()) const;
+  Tensor broadcast(const Dims& dims, Where where = Where::current()) const;
+  Tensor squeeze(const Axes& axes = {}, Where where = Where::current()) const;
+  Tensor unsqueeze(const Axes& axes, Where where = Where::current()) const;
+  Tensor flip(const Axes& axes = {}, Where where = Where::current()) const;
   /// One slice for each leading dim: x[{{0, 4}, {none, none, 2}}] is x[0:4, ::2].
   Tensor operator[](std::initializer_list<Slice> slices) const;
   /// Row i: the first dim is removed; negative counts from the end.
   Tensor operator[](int64_t i) const;
   Tensor contiguous() const;
-  Tensor clone() const;
-  Tensor cast(DType dtype) const;
+  Tensor clone(Where where = Where::current()) const;
+  Tensor cast(DType dtype, Where where = Where::current()) const;
   Tensor to(Device device) const;
 
-  Tensor& operator+=(const Tensor& other);
-  Tensor& operator-=(const Tensor& other);
-  Tensor& operator*=(const Tensor& other);
-  Tensor& operator/=(const Tensor& other);
+  Tensor& operator+=(const Arg& other);
+  Tensor& operator-=(const Arg& other);
+  Tensor& operator*=(const Arg& other);
+  Tensor& operator/=(const Arg& other);
 
   // ---- for the other parts of Tessera
   static Tensor Adopt(rt::TensorImpl* impl) {

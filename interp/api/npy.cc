@@ -1,8 +1,10 @@
 // NumPy's .npy files: a magic, a version, a header that is a Python dict, then the elements.
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "interp/api/eager.h"
 #include "interp/cpu/strided.h"
 #include "runtime/file.h"
@@ -52,7 +54,7 @@ class HeaderParser {
         TSR_RETURN_IF_ERROR(ParseShape());
         shape = true;
       } else {
-        return DataLoss("its header has an unknown key '", std::string(key), "'");
+        return DataLoss("its header has an unknown key '", Shown(key), "'");
       }
       if (!Accept(',')) {
         TSR_RETURN_IF_ERROR(Expect('}'));
@@ -100,7 +102,7 @@ class HeaderParser {
       header_.big_endian = s[0] == '>' && SizeOf(d.dtype) > 1;
       return absl::OkStatus();
     }
-    return Unsupported("its dtype is '", std::string(s), "'; f8 f4 f2 i8 i4 i1 u1 and b1 can be read");
+    return Unsupported("its dtype is '", Shown(s), "'; f8 f4 f2 i8 i4 i1 u1 and b1 can be read");
   }
   absl::Status ParseOrder() {
     Skip();
@@ -130,6 +132,11 @@ class HeaderParser {
     }
     header_.dims = Dims(std::move(dims));
     return absl::OkStatus();
+  }
+
+  // For messages: a damaged file may hold any bytes, and many of them.
+  static std::string Shown(std::string_view s) {
+    return absl::CHexEscape(absl::string_view(s.data(), std::min<size_t>(s.size(), 40)));
   }
 
   std::string_view text_;

@@ -15,14 +15,14 @@ namespace {
 std::string Str(std::string_view s) { return std::string(s); }
 int64_t Int(int64_t i) { return i; }
 
-std::vector<Arg> Args(const std::vector<Tensor>& xs, std::source_location where) {
+std::vector<Arg> Args(const std::vector<Tensor>& xs, Where where) {
   std::vector<Arg> args;
   args.reserve(xs.size());
   for (const Tensor& x : xs) args.emplace_back(x, where);
   return args;
 }
 
-Tensor Join(Op op, const std::vector<Tensor>& xs, int axis, std::source_location where, const void* site) {
+Tensor Join(Op op, const std::vector<Tensor>& xs, int axis, Where where, const void* site) {
   std::vector<Arg> args = Args(xs, where);
   std::vector<const Arg*> pointers;
   for (const Arg& a : args) pointers.push_back(&a);
@@ -117,10 +117,10 @@ std::vector<Tensor> split(const Arg& x, const Dims& sizes, int axis) {
   return RunMany(Op::k_split, {&arg, 1}, attrs, TSR_SITE);
 }
 Tensor flip(const Arg& x, const Axes& axes) { return Run(Op::k_flip, {&x}, {ToInts(axes)}, TSR_SITE); }
-Tensor concat(const std::vector<Tensor>& xs, int axis, std::source_location where) {
+Tensor concat(const std::vector<Tensor>& xs, int axis, Where where) {
   return Join(Op::k_concat, xs, axis, where, TSR_SITE);
 }
-Tensor stack(const std::vector<Tensor>& xs, int axis, std::source_location where) {
+Tensor stack(const std::vector<Tensor>& xs, int axis, Where where) {
   return Join(Op::k_stack, xs, axis, where, TSR_SITE);
 }
 Tensor pad(const Arg& x, const Dims& low, const Dims& high, double value) {

@@ -26,12 +26,12 @@ Stream& TheStream() {
 
 // Takes the next `count` elements' worth of the stream. One counter of Philox gives at least one element of any
 // dtype, so `count` counters never overlap the next draw.
-std::pair<int64_t, int64_t> Draw(const Dims& dims) {
+std::pair<Arg, Arg> Draw(const Dims& dims, Where where) {
   uint64_t count = 1;
   for (int64_t d : dims) count *= static_cast<uint64_t>(d > 0 ? d : 0);
   Stream& s = TheStream();
   std::lock_guard lock(s.mutex);
-  const auto position = std::pair(static_cast<int64_t>(s.seed), static_cast<int64_t>(s.offset));
+  const std::pair position(Arg(static_cast<int64_t>(s.seed), where), Arg(static_cast<int64_t>(s.offset), where));
   s.offset += count;
   return position;
 }
@@ -49,21 +49,21 @@ bool IsFloating(const Arg& a) {
 Tensor full(const Dims& dims, const Arg& value, DType dtype) {
   return Run(Op::k_full, {&value}, {ToInts(dims), dtype}, TSR_SITE);
 }
-Tensor zeros(const Dims& dims, DType dtype) {
-  const Arg value = 0;
+Tensor zeros(const Dims& dims, DType dtype, Where where) {
+  const Arg value(0, where);
   return Run(Op::k_full, {&value}, {ToInts(dims), dtype}, TSR_SITE);
 }
-Tensor ones(const Dims& dims, DType dtype) {
-  const Arg value = 1;
+Tensor ones(const Dims& dims, DType dtype, Where where) {
+  const Arg value(1, where);
   return Run(Op::k_full, {&value}, {ToInts(dims), dtype}, TSR_SITE);
 }
-Tensor zeros_like(const Tensor& x) { return zeros(x.dims(), x.dtype()).to(x.device()); }
-Tensor ones_like(const Tensor& x) { return ones(x.dims(), x.dtype()).to(x.device()); }
+Tensor zeros_like(const Tensor& x, Where where) { return zeros(x.dims(), x.dtype(), where).to(x.device()); }
+Tensor ones_like(const Tensor& x, Where where) { return ones(x.dims(), x.dtype(), where).to(x.device()); }
 
 Tensor iota(const Dims& dims, int axis, const Arg& start, const Arg& step, DType dtype) {
   return Run(Op::k_iota, {&start, &step}, {ToInts(dims), static_cast<int64_t>(axis), dtype}, TSR_SITE);
 }
-Tensor arange(const Arg& stop) { return arange(0, stop, 1); }
+Tensor arange(const Arg& stop) { return arange(Arg(0, stop.where()), stop, 1); }
 Tensor arange(const Arg& start, const Arg& stop, const Arg& step) {
   const double by = Number(step);
   if (by == 0 || std::isnan(by)) api::Throw(InvalidArgument("arange: step is ", by, "; it must not be 0"));
@@ -72,13 +72,13 @@ Tensor arange(const Arg& start, const Arg& stop, const Arg& step) {
   const bool floating = IsFloating(start) || IsFloating(stop) || IsFloating(step);
   return iota({count > 0 ? static_cast<int64_t>(count) : 0}, 0, start, step, floating ? f32 : i64);
 }
-Tensor linspace(double start, double stop, int64_t count, DType dtype) {
-  if (count == 1) return full({1}, start, dtype);
-  const double step = (stop - start) / static_cast<double>(count - 1);
-  return iota({count}, 0, start, step, dtype);
+Tensor linspace(double start, double stop, int64_t count, DType dtype, Where where) {
+  const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
+  return iota({count}, 0, Arg(start, where), Arg(step, where), dtype);
 }
-Tensor eye(int64_t n, DType dtype) {
-  return cast(eq(iota({n, n}, 0), iota({n, n}, 1)), dtype);
+Tensor eye(int64_t n, DType dtype, Where where) {
+  const Tensor row = iota({n, n}, 0, Arg(0, where)), column = iota({n, n}, 1, Arg(0, where));
+  return cast(Arg(eq(Arg(row, where), Arg(column, where)), where), dtype);
 }
 
 void manual_seed(uint64_t seed) {
@@ -87,17 +87,17 @@ void manual_seed(uint64_t seed) {
   s.seed = seed;
   s.offset = 0;
 }
-Tensor rand(const Dims& dims, DType dtype) {
-  auto [seed, offset] = Draw(dims);
-  return random_uniform(seed, offset, dims, 0, 1, dtype);
+Tensor rand(const Dims& dims, DType dtype, Where where) {
+  const auto [seed, offset] = Draw(dims, where);
+  return Run(Op::k_random_uniform, {&seed, &offset}, {ToInts(dims), 0.0, 1.0, dtype}, TSR_SITE);
 }
-Tensor randn(const Dims& dims, DType dtype) {
-  auto [seed, offset] = Draw(dims);
-  return random_normal(seed, offset, dims, 0, 1, dtype);
+Tensor randn(const Dims& dims, DType dtype, Where where) {
+  const auto [seed, offset] = Draw(dims, where);
+  return Run(Op::k_random_normal, {&seed, &offset}, {ToInts(dims), 0.0, 1.0, dtype}, TSR_SITE);
 }
-Tensor randint(int64_t low, int64_t high, const Dims& dims, DType dtype) {
-  auto [seed, offset] = Draw(dims);
-  return random_int(seed, offset, dims, low, high, dtype);
+Tensor randint(int64_t low, int64_t high, const Dims& dims, DType dtype, Where where) {
+  const auto [seed, offset] = Draw(dims, where);
+  return Run(Op::k_random_int, {&seed, &offset}, {ToInts(dims), low, high, dtype}, TSR_SITE);
 }
 Tensor random_uniform(const Arg& seed, const Arg& offset, const Dims& dims, double low, double high, DType dtype) {
   return Run(Op::k_random_uniform, {&seed, &offset}, {ToInts(dims), low, high, dtype}, TSR_SITE);

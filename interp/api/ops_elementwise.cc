@@ -120,9 +120,9 @@ TSR_OPERATOR(<=, le)
 TSR_OPERATOR(>, gt)
 TSR_OPERATOR(>=, ge)
 
-Tensor operator-(const Tensor& x) { return neg(x); }
-Tensor operator!(const Tensor& x) { return logical_not(x); }
-Tensor operator~(const Tensor& x) { return bit_not(x); }
+Tensor operator-(const Arg& x) { return Run(Op::k_neg, {&x}, {}, TSR_SITE); }
+Tensor operator!(const Arg& x) { return Run(Op::k_logical_not, {&x}, {}, TSR_SITE); }
+Tensor operator~(const Arg& x) { return Run(Op::k_bit_not, {&x}, {}, TSR_SITE); }
 
 Tensor where(const Arg& cond, const Arg& a, const Arg& b) { return Run(Op::k_where, {&cond, &a, &b}, {}, TSR_SITE); }
 Tensor clamp(const Arg& x, const Arg& lo, const Arg& hi) { return Run(Op::k_clamp, {&x, &lo, &hi}, {}, TSR_SITE); }
@@ -137,9 +137,14 @@ std::pair<Tensor, Tensor> modf(const Arg& x) {
   return {fraction, copysign(whole, x)};
 }
 
-Tensor& Tensor::operator+=(const Tensor& other) { return *this = *this + other; }
-Tensor& Tensor::operator-=(const Tensor& other) { return *this = *this - other; }
-Tensor& Tensor::operator*=(const Tensor& other) { return *this = *this * other; }
-Tensor& Tensor::operator/=(const Tensor& other) { return *this = *this / other; }
+#define TSR_UPDATE(symbol, name)                                   \
+  Tensor& Tensor::operator symbol(const Arg& other) {              \
+    const Arg self(*this, other.where());                          \
+    return *this = Run(Op::k_##name, {&self, &other}, {}, TSR_SITE); \
+  }
+TSR_UPDATE(+=, add)
+TSR_UPDATE(-=, sub)
+TSR_UPDATE(*=, mul)
+TSR_UPDATE(/=, div)
 
 }  // namespace tessera

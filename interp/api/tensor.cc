@@ -7,6 +7,7 @@
 #include "interp/cpu/strided.h"
 #include "interp/format.h"
 #include "interp/interpreter.h"
+#include "ir/slice.h"
 #include "tessera/ops.h"
 
 namespace tessera {
@@ -168,25 +169,40 @@ std::string Tensor::to_string() const {
 }
 void Tensor::print() const { interp::PrintLine(to_string()); }
 
-Tensor Tensor::reshape(const Dims& dims) const { return tessera::reshape(*this, dims); }
-Tensor Tensor::transpose(const Dims& perm) const { return tessera::transpose(*this, perm); }
-Tensor Tensor::broadcast(const Dims& dims) const { return tessera::broadcast(*this, dims); }
-Tensor Tensor::squeeze(const Axes& axes) const { return tessera::squeeze(*this, axes); }
-Tensor Tensor::unsqueeze(const Axes& axes) const { return tessera::unsqueeze(*this, axes); }
-Tensor Tensor::flip(const Axes& axes) const { return tessera::flip(*this, axes); }
-Tensor Tensor::clone() const { return tessera::copy(*this); }
-Tensor Tensor::cast(DType dtype) const { return this->dtype() == dtype ? *this : tessera::cast(*this, dtype); }
+#define TSR_METHOD(name, type)                                        \
+  Tensor Tensor::name(const type& list, Where where) const {           \
+    const Arg self(*this, where);                                     \
+    return api::Run(ir::Op::k_##name, {&self}, {api::ToInts(list)}, TSR_SITE); \
+  }
+TSR_METHOD(reshape, Dims)
+TSR_METHOD(transpose, Dims)
+TSR_METHOD(broadcast, Dims)
+TSR_METHOD(squeeze, Axes)
+TSR_METHOD(unsqueeze, Axes)
+TSR_METHOD(flip, Axes)
+
+Tensor Tensor::clone(Where where) const {
+  const Arg self(*this, where);
+  return api::Run(ir::Op::k_copy, {&self}, {}, TSR_SITE);
+}
+Tensor Tensor::cast(DType dtype, Where where) const {
+  if (this->dtype() == dtype) return *this;
+  const Arg self(*this, where);
+  return api::Run(ir::Op::k_cast, {&self}, {dtype}, TSR_SITE);
+}
 
 Tensor Tensor::operator[](std::initializer_list<Slice> slices) const {
-  std::vector<int64_t> starts, stops, steps, axes;
+  ir::Ints starts, stops, steps, axes;
   for (const Slice& s : slices) {
-    starts.push_back(s.start != none ? s.start : s.step < 0 ? none : 0);
-    stops.push_back(s.stop != none ? s.stop : s.step < 0 ? std::numeric_limits<int64_t>::min() / 2 + 1 : none);
+    starts.push_back(s.start != none ? s.start : s.step < 0 ? ir::kSliceEnd : 0);
+    stops.push_back(s.stop != none ? s.stop : s.step < 0 ? ir::kSliceThroughFirst : ir::kSliceEnd);
     steps.push_back(s.step);
     axes.push_back(static_cast<int64_t>(axes.size()));
   }
   if (axes.empty()) return *this;
-  return tessera::slice(*this, starts, stops, steps, Axes(axes));
+  // An initializer_list leaves no room for the place of the call; the call site still tells calls apart.
+  const Arg self(*this, std::source_location());
+  return api::Run(ir::Op::k_slice, {&self}, {starts, stops, steps, axes}, TSR_SITE);
 }
 
 Tensor Tensor::operator[](int64_t i) const {
@@ -198,7 +214,10 @@ Tensor Tensor::operator[](int64_t i) const {
                      n - 1));
   }
   if (i < 0) i += n;
-  return tessera::squeeze(tessera::slice(*this, {i}, {i + 1}, {}, 0), 0);
+  const Arg self(*this, std::source_location());
+  const Tensor row = api::Run(ir::Op::k_slice, {&self}, {ir::Ints{i}, ir::Ints{i + 1}, ir::Ints{}, ir::Ints{0}}, TSR_SITE);
+  const Arg sliced(row, std::source_location());
+  return api::Run(ir::Op::k_squeeze, {&sliced}, {ir::Ints{0}}, TSR_SITE);
 }
 
 Tensor Tensor::contiguous() const { return Wrap(Check(interp::Contiguous(ImplOf(*this, "contiguous")))); }

@@ -23,9 +23,24 @@ absl::Status WantOne(const View& v, const char* name) {
 void Repeat(char* dst, const void* value, int64_t bytes, int64_t n) {
   switch (bytes) {
     case 1: std::memset(dst, *static_cast<const unsigned char*>(value), static_cast<size_t>(n)); return;
-    case 2: { uint16_t v; std::memcpy(&v, value, 2); for (int64_t i = 0; i < n; ++i) std::memcpy(dst + 2 * i, &v, 2); return; }
-    case 4: { uint32_t v; std::memcpy(&v, value, 4); for (int64_t i = 0; i < n; ++i) std::memcpy(dst + 4 * i, &v, 4); return; }
-    default: { uint64_t v; std::memcpy(&v, value, 8); for (int64_t i = 0; i < n; ++i) std::memcpy(dst + 8 * i, &v, 8); return; }
+    case 2: {
+      uint16_t v;
+      std::memcpy(&v, value, 2);
+      for (int64_t i = 0; i < n; ++i) std::memcpy(dst + 2 * i, &v, 2);
+      return;
+    }
+    case 4: {
+      uint32_t v;
+      std::memcpy(&v, value, 4);
+      for (int64_t i = 0; i < n; ++i) std::memcpy(dst + 4 * i, &v, 4);
+      return;
+    }
+    default: {
+      uint64_t v;
+      std::memcpy(&v, value, 8);
+      for (int64_t i = 0; i < n; ++i) std::memcpy(dst + 8 * i, &v, 8);
+      return;
+    }
   }
 }
 
@@ -45,7 +60,8 @@ struct Ramp {
     for (int64_t done = 0; done < n; done += kBlock) {
       const int64_t count = n - done < kBlock ? n - done : kBlock;
       if (floating) {
-        for (int64_t i = 0; i < count; ++i) block.floats[i] = std::fma(step, static_cast<double>(index + done + i), start);
+        for (int64_t i = 0; i < count; ++i)
+          block.floats[i] = std::fma(step, static_cast<double>(index + done + i), start);
         Convert(dst + done * bytes, dtype, block.floats, DType::f64, count);
       } else {
         for (int64_t i = 0; i < count; ++i) {

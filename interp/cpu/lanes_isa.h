@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "interp/cpu/math/exp.h"
+
 #if defined(__GNUC__) && !defined(__clang__)
 // Vectors wider than the registers are passed between inlined functions only.
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -26,9 +28,15 @@ typedef double D16 __attribute__((vector_size(128)));
 template <class T>
 struct VectorOf;
 template <>
-struct VectorOf<float> { using V = F16; static constexpr int kLanes = 16; };
+struct VectorOf<float> {
+  using V = F16;
+  static constexpr int kLanes = 16;
+};
 template <>
-struct VectorOf<double> { using V = D8; static constexpr int kLanes = 8; };
+struct VectorOf<double> {
+  using V = D8;
+  static constexpr int kLanes = 8;
+};
 
 template <class T>
 TSR_INLINE typename VectorOf<T>::V Load(const T* p) {
@@ -112,6 +120,30 @@ TSR_INLINE double SumOf(const T* x, int64_t n, double* lost) {
   for (; i + LaneSum<T>::kLanes <= n; i += LaneSum<T>::kLanes) acc.Vector(x + i);
   for (; i < n; ++i) acc.One(x[i]);
   return acc.Total(lost);
+}
+
+/// y = exp(x - m). A function of its own, so that the constants of Exp have the registers to themselves.
+template <class T>
+__attribute__((noinline)) void ExpInto(const T* __restrict x, T* __restrict y, int64_t n, T m) {
+#ifdef __clang__
+#pragma clang loop interleave_count(2)
+#endif
+  for (int64_t i = 0; i < n; ++i) y[i] = Exp(x[i] - m);
+}
+
+/// Adds exp(x - m) to the sum. The terms are left in y, or in y's first kExpBlock elements over and over.
+inline constexpr int64_t kExpBlock = 1024;
+template <bool kKeep, class T>
+TSR_INLINE void AddExp(LaneSum<T>* sum, const T* x, T* y, int64_t n, T m) {
+  for (int64_t i = 0; i < n; i += kExpBlock) {
+    const int64_t block = n - i < kExpBlock ? n - i : kExpBlock;
+    T* t = kKeep ? y + i : y;
+    ExpInto(x + i, t, block, m);
+    int64_t k = 0;
+    for (; k + LaneSum<T>::kStep <= block; k += LaneSum<T>::kStep) sum->Step(t + k);
+    for (; k + LaneSum<T>::kLanes <= block; k += LaneSum<T>::kLanes) sum->Vector(t + k);
+    for (; k < block; ++k) sum->One(t[k]);
+  }
 }
 
 /// The largest (or smallest) of a row, NaN if there is one; `start` for nothing.

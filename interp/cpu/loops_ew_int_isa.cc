@@ -10,7 +10,10 @@ template <typename T>
 constexpr bool kSigned = T(-1) < T(0);
 
 template <typename T>
-TSR_MATH T Negated(T x) { return static_cast<T>(typename UnsignedOf<T>::Type(0) - static_cast<typename UnsignedOf<T>::Type>(x)); }
+TSR_MATH T Negated(T x) {
+  using U = typename UnsignedOf<T>::Type;
+  return static_cast<T>(U(0) - static_cast<U>(x));
+}
 template <typename T>
 TSR_MATH T AbsInt(T x) { return x < 0 ? Negated(x) : x; }
 template <typename T>

@@ -1,5 +1,5 @@
-// Ops whose functions come from interp/cpu/math, as templates that loops_ew_math_f32_isa.cc and loops_ew_math_f64_isa.cc
-// instantiate (two files, to share the compile time).
+// Ops whose functions come from interp/cpu/math, as templates that loops_ew_math_f32_isa.cc and
+// loops_ew_math_f64_isa.cc instantiate (two files, to share the compile time).
 #ifndef TESSERA_INTERP_CPU_LOOPS_EW_MATH_ISA_H_
 #define TESSERA_INTERP_CPU_LOOPS_EW_MATH_ISA_H_
 

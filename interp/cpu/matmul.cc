@@ -13,10 +13,11 @@ struct Group {
   int64_t stride = 1;
 };
 
-/// False when no single stride walks those dims in order.
+/// False when no single stride walks those dims in order. The dim is right in any case: strides of a view without
+/// elements say nothing, also when it counts as contiguous.
 bool Collapse(const View& v, absl::Span<const int> axes, Group* out) {
   *out = Group();
-  bool first = true;
+  bool first = true, walks = true;
   for (size_t i = axes.size(); i-- > 0;) {
     const int64_t dim = v.dims[axes[i]], stride = v.strides[axes[i]];
     if (dim == 1) continue;
@@ -24,11 +25,11 @@ bool Collapse(const View& v, absl::Span<const int> axes, Group* out) {
       out->stride = stride;
       first = false;
     } else if (stride != out->stride * out->dim) {
-      return false;
+      walks = false;
     }
     out->dim *= dim;
   }
-  return true;
+  return walks;
 }
 
 using Axes = absl::InlinedVector<int, kMaxRank>;

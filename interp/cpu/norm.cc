@@ -21,8 +21,10 @@ constexpr int64_t kBlock = 4096;
 template <class T>
 const RowLoopsOf<T>& LoopsOf() {
   static const RowLoops& loops = TSR_SELECT_ISA(kRowLoops);
-  if constexpr (std::is_same_v<T, double>) return loops.f64;
-  else return loops.f32;
+  if constexpr (std::is_same_v<T, double>)
+    return loops.f64;
+  else
+    return loops.f32;
 }
 
 template <class T>
@@ -81,7 +83,8 @@ absl::Status NormLongRows(const Norm<T>& k) {
     const char* from = x.as<const char>() + Bytes(row * k.n, x.dtype);
     const T* in = reinterpret_cast<const T*>(from);
     if (narrow) {
-      for_pieces([&](int64_t i, int64_t m) { Convert(wide.as<T>() + i, kCompute<T>, from + Bytes(i, x.dtype), x.dtype, m); });
+      for_pieces(
+          [&](int64_t i, int64_t m) { Convert(wide.as<T>() + i, kCompute<T>, from + Bytes(i, x.dtype), x.dtype, m); });
       in = wide.as<T>();
     }
     double acc[3];
@@ -127,8 +130,10 @@ absl::Status NormRows(const Norm<T>& k) {
     T* out = reinterpret_cast<T*>(raw + 2 * part);
     for (int64_t row = begin; row < end; ++row) {
       const void* x = raw;
-      if (gather) GatherBlock(k.x, row * k.n, k.n, raw);
-      else x = k.x.template as<char>() + OuterOffset(k.x, k.first, row) * static_cast<int64_t>(SizeOf(k.x.dtype));
+      if (gather)
+        GatherBlock(k.x, row * k.n, k.n, raw);
+      else
+        x = k.x.template as<char>() + OuterOffset(k.x, k.first, row) * static_cast<int64_t>(SizeOf(k.x.dtype));
       void* y = k.y.template as<char>() + Bytes(row * k.n, k.y.dtype);
       if (narrow) {
         Convert(wide, kCompute<T>, x, k.x.dtype, k.n);
@@ -150,8 +155,9 @@ absl::Status NormOf(const interp::KernelArgs& args, bool rms) {
   Param<T> weight, bias;
   TSR_RETURN_IF_ERROR(weight.Set(args.in.size() > 1 ? args.in[1] : nullptr));
   if (!rms) TSR_RETURN_IF_ERROR(bias.Set(args.in.size() > 2 ? args.in[2] : nullptr));
-  Norm<T> k = {x, *args.out[0], static_cast<int>(x.rank - args.integer(0)), 1, 1, weight.data(), bias.data(),
-               args.number(1), rms};
+  Norm<T> k = {
+      x,  *args.out[0], static_cast<int>(x.rank - args.integer(0)), 1, 1, weight.data(), bias.data(), args.number(1),
+      rms};
   for (int d = 0; d < x.rank; ++d) (d < k.first ? k.rows : k.n) *= x.dims[d];
   return NormRows(k);
 }
@@ -211,7 +217,8 @@ absl::Status BatchNormOf(const interp::KernelArgs& args) {
     const double w = weight.data() == nullptr ? 1 : weight.data()[c];
     const T scale = static_cast<T>(w / std::sqrt(static_cast<double>(var.data()[c]) + args.number(1)));
     const T shift = bias.data() == nullptr ? T{0} : bias.data()[c];
-    for (int64_t i = c * repeat; i < (c + 1) * repeat; ++i) means[i] = mean.data()[c], scales[i] = scale, shifts[i] = shift;
+    for (int64_t i = c * repeat; i < (c + 1) * repeat; ++i)
+      means[i] = mean.data()[c], scales[i] = scale, shifts[i] = shift;
   }
   const Channels<T> channels = {means, scales, shifts, each ? 0 : s.inner, each ? entries : s.extent};
 

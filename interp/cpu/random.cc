@@ -104,7 +104,8 @@ absl::StatusOr<UniformRange<T>> MakeRange(double low, double high, DType dtype) 
 
 absl::Status WantFloat(DType dtype) {
   if (IsFloat(dtype)) return absl::OkStatus();
-  return InvalidArgument("makes floating numbers, and dtype is ", std::string(Name(dtype)), "; random_int makes integers");
+  return InvalidArgument("makes floating numbers, and dtype is ", std::string(Name(dtype)),
+                         "; random_int makes integers");
 }
 
 }  // namespace
@@ -122,9 +123,8 @@ absl::Status k_random_uniform(const interp::KernelArgs& args) {
     });
   } else {
     TSR_ASSIGN_OR_RETURN(const UniformRange<float> range, MakeRange<float>(low, high, out.dtype));
-    Fill<float>(out, source, DType::f32, 4, [&](const uint32_t* words, int64_t n, float* values) {
-      Loops().uniform_f32(words, n, range, values);
-    });
+    Fill<float>(out, source, DType::f32, 4,
+                [&](const uint32_t* words, int64_t n, float* values) { Loops().uniform_f32(words, n, range, values); });
   }
   return absl::OkStatus();
 }
@@ -163,8 +163,8 @@ absl::Status k_random_int(const interp::KernelArgs& args) {
   }
   if (low >= high) return InvalidArgument("low must be below high, and low is ", low, ", high is ", high);
   if (low < least || high - 1 > most) {
-    return InvalidArgument("[", low, ", ", high, ") is not within ", std::string(Name(out.dtype)), ", which holds ", least,
-                           " to ", most);
+    return InvalidArgument("[", low, ", ", high, ") is not within ", std::string(Name(out.dtype)), ", which holds ",
+                           least, " to ", most);
   }
   TSR_ASSIGN_OR_RETURN(const Source source, ReadSource(args));
   const uint64_t width = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);

@@ -33,10 +33,13 @@ TSR_MATH uint64_t Double(const uint32_t* words, int64_t i) {
 }
 
 template <typename T>
-TSR_MATH T Place(T u, UniformRange<T> r) { return AtMost(AtLeast(Fma(r.width, u, r.low), r.first), r.last); }
+TSR_MATH T Place(T u, UniformRange<T> r) {
+  return AtMost(AtLeast(Fma(r.width, u, r.low), r.first), r.last);
+}
 
 void UniformF32(const uint32_t* __restrict words, int64_t n, UniformRange<float> range, float* __restrict out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = Place(static_cast<float>(static_cast<int32_t>(words[i] >> 8)) * 0x1p-24f, range);
+  for (int64_t i = 0; i < n; ++i)
+    out[i] = Place(static_cast<float>(static_cast<int32_t>(words[i] >> 8)) * 0x1p-24f, range);
 }
 
 void UniformF64(const uint32_t* __restrict words, int64_t n, UniformRange<double> range, double* __restrict out) {
@@ -76,7 +79,8 @@ void NormalF64(const uint32_t* __restrict words, int64_t n, double mean, double 
   for (int64_t i = 0; i < n / 2; ++i) {
     const double u = static_cast<double>(static_cast<int64_t>((Double(words, 2 * i) >> 11) + 1)) * 0x1p-53;
     const int64_t turns = static_cast<int64_t>(Double(words, 2 * i + 1) >> 11);
-    BoxMuller(u, Angle<double>(turns, 53, 0x1p-51, 0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54), mean, std, out + 2 * i);
+    BoxMuller(u, Angle<double>(turns, 53, 0x1p-51, 0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54), mean, std,
+              out + 2 * i);
   }
 }
 

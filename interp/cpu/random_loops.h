@@ -14,9 +14,10 @@
 // number of the dtype that is not below low and the largest one below high; at last it is rounded to the dtype.
 //
 // random_normal. From the pair (a, b) of words: r = sqrt(-2 log u), u = fma(a, 2^-32, 2^-33) with a rounded to f32
-// (f64: u = (floor(d0 / 2^11) + 1) 2^-53), and the angle 2 pi t, t = floor(b / 2^8) 2^-24 (f64: floor(d1 / 2^11) 2^-53).
-// The two values are fma(std, r cos, mean) and fma(std, r sin, mean) in f32 (f64), rounded to the dtype. Functions are
-// those of interp/cpu/math; the angle is reduced exactly, in quarter turns, before it is multiplied by pi / 2.
+// (f64: u = (floor(d0 / 2^11) + 1) 2^-53), and the angle 2 pi t, t = floor(b / 2^8) 2^-24 (f64: floor(d1 / 2^11)
+// 2^-53). The two values are fma(std, r cos, mean) and fma(std, r sin, mean) in f32 (f64), rounded to the dtype.
+// Functions are those of interp/cpu/math; the angle is reduced exactly, in quarter turns, before it is multiplied by pi
+// / 2.
 //
 // random_int. low + floor(d (high - low) / 2^64). No value's probability is off by more than 2^-64.
 #ifndef TESSERA_INTERP_CPU_RANDOM_LOOPS_H_
@@ -30,7 +31,7 @@ namespace tessera::cpu {
 
 template <class T>
 struct UniformRange {
-  T low, width;   // low' and high' - low'
+  T low, width;  // low' and high' - low'
   T first, last;
 };
 

@@ -12,7 +12,9 @@ namespace tessera::cpu {
 namespace {
 
 template <class T>
-void StoreAs(double value, void* y, int64_t i) { static_cast<T*>(y)[i] = static_cast<T>(value); }
+void StoreAs(double value, void* y, int64_t i) {
+  static_cast<T*>(y)[i] = static_cast<T>(value);
+}
 
 void StoreFloat(DType compute, double value, void* y, int64_t i) {
   compute == DType::f64 ? StoreAs<double>(value, y, i) : StoreAs<float>(value, y, i);

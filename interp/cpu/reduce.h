@@ -32,7 +32,9 @@ struct AccView {
   const void* data;
   int64_t stride;
   template <class A>
-  const A* component(int k) const { return static_cast<const A*>(data) + k * stride; }
+  const A* component(int k) const {
+    return static_cast<const A*>(data) + k * stride;
+  }
   /// Sum or product i in f64, whatever the float type.
   double Value(int k, int64_t i, DType compute) const {
     const double s = component<double>(k)[i];

@@ -42,13 +42,15 @@ struct Plan {
   int64_t outputs = 1, extent = 1;
   DType compute;
   bool narrow;
-  int64_t tile;            // outputs per tile
-  int64_t tiles_per_row;   // cols: tiles of one contiguous run of outputs
+  int64_t tile;           // outputs per tile
+  int64_t tiles_per_row;  // cols: tiles of one contiguous run of outputs
   int64_t tiles;
-  int64_t chunk, chunks;   // of the reduced extent
+  int64_t chunk, chunks;  // of the reduced extent
 
   int64_t run_cols() const { return v.dims[kept - 1]; }
-  const char* at(int64_t offset) const { return static_cast<const char*>(v.data) + offset * static_cast<int64_t>(SizeOf(v.dtype)); }
+  const char* at(int64_t offset) const {
+    return static_cast<const char*>(v.data) + offset * static_cast<int64_t>(SizeOf(v.dtype));
+  }
   void TileRange(int64_t t, int64_t* begin, int64_t* end) const {
     if (walk == Walk::cols) {
       const int64_t row = t / tiles_per_row, part = t % tiles_per_row;
@@ -207,13 +209,15 @@ void ReadCols(const Plan& p, const ReduceLoop& loop, int64_t k0, int64_t k1, int
   const int64_t row_stride = p.reduced == 0 ? 0 : rstrides[p.reduced - 1];
   const int64_t base = Offset(p.v.dims, p.v.strides, p.kept, k0);
   const int64_t n = k1 - k0;
-  const int64_t group = p.narrow ? std::max<int64_t>(kReduceBlock / n / kReduceRowGroup, 1) * kReduceRowGroup : INT64_MAX;
+  const int64_t group =
+      p.narrow ? std::max<int64_t>(kReduceBlock / n / kReduceRowGroup, 1) * kReduceRowGroup : INT64_MAX;
   for (int64_t r = r0; r < r1;) {
     const int64_t m = std::min({r1 - r, run - r % run, group});
     const char* x = p.at(base + Offset(rdims, rstrides, p.reduced, r));
     if (p.narrow) {
       for (int64_t i = 0; i < m; ++i)
-        Convert(b->wide + i * n, DType::f32, x + i * row_stride * static_cast<int64_t>(SizeOf(p.v.dtype)), p.v.dtype, n);
+        Convert(b->wide + i * n, DType::f32, x + i * row_stride * static_cast<int64_t>(SizeOf(p.v.dtype)), p.v.dtype,
+                n);
       loop.cols(b->wide, n, m, n, r, param, acc, kTile);
     } else {
       loop.cols(x, row_stride, m, n, r, param, acc, kTile);

@@ -3,7 +3,6 @@
 #include <stdint.h>
 
 #include "interp/cpu/lanes_isa.h"
-#include "interp/cpu/math/exp.h"
 
 namespace tessera::cpu::TSR_ISA {
 namespace {
@@ -25,19 +24,33 @@ struct Accumulators {
 template <class T>
 constexpr T Lowest();
 template <>
-constexpr float Lowest() { return -__builtin_inff(); }
+constexpr float Lowest() {
+  return -__builtin_inff();
+}
 template <>
-constexpr double Lowest() { return -__builtin_inf(); }
+constexpr double Lowest() {
+  return -__builtin_inf();
+}
 template <>
-constexpr int64_t Lowest() { return INT64_MIN; }
+constexpr int64_t Lowest() {
+  return INT64_MIN;
+}
 template <>
-constexpr int32_t Lowest() { return INT32_MIN; }
+constexpr int32_t Lowest() {
+  return INT32_MIN;
+}
 template <>
-constexpr int8_t Lowest() { return INT8_MIN; }
+constexpr int8_t Lowest() {
+  return INT8_MIN;
+}
 template <>
-constexpr uint8_t Lowest() { return 0; }
+constexpr uint8_t Lowest() {
+  return 0;
+}
 template <class T>
-constexpr T Highest() { return kIsFloat<T> ? static_cast<T>(-Lowest<T>()) : static_cast<T>(~static_cast<uint64_t>(Lowest<T>())); }
+constexpr T Highest() {
+  return kIsFloat<T> ? static_cast<T>(-Lowest<T>()) : static_cast<T>(~static_cast<uint64_t>(Lowest<T>()));
+}
 
 TSR_INLINE int64_t WrapAdd(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
@@ -49,7 +62,7 @@ TSR_INLINE int64_t WrapMul(int64_t a, int64_t b) {
 // Each primitive has: Acc, kComponents, Start(component), Row (a block of a row into accumulator i), Cols, and Merge
 // (accumulator j of later elements into i).
 
-/// The sum over f(x, m) for floats. Map::Block fills up to kStep terms, Map::One gives one.
+/// The sum of x, or of exp(x - m), for floats.
 template <class T, class Map>
 struct FloatSum {
   using Acc = double;
@@ -60,19 +73,9 @@ struct FloatSum {
     if constexpr (Map::kIdentity) {
       s = SumOf(x, n, &lost);
     } else {
-      constexpr int kStep = LaneSum<T>::kStep, kLanes = LaneSum<T>::kLanes;
-      alignas(64) T terms[kStep];
+      alignas(64) T terms[kExpBlock];
       LaneSum<T> sum;
-      int64_t j = 0;
-      for (; j + kStep <= n; j += kStep) {
-        for (int k = 0; k < kStep; ++k) terms[k] = Map::One(x[j + k], m);
-        sum.Step(terms);
-      }
-      for (; j + kLanes <= n; j += kLanes) {
-        for (int k = 0; k < kLanes; ++k) terms[k] = Map::One(x[j + k], m);
-        sum.Vector(terms);
-      }
-      for (; j < n; ++j) sum.One(Map::One(x[j], m));
+      AddExp<false>(&sum, x, terms, n, m);
       s = sum.Total(&lost);
     }
     Add(a, i, s, lost);
@@ -94,16 +97,20 @@ struct FloatSum {
       for (; r + kReduceRowGroup <= nrows; r += kReduceRowGroup, x += kReduceRowGroup * rs) {
         for (int64_t c = 0; c < ncols; ++c) {
           const T t = x[c] + x[rs + c];
-          if constexpr (kComponents == 2) TwoSum(s[c], lost[c], t);
-          else s[c] += t;
+          if constexpr (kComponents == 2)
+            TwoSum(s[c], lost[c], t);
+          else
+            s[c] += t;
         }
       }
     }
     for (; r < nrows; ++r, x += rs) {
       for (int64_t c = 0; c < ncols; ++c) {
         const T t = Map::kIdentity ? x[c] : Map::One(x[c], m[c]);
-        if constexpr (kComponents == 2) TwoSum(s[c], lost[c], t);
-        else s[c] += t;
+        if constexpr (kComponents == 2)
+          TwoSum(s[c], lost[c], t);
+        else
+          s[c] += t;
       }
     }
   }
@@ -117,12 +124,16 @@ struct FloatSum {
 struct Identity {
   static constexpr bool kIdentity = true;
   template <class T>
-  TSR_INLINE static T One(T x, T) { return x; }
+  TSR_INLINE static T One(T x, T) {
+    return x;
+  }
 };
 struct ExpOf {
   static constexpr bool kIdentity = false;
   template <class T>
-  TSR_INLINE static T One(T x, T m) { return Exp(x - m); }
+  TSR_INLINE static T One(T x, T m) {
+    return Exp(x - m);
+  }
 };
 
 template <class T>
@@ -187,8 +198,10 @@ struct FloatProd {
   static constexpr int kComponents = sizeof(T) == 8 ? 2 : 1;
   static constexpr Acc Start(int component) { return component == 0 ? 1 : 0; }
   TSR_INLINE static void Add(Accumulators<T, Acc> a, int64_t i, double p, double lost) {
-    if constexpr (kComponents == 2) TwoProd(a.at(0, i), a.at(1, i), p, lost);
-    else a.at(0, i) *= p;
+    if constexpr (kComponents == 2)
+      TwoProd(a.at(0, i), a.at(1, i), p, lost);
+    else
+      a.at(0, i) *= p;
   }
   static void Row(const T* x, int64_t n, int64_t, T, Accumulators<T, Acc> a, int64_t i) {
     constexpr int kLanes = 8;
@@ -197,8 +210,10 @@ struct FloatProd {
     int64_t j = 0;
     for (; j + kLanes <= n; j += kLanes) {
       for (int k = 0; k < kLanes; ++k) {
-        if constexpr (kComponents == 2) TwoProd(p[k], lost[k], x[j + k], 0);
-        else p[k] *= x[j + k];
+        if constexpr (kComponents == 2)
+          TwoProd(p[k], lost[k], x[j + k], 0);
+        else
+          p[k] *= x[j + k];
       }
     }
     if (j > 0)
@@ -211,8 +226,10 @@ struct FloatProd {
     double* __restrict lost = a.acc + a.stride;
     for (int64_t r = 0; r < nrows; ++r, x += rs) {
       for (int64_t c = 0; c < ncols; ++c) {
-        if constexpr (kComponents == 2) TwoProd(p[c], lost[c], x[c], 0);
-        else p[c] *= x[c];
+        if constexpr (kComponents == 2)
+          TwoProd(p[c], lost[c], x[c], 0);
+        else
+          p[c] *= x[c];
       }
     }
   }
@@ -229,8 +246,10 @@ struct Extreme {
   static constexpr int kComponents = 1;
   static constexpr Acc Start(int) { return kMin ? Highest<T>() : Lowest<T>(); }
   TSR_INLINE static T Better(T x, T best) {
-    if constexpr (kIsFloat<T>) return Beats<kMin>(x, best) ? x : best;
-    else return (kMin ? x < best : x > best) ? x : best;
+    if constexpr (kIsFloat<T>)
+      return Beats<kMin>(x, best) ? x : best;
+    else
+      return (kMin ? x < best : x > best) ? x : best;
   }
   static void Row(const T* x, int64_t n, int64_t, T, Accumulators<T, Acc> a, int64_t i) {
     T best = a.at(0, i);
@@ -331,16 +350,20 @@ struct Deviation {
         const T d0 = x[c] - m[c], d1 = x[rs + c] - m[c];
         s[c] += d0 + d1;
         const T t = d0 * d0 + d1 * d1;
-        if constexpr (kComponents == 3) TwoSum(q[c], lost[c], t);
-        else q[c] += t;
+        if constexpr (kComponents == 3)
+          TwoSum(q[c], lost[c], t);
+        else
+          q[c] += t;
       }
     }
     for (; r < nrows; ++r, x += rs) {
       for (int64_t c = 0; c < ncols; ++c) {
         const T d = x[c] - m[c];
         s[c] += d;
-        if constexpr (kComponents == 3) TwoSum(q[c], lost[c], d * d);
-        else q[c] += d * d;
+        if constexpr (kComponents == 3)
+          TwoSum(q[c], lost[c], d * d);
+        else
+          q[c] += d * d;
       }
     }
   }
@@ -352,9 +375,13 @@ struct Deviation {
 };
 
 template <bool kFloat>
-struct Wide { using Type = int64_t; };
+struct Wide {
+  using Type = int64_t;
+};
 template <>
-struct Wide<true> { using Type = double; };
+struct Wide<true> {
+  using Type = double;
+};
 
 /// The value in component 0 and the bits of its index in component 1.
 template <class T, bool kMin>
@@ -373,7 +400,8 @@ struct ArgExtreme {
   static void Row(const T* x, int64_t n, int64_t first, T, Accumulators<T, Acc> a, int64_t i) {
     if (n == 0) return;
     T best = x[0];
-    if constexpr (kIsFloat<T>) best = ExtremeOf<kMin>(x, n, best);
+    if constexpr (kIsFloat<T>)
+      best = ExtremeOf<kMin>(x, n, best);
     else
       for (int64_t j = 0; j < n; ++j) best = (kMin ? x[j] < best : x[j] > best) ? x[j] : best;
     if (!Wins(best, a.at(0, i), ToIndex(a.at(1, i)))) return;
@@ -483,12 +511,16 @@ struct FloatScan {
     }
   }
   TSR_INLINE static void Add(double& s, double& c, double v) {
-    if constexpr (sizeof(T) == 8) TwoSum(s, c, v);
-    else s += v;
+    if constexpr (sizeof(T) == 8)
+      TwoSum(s, c, v);
+    else
+      s += v;
   }
   TSR_INLINE static T Value(double s, double c) {
-    if constexpr (sizeof(T) == 8) return Settled(s, c);
-    else return static_cast<T>(s);
+    if constexpr (sizeof(T) == 8)
+      return Settled(s, c);
+    else
+      return static_cast<T>(s);
   }
 };
 
@@ -522,8 +554,8 @@ struct IntScan {
 }  // namespace
 
 const ReduceLoops kReduceLoops = {{
-#define TSR_INT_ROWS(P, ...)                                                                            \
-  kLoop<int64_t, P<int64_t __VA_ARGS__>>, kLoop<int32_t, P<int32_t __VA_ARGS__>>,                       \
+#define TSR_INT_ROWS(P, ...)                                                      \
+  kLoop<int64_t, P<int64_t __VA_ARGS__>>, kLoop<int32_t, P<int32_t __VA_ARGS__>>, \
       kLoop<int8_t, P<int8_t __VA_ARGS__>>, kLoop<uint8_t, P<uint8_t __VA_ARGS__>>
 #define TSR_FLOAT_ROWS(P, ...) kLoop<double, P<double __VA_ARGS__>>, kLoop<float, P<float __VA_ARGS__>>
 #define TSR_COMMA ,

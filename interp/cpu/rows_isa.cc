@@ -3,14 +3,15 @@
 #include <stdint.h>
 
 #include "interp/cpu/lanes_isa.h"
-#include "interp/cpu/math/exp.h"
 #include "interp/cpu/math/log.h"
 
 namespace tessera::cpu::TSR_ISA {
 namespace {
 
 template <class T>
-constexpr T MinusInf() { return static_cast<T>(-__builtin_inf()); }
+constexpr T MinusInf() {
+  return static_cast<T>(-__builtin_inf());
+}
 
 template <class T>
 void SoftmaxApply(const T* __restrict x, T* __restrict y, int64_t n, T max, double total, bool log) {
@@ -19,31 +20,16 @@ void SoftmaxApply(const T* __restrict x, T* __restrict y, int64_t n, T max, doub
     for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - max) - l;
   } else {
     const T scale = static_cast<T>(1 / total);
-    for (int64_t i = 0; i < n; ++i) y[i] = Exp(x[i] - max) * scale;
+    ExpInto(x, y, n, max);
+    for (int64_t i = 0; i < n; ++i) y[i] *= scale;
   }
 }
 
-/// Sum of exp(x - max); the terms are left in y, which may be a step of scratch that is overwritten (kKeep false).
+/// Sum of exp(x - max), with the terms left as AddExp does.
 template <bool kKeep, class T>
-TSR_INLINE double ExpSum(const T* __restrict x, T* __restrict y, int64_t n, T max) {
-  constexpr int kStep = LaneSum<T>::kStep, kLanes = LaneSum<T>::kLanes;
+TSR_INLINE double ExpSum(const T* x, T* y, int64_t n, T max) {
   LaneSum<T> sum;
-  int64_t i = 0;
-  for (; i + kStep <= n; i += kStep) {
-    T* t = kKeep ? y + i : y;
-    for (int k = 0; k < kStep; ++k) t[k] = Exp(x[i + k] - max);
-    sum.Step(t);
-  }
-  for (; i + kLanes <= n; i += kLanes) {
-    T* t = kKeep ? y + i : y;
-    for (int k = 0; k < kLanes; ++k) t[k] = Exp(x[i + k] - max);
-    sum.Vector(t);
-  }
-  for (; i < n; ++i) {
-    const T e = Exp(x[i] - max);
-    if (kKeep) y[i] = e;
-    sum.One(e);
-  }
+  AddExp<kKeep>(&sum, x, y, n, max);
   double lost;
   const double s = sum.Total(&lost);
   return Settled(s, lost);
@@ -53,7 +39,7 @@ template <class T>
 void SoftmaxRow(const T* __restrict x, T* __restrict y, int64_t n, bool log) {
   const T max = ExtremeOf<false>(x, n, MinusInf<T>());
   if (log) {
-    alignas(64) T terms[LaneSum<T>::kStep];
+    alignas(64) T terms[kExpBlock];
     SoftmaxApply(x, y, n, max, ExpSum<false>(x, terms, n, max), true);
     return;
   }
@@ -75,11 +61,12 @@ void SoftmaxCols(const T* __restrict x, int64_t xs, T* __restrict y, int64_t ys,
   for (int64_t r = 0; r < nrows; ++r) {
     const T* row = x + r * xs;
     T* out = y + r * ys;
+    for (int64_t c = 0; c < ncols; ++c) out[c] = Exp(row[c] - max[c]);
     for (int64_t c = 0; c < ncols; ++c) {
-      const T e = Exp(row[c] - max[c]);
-      if constexpr (sizeof(T) == 8) TwoSum(sum[c], lost[c], e);
-      else sum[c] += e;
-      out[c] = e;
+      if constexpr (sizeof(T) == 8)
+        TwoSum(sum[c], lost[c], out[c]);
+      else
+        sum[c] += out[c];
     }
   }
   for (int64_t c = 0; c < ncols; ++c) {

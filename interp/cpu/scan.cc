@@ -13,8 +13,8 @@ namespace tessera::cpu {
 namespace {
 
 constexpr int64_t kBlock = kReduceBlock;
-constexpr int64_t kTile = 512;         // columns that run side by side
-constexpr int64_t kWork = 32768;       // elements worth a call of the pool
+constexpr int64_t kTile = 512;           // columns that run side by side
+constexpr int64_t kWork = 32768;         // elements worth a call of the pool
 constexpr int64_t kChunk = 16 * kBlock;  // a long row is cut at multiples of it
 
 struct Scan {

@@ -15,8 +15,8 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kWork = 16384;         // elements worth a call of the pool
-constexpr int64_t kLongRow = 1 << 18;    // elements of a row that is worth cutting
+constexpr int64_t kWork = 16384;       // elements worth a call of the pool
+constexpr int64_t kLongRow = 1 << 18;  // elements of a row that is worth cutting
 
 const RowLoops& Loops() {
   static const RowLoops& loops = TSR_SELECT_ISA(kRowLoops);
@@ -24,8 +24,10 @@ const RowLoops& Loops() {
 }
 template <class T>
 const RowLoopsOf<T>& LoopsOf() {
-  if constexpr (std::is_same_v<T, double>) return Loops().f64;
-  else return Loops().f32;
+  if constexpr (std::is_same_v<T, double>)
+    return Loops().f64;
+  else
+    return Loops().f32;
 }
 
 template <class T>

@@ -26,7 +26,9 @@ struct Entry {
 };
 /// Rows of more than 2^32 elements need wide indices, so wide keys.
 template <class K>
-constexpr bool Holds(int64_t n) { return sizeof(K) == 8 || n <= int64_t{UINT32_MAX}; }
+constexpr bool Holds(int64_t n) {
+  return sizeof(K) == 8 || n <= int64_t{UINT32_MAX};
+}
 
 /// Order-preserving keys of n elements. -0 and 0 have one key; every NaN has the largest.
 template <class K, class Bits>
@@ -106,8 +108,10 @@ void RadixSort(Entry<K>* a, Entry<K>* b, int64_t n) {
 /// Entries come in the order of their indices.
 template <class K>
 void SortEntries(Entry<K>* a, Entry<K>* b, int64_t n) {
-  if (n < kRadixRow) std::sort(a, a + n);
-  else RadixSort(a, b, n);
+  if (n < kRadixRow)
+    std::sort(a, a + n);
+  else
+    RadixSort(a, b, n);
 }
 
 /// One long row: pieces sorted side by side, then merged pairwise.
@@ -194,11 +198,16 @@ absl::Status OrderRows(const View& x, const View& values, const View& indices, i
       GatherBlock(x, row * n + begin, end - begin, raw + begin * element);
       MakeEntries(raw + begin * element, x.dtype, begin, end - begin, order, a + begin);
     };
-    if (split) rt::ParallelFor(n, kSplitRow / 4, load);
-    else load(0, n);
-    if (k < n) SelectEntries(a, b, n, k);
-    else if (split) SortLong(a, b, n);
-    else SortEntries(a, b, n);
+    if (split)
+      rt::ParallelFor(n, kSplitRow / 4, load);
+    else
+      load(0, n);
+    if (k < n)
+      SelectEntries(a, b, n, k);
+    else if (split)
+      SortLong(a, b, n);
+    else
+      SortEntries(a, b, n);
     Emit(a, raw, values, indices, row, k, value_buffer, index_buffer);
   };
   std::atomic<bool> failed = false;
@@ -210,8 +219,10 @@ absl::Status OrderRows(const View& x, const View& values, const View& indices, i
     }
     for (int64_t row = begin; row < end; ++row) run(memory->as<char>(), row);
   };
-  if (split) rows_of(0, rows);
-  else rt::ParallelFor(rows, std::max<int64_t>(kWork / n, 1), rows_of);
+  if (split)
+    rows_of(0, rows);
+  else
+    rt::ParallelFor(rows, std::max<int64_t>(kWork / n, 1), rows_of);
   if (failed) return ResourceExhausted("no memory to order rows of ", n, " elements (", total, " bytes each)");
   return absl::OkStatus();
 }
@@ -219,7 +230,8 @@ absl::Status OrderRows(const View& x, const View& values, const View& indices, i
 absl::Status OrderAlong(const interp::KernelArgs& args, const AxisSplit& s, int64_t k, Order order) {
   const View& x = *args.in[0];
   if (x.size() == 0 || k == 0) return absl::OkStatus();
-  const View xp = AxisLast(x, s.axis), values = AxisLast(*args.out[0], s.axis), indices = AxisLast(*args.out[1], s.axis);
+  const View xp = AxisLast(x, s.axis), values = AxisLast(*args.out[0], s.axis),
+             indices = AxisLast(*args.out[1], s.axis);
   const int64_t rows = s.outer * s.inner;
   if (SizeOf(x.dtype) <= 4 && Holds<uint32_t>(s.extent))
     return OrderRows<uint32_t>(xp, values, indices, rows, s.extent, k, order);

@@ -7,8 +7,7 @@ where the table says that the dtype is supported.
 import numpy as np
 
 import tessera
-from numeric import (Array, FORMATS, INTS, LARGEST, NARROW, STORAGE, Wide, compute_dtype, decode, encode, is_float,
-                     rounded, ulp)
+from numeric import Array, FORMATS, INTS, LARGEST, NARROW, STORAGE, Wide, decode, encode, is_float, rounded
 
 OPS = {}          # op -> generator
 RESULT_ONLY = {}  # ops without data operands: op -> the dtypes that their result may have
@@ -132,10 +131,12 @@ SPECIALS = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 2.0, 3.0, 
 
 
 class Gen:
-    """The source of one case. `number` counts the cases of a cell: the first ones are the awkward ones."""
+    """The source of one case. `number` counts the cases of a cell: the first ones are the awkward ones. Number -1 is
+    the large one, for what kernels do with much work."""
 
     def __init__(self, rng, info, dtype, number):
         self.rng, self.op, self.dtype, self.number = rng, info, dtype, number
+        self.large = number < 0
 
     # ---- choices
     def int(self, low, high):
@@ -159,17 +160,22 @@ class Gen:
         return [a - rank if self.chance(0.2) else a for a in chosen]
 
     # ---- shapes
-    def shape(self, rank=None, size=300, low_rank=0, high_rank=8, empty=True):
+    def shape(self, rank=None, size=300, low_rank=0, high_rank=8, empty=True, grow=True):
+        """About `size` elements at most; many more in the large case, but for those that must not grow."""
+        grow = grow and self.large
+        if grow:
+            size *= 200
+            low_rank = min(high_rank, max(low_rank, 1))
         if rank is None:
             rank = min(high_rank, max(low_rank, self.pick([0, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 8])))
         dims = []
         room = size
         for _ in range(rank):
-            choices = [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 65, 100, 257]
-            d = self.pick([d for d in choices if d <= max(1, room if self.chance(0.3) else int(room**0.5))])
+            choices = [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 65, 100, 257, 300, 1000, 4099, 20011]
+            d = self.pick([d for d in choices if d <= max(1, room if self.chance(0.3) else int(room**0.5))][-12:])
             room //= d
             dims.append(d)
-        if rank and empty and self.chance(0.04):
+        if rank and empty and not grow and self.chance(0.04):
             dims[self.int(0, rank - 1)] = 0
         return tuple(int(d) for d in self.rng.permutation(dims))
 
@@ -231,7 +237,7 @@ class Gen:
         """The elements as an operand with some strides, made with the view ops. `repeat` may change elements."""
         bits = array.bits
         rank = bits.ndim
-        how = 'plain' if rank == 0 else self.pick(['plain', 'plain', 'permuted', 'flipped', 'spaced', 'repeated', 'all'])
+        how = self.pick(['plain', 'plain', 'permuted', 'flipped', 'spaced', 'repeated', 'all']) if rank else 'plain'
         if how == 'repeated' and repeat and bits.size:
             axis = self.int(0, rank - 1)
             first = bits.take([0], axis)
@@ -248,7 +254,7 @@ class Gen:
             steps = [self.pick([1, 2, 3]) for _ in range(rank)]
             starts = [self.int(0, 2) for _ in range(rank)]
             stops = [s + d * k for s, d, k in zip(starts, data.shape, steps)]
-            if np.prod(stops, dtype=float) < 20000:
+            if np.prod(stops, dtype=float) < (2000000 if self.large else 20000):
                 held = self.values(tuple(stops), array.dtype, 'wide').bits
                 held[tuple(slice(a, b, k) for a, b, k in zip(starts, stops, steps))] = data
                 data = held
@@ -268,7 +274,3 @@ def run_case(info, case):
     """The results as Tensors; raises tessera.Error."""
     operands = [o.tensor if isinstance(o, Operand) else o for o in case.operands]
     return tessera.run(info.name, operands, case.attrs)
-
-
-__all__ = ['Array', 'Case', 'Expect', 'Gen', 'Operand', 'close', 'compute_dtype', 'exact', 'from_compute', 'op',
-           'run_case', 'ulp']

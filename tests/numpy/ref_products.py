@@ -40,8 +40,10 @@ def _matmul(g):
                for _ in range(3)]
     if g.number == 0:
         m, n, k = g.pick([(65, 130, 70), (1, 129, 300), (70, 3, 257), (130, 1, 64)])
-    (ba, bb), _ = g.broadcast(2, size=6, high_rank=g.pick([0, 1, 2, 6]))
-    if g.number == 0:
+    if g.large:
+        m, n, k = g.pick([(129, 257, 130), (1, 1031, 500), (700, 2, 300)])
+    (ba, bb), _ = g.broadcast(2, size=6, high_rank=g.pick([0, 1, 2, 6]), grow=False)
+    if g.number <= 0:
         ba = bb = ()
     ta, tb = g.chance(0.4), g.chance(0.4)
     a_shape, b_shape = ba + ((k, m) if ta else (m, k)), bb + ((n, k) if tb else (k, n))
@@ -136,6 +138,8 @@ def _conv(g):
     if g.chance(0.15):
         groups, cin, cout = g.pick([2, 4, 7]), 1, g.pick([1, 1, 2])  # depthwise
     dims = [g.int(1, [40, 12, 6][n - 1]) for _ in range(n)]
+    if g.large:
+        dims, cin, cout = [[3000], [61, 47], [19, 14, 15]][n - 1], g.pick([1, 6]), g.pick([1, 7])
     window = [g.pick([1, 2, 3, 3, 5]) for _ in range(n)] if g.chance(0.75) else [1] * n
     attrs, stride, pads, dilation, fits = _window(g, n, dims, window)
     if not fits:
@@ -166,7 +170,7 @@ def _conv(g):
 @op('max_pool', 'avg_pool')
 def _pool(g):
     n = g.int(1, 3)
-    dims = [g.int(1, [40, 12, 6][n - 1]) for _ in range(n)]
+    dims = [g.int(1, [40, 12, 6][n - 1]) for _ in range(n)] if not g.large else [[9000], [91, 107], [24, 17, 25]][n - 1]
     window = [g.pick([1, 2, 3, 4]) for _ in range(n)]
     attrs, stride, pads, dilation, fits = _window(g, n, dims, window)
     if not fits:
@@ -201,11 +205,13 @@ def _pool(g):
 def _attention(g):
     """Each score is off by at most s = 8 eps (scale sum|q k| + |mask|), which its exponential turns into a relative
     error s + (8 + |score - max|) eps; the weights' sum adds the mean of those."""
-    lead = g.shape(size=4, high_rank=g.pick([0, 0, 1, 3]))
+    lead = g.shape(size=4, high_rank=g.pick([0, 0, 1, 3]), grow=False)
     shared = g.pick([1, 1, 2, 3])
     heads = g.pick([1, 2, 3])
     s, t = g.pick([1, 2, 7, 33, 70]), g.pick([1, 3, 8, 40, 70])
     d, e_dim = g.pick([1, 4, 8, 16, 17]), g.pick([1, 4, 8, 16])
+    if g.large:
+        s, t = g.pick([(130, 300), (3, 1500), (300, 70)])
     q = g.tensor((*lead, heads * shared, s, d), kind='plain')
     k = g.tensor((*lead, heads, t, d), kind='plain')
     v = g.tensor((*lead, heads, t, e_dim), kind='plain')
@@ -301,8 +307,8 @@ def _cross_entropy(g):
     """8 eps times the largest logit, the target's, the logarithm of the sum, and 1."""
     shape = g.shape(low_rank=1, high_rank=6, size=400)
     shape = shape[:-1] + (max(1, shape[-1]),)
-    if g.number == 0:
-        shape = (3, 1500)
+    if g.number <= 0:
+        shape = (3, 1500) if g.number == 0 else (40, 5003)
     x = g.tensor(shape, kind=g.pick(['plain', 'small']))
     targets = g.rng.integers(0, shape[-1], shape[:-1])
     attrs = {}

@@ -6,20 +6,25 @@ is no plain sum the terms are those of its formula, as written at each.
 import numpy as np
 
 from cases import Case, close, exact, op
-from numeric import Array, Wide, eps, is_float
+from numeric import Array, eps, is_float
 
 
 def _axes_of(axes, rank):
     return tuple(a % rank for a in axes) if axes else tuple(range(rank))
 
 
+def _row_shape(g, low_rank=1, **options):
+    if g.large:
+        return g.pick([(300001,), (3, 100003), (50021, 5), (7, 200, 301)])
+    if g.number == 0:
+        return g.pick([(2100,), (5, 431), (431, 5), (3, 17, 41)])
+    return g.shape(low_rank=low_rank, **options)
+
+
 def _reduction(fn, bounded_kinds=False):
     """A generator from fn(g, x as Array, axes as tuple, keepdims, attrs) -> Expect."""
     def generate(g):
-        if g.number == 0:
-            shape = g.pick([(2100,), (5, 431), (431, 5), (3, 17, 41)])
-        else:
-            shape = g.shape(size=600)
+        shape = _row_shape(g, low_rank=0, size=600)
         if g.op.name in ('max', 'min'):
             shape = tuple(max(1, d) for d in shape)
         kinds = ['plain', 'small', 'plain'] if bounded_kinds else ['plain', 'plain', 'wide', 'special', 'small']
@@ -34,9 +39,10 @@ def _reduction(fn, bounded_kinds=False):
     return generate
 
 
-def _overflows(total, dtype):
-    """Partial sums may overflow, or not, by their order."""
-    return ~(total < float(np.finfo(np.float64 if dtype == 'f64' else np.float32).max) / 4)
+def _overflows(w, dtype, total):
+    """Where partial sums may overflow, or not, by their order. total() sums absolute values."""
+    largest = float(np.finfo(np.float64 if dtype == 'f64' else np.float32).max)
+    return total(np.where(np.isfinite(w), np.abs(w), 0)) > largest / 4
 
 
 def _sum(g, x, axes, keep, _):
@@ -46,7 +52,7 @@ def _sum(g, x, axes, keep, _):
     with np.errstate(all='ignore'):
         total = np.abs(w).sum(axes, keepdims=keep)
         y = w.sum(axes, keepdims=keep)
-        skip = np.isfinite(total) & _overflows(total, x.dtype) if x.dtype == 'f64' else None
+        skip = _overflows(w, x.dtype, lambda v: v.sum(axes, keepdims=keep))
     return close(x.dtype, y, 8 * eps(x.dtype) * total, skip)
 
 
@@ -56,10 +62,10 @@ def _prod(g, x, axes, keep, _):
             return exact(Array('i64', x.value.astype(np.int64).prod(axes, dtype=np.int64, keepdims=keep)))
     w = x.wide()
     with np.errstate(all='ignore'):
-        y = np.asarray(w.astype(Wide).prod(axes, keepdims=keep))
+        y = np.asarray(w.prod(axes, keepdims=keep))
         n = np.prod([w.shape[a] for a in axes])
         # A factor each; intermediate products may leave the range of f64 in some orders, and NaN follows.
-        large = np.abs(np.log2(np.abs(w.astype(Wide)))).sum(axes, keepdims=keep)
+        large = np.abs(np.log2(np.abs(w))).sum(axes, keepdims=keep)
         skip = ~(large < 900) & ~np.isnan(y) & (w != 0).all(axes, keepdims=keep)
         tiny = float(np.finfo(np.float64 if x.dtype == 'f64' else np.float32).tiny) * 2
     return close(x.dtype, y, (8 + n) * eps(x.dtype) * np.abs(y) + eps(x.dtype) * tiny, skip)
@@ -77,7 +83,7 @@ def _mean(g, x, axes, keep, _):
         n = np.prod([w.shape[a] for a in axes], dtype=float)
         total = np.abs(w).sum(axes, keepdims=keep)
         y = w.sum(axes, keepdims=keep) / n
-        skip = np.isfinite(total) & _overflows(total, x.dtype) if x.dtype == 'f64' else None
+        skip = _overflows(w, x.dtype, lambda v: v.sum(axes, keepdims=keep))
     return close(x.dtype, y, 8 * eps(x.dtype) * total / n, skip)
 
 
@@ -134,10 +140,6 @@ op('any', 'all')(_reduction(_any_all))
 op('logsumexp')(_reduction(_logsumexp))
 
 
-def _row_shape(g, **options):
-    return g.pick([(2100,), (5, 431), (431, 5), (3, 17, 41)]) if g.number == 0 else g.shape(low_rank=1, **options)
-
-
 @op('argmax', 'argmin')
 def _arg(g):
     shape = tuple(max(1, d) for d in _row_shape(g))
@@ -171,7 +173,7 @@ def _cumsum(g):
             if not is_float(a.dtype):
                 return [exact(Array('i64', run(a.value.astype(np.int64))))]
             total = run(np.abs(a.wide()))
-            skip = np.isfinite(total) & _overflows(total, 'f64') if a.dtype == 'f64' else None
+            skip = _overflows(a.wide(), a.dtype, run)
             return [close(a.dtype, run(a.wide()), 8 * eps(a.dtype) * total, skip)]
     return Case([x], {'axis': axis, 'exclusive': exclusive, 'reverse': reverse}, expect)
 
@@ -217,7 +219,8 @@ def _norm(g):
     shape = _row_shape(g)
     dims = g.int(1, len(shape)) if g.chance(0.5) else 1
     x = g.tensor(shape, kind=g.pick(['plain', 'small']))
-    weight, bias = _optional(g, shape[len(shape) - dims:], kind='plain'), _optional(g, shape[len(shape) - dims:], kind='plain')
+    row = shape[len(shape) - dims:]
+    weight, bias = _optional(g, row, kind='plain'), _optional(g, row, kind='plain')
     attrs = {'dims': dims}
     if g.chance(0.5):
         attrs['eps'] = g.pick([1e-3, 1e-6, 0.5])
@@ -258,10 +261,9 @@ def _batch_norm(g):
         e = eps(x.array.dtype)
         along = [1] * len(shape)
         along[axis] = -1 if channels[0] else 0
-        lift = lambda o, otherwise: o if o is None else o.array.wide().reshape(along)
-        m, v = lift(mean, None), lift(var, None)
-        a = 1.0 if weight is None else lift(weight, None)
-        b = 0.0 if bias is None else lift(bias, None)
+        lift = lambda o: o.array.wide().reshape(along)
+        m, v = lift(mean), lift(var)
+        a, b = 1.0 if weight is None else lift(weight), 0.0 if bias is None else lift(bias)
         w = x.array.wide()
         rstd = 1 / np.sqrt(v + w.dtype.type(added))
         y = (w - m) * rstd * a + b

@@ -68,7 +68,7 @@ class Error(Exception):
 
     def __init__(self, code):
         self.code = CODES[code]
-        self.message = _lib.tsr_error().decode()
+        self.message = _lib.tsr_error().decode(errors='backslashreplace')
         super().__init__(f'{self.code}: {self.message}')
 
 

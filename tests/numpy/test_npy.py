@@ -49,6 +49,8 @@ def refused(path, what, codes=('data_loss', 'unsupported', 'invalid_argument')):
     except tessera.Error as e:
         check(e.code in codes, f'{what}: the wrong code: {e}')
         check(path in e.message, f'{what}: the message does not name the file: {e}')
+        check(e.message.isascii() and e.message.isprintable(), f'{what}: the message has odd characters: {e}')
+        check(len(e.message) < 400, f'{what}: the message is {len(e.message)} characters long')
         return
     check(False, f'{what}: it was read')
 
@@ -137,6 +139,7 @@ def test_damaged(path):
             check(t.elements * np.dtype(STORAGE[t.dtype]).itemsize == 24, 'a changed header gave other bytes')
         except tessera.Error as e:
             check(e.code in ('data_loss', 'unsupported'), f'a changed header: {e}')
+            check(e.message.isascii() and e.message.isprintable(), f'a changed header: odd characters in {e}')
 
     good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }"
     eight = bytes(8)

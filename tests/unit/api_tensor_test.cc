@@ -89,7 +89,7 @@ TEST(Tensor, AReadViewOutlivesTheTensor) {
 }
 
 TEST(Tensor, PrintsForPeople) {
-  EXPECT_EQ(Tensor::from({1.5f, -2.0f, INFINITY}).to_string(), "[1.5,  -2., inf] f32[3]");
+  EXPECT_EQ(Tensor::from({1.5f, -2.0f, INFINITY}).to_string(), "[1.5, -2., inf] f32[3]");
   EXPECT_EQ(arange(6).reshape({2, 3}).to_string(), "[[0, 1, 2],\n [3, 4, 5]]\ni64[2,3]");
   EXPECT_EQ(Tensor::scalar(3.0f).to_string(), "3. f32[]");
   EXPECT_EQ(Tensor::from({true, false}).to_string(), "[ true, false] bool[2]");

@@ -69,8 +69,12 @@ Real FloorQuotient(Real a, Real b) {
 }
 Real Sigmoid(Real x) { return 1 / (1 + expl(-x)); }
 Real Softplus(Real x) { return x > 0 ? x + log1pl(expl(-x)) : log1pl(expl(x)); }
-Real Max(Real a, Real b) { return std::isnan(a) ? a : std::isnan(b) ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
-Real Min(Real a, Real b) { return std::isnan(a) ? a : std::isnan(b) ? b : a < b || (a == b && std::signbit(a)) ? a : b; }
+Real Max(Real a, Real b) {
+  return std::isnan(a) ? a : std::isnan(b) ? b : a > b || (a == b && !std::signbit(a)) ? a : b;
+}
+Real Min(Real a, Real b) {
+  return std::isnan(a) ? a : std::isnan(b) ? b : a < b || (a == b && std::signbit(a)) ? a : b;
+}
 Real LogAddExp(Real a, Real b, Real base_log) {
   if (std::isnan(a) || std::isnan(b)) return NAN;
   const Real hi = fmaxl(a, b), lo = fminl(a, b);
@@ -126,13 +130,20 @@ const std::map<Op, RealFn>& RealFns() {
       {Op::k_signbit, F1(std::signbit(x))},
       {Op::k_logical_not, F1(x == 0)},
       {Op::k_relu, F1(x < 0 ? 0 : x)},
-      {Op::k_relu6, F1(x < 0 ? 0 : x > 6 ? 6 : x)},
+      {Op::k_relu6, F1(x < 0   ? 0
+                       : x > 6 ? 6
+                               : x)},
       {Op::k_gelu, F1(x == -INFINITY ? 0 : x / 2 * erfcl(-x / sqrtl(2)))},
-      {Op::k_gelu_tanh, F1(x == -INFINITY ? 0 : x * Sigmoid(2 * sqrtl(2 / pi) * (x + Real(44715) / 1000000 * x * x * x)))},
+      {Op::k_gelu_tanh,
+       F1(x == -INFINITY ? 0 : x * Sigmoid(2 * sqrtl(2 / pi) * (x + Real(44715) / 1000000 * x * x * x)))},
       {Op::k_silu, F1(x == -INFINITY ? 0 : x * Sigmoid(x))},
       {Op::k_mish, F1(x == -INFINITY ? 0 : x * tanhl(Softplus(x)))},
-      {Op::k_selu, F1(1.0507009873554804934193349852946L * (x > 0 ? x : 1.6732632423543772848170429916717L * expm1l(x)))},
-      {Op::k_hardswish, F1(x * ((x + 3 < 0 ? 0 : x + 3 > 6 ? 6 : x + 3) / 6))},
+      {Op::k_selu,
+       F1(1.0507009873554804934193349852946L * (x > 0 ? x : 1.6732632423543772848170429916717L * expm1l(x)))},
+      {Op::k_hardswish, F1(x * ((x + 3 < 0   ? 0
+                                 : x + 3 > 6 ? 6
+                                             : x + 3) /
+                                6))},
       {Op::k_add, F2(a + b)},
       {Op::k_sub, F2(a - b)},
       {Op::k_mul, F2(a * b)},
@@ -143,13 +154,20 @@ const std::map<Op, RealFn>& RealFns() {
       {Op::k_pow, F2(powl(a, b))},
       {Op::k_maximum, F2(Max(a, b))},
       {Op::k_minimum, F2(Min(a, b))},
-      {Op::k_fmax, F2(std::isnan(a) ? b : std::isnan(b) ? a : Max(a, b))},
-      {Op::k_fmin, F2(std::isnan(a) ? b : std::isnan(b) ? a : Min(a, b))},
+      {Op::k_fmax, F2(std::isnan(a)   ? b
+                      : std::isnan(b) ? a
+                                      : Max(a, b))},
+      {Op::k_fmin, F2(std::isnan(a)   ? b
+                      : std::isnan(b) ? a
+                                      : Min(a, b))},
       {Op::k_atan2, F2(atan2l(a, b))},
       {Op::k_hypot, F2(hypotl(a, b))},
       {Op::k_logaddexp, F2(LogAddExp(a, b, 1))},
       {Op::k_logaddexp2, F2(LogAddExp(a, b, logl(2)))},
-      {Op::k_heaviside, F2(std::isnan(a) ? a : a < 0 ? 0 : a > 0 ? 1 : b)},
+      {Op::k_heaviside, F2(std::isnan(a) ? a
+                           : a < 0       ? 0
+                           : a > 0       ? 1
+                                         : b)},
       {Op::k_copysign, F2(copysignl(a, b))},
       {Op::k_eq, F2(a == b)},
       {Op::k_ne, F2(a != b)},
@@ -175,9 +193,7 @@ Real UlpOf(Real x, DType t) {
   return ldexpl(1, std::max(ilogbl(x) - fraction, least));
 }
 
-double UlpsAllowed(ir::Bound bound) {
-  return bound == ir::Bound::exact ? 0.5001 : bound == ir::Bound::ulp2 ? 2 : 4;
-}
+double UlpsAllowed(ir::Bound bound) { return bound == ir::Bound::exact ? 0.5001 : bound == ir::Bound::ulp2 ? 2 : 4; }
 
 /// got is within `ulps` of want, in the compute dtype, and then rounded to `dtype`.
 bool Near(Real got, Real want, DType dtype, double ulps) {
@@ -185,7 +201,8 @@ bool Near(Real got, Real want, DType dtype, double ulps) {
   if (std::isnan(got)) return false;
   if (got == want) return true;
   const DType compute = ComputeDType(dtype);
-  const Real largest = compute == f64 ? Real(std::numeric_limits<double>::max()) : Real(std::numeric_limits<float>::max());
+  const Real largest =
+      compute == f64 ? Real(std::numeric_limits<double>::max()) : Real(std::numeric_limits<float>::max());
   Real slack = static_cast<Real>(ulps) * UlpOf(fminl(fabsl(want), largest), compute);
   if (std::isinf(want)) slack = 0;
   if (!IsNarrowFloat(dtype)) {
@@ -204,10 +221,12 @@ bool Near(Real got, Real want, DType dtype, double ulps) {
 }
 
 std::vector<double> Interesting() {
-  std::vector<double> values = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, 0.5, -0.5, 1.5, -1.5, 2, -2, 2.5, -2.5, 3, -3,
-                                6, 7, -7, 10, 1e-3, -1e-3, 1e-8, -1e-8, 1e-30, -1e-30, 88, -88, 104, -104, 700, -700, 745,
-                                1e5, -1e5, 1e7, -1e7, 3e9, 1e20, -1e20, 1e38, -1e38, 1e300, 5e-324, 1e-310, 1e-40, -1e-44,
-                                0.999999, 1.000001, 448, 57344, 65504, 8388607.5, 4503599627370495.5};
+  std::vector<double> values = {
+      0.0,    -0.0,   INFINITY, -INFINITY, NAN,      1,        -1,   0.5,   -0.5,  1.5,       -1.5,
+      2,      -2,     2.5,      -2.5,      3,        -3,       6,    7,     -7,    10,        1e-3,
+      -1e-3,  1e-8,   -1e-8,    1e-30,     -1e-30,   88,       -88,  104,   -104,  700,       -700,
+      745,    1e5,    -1e5,     1e7,       -1e7,     3e9,      1e20, -1e20, 1e38,  -1e38,     1e300,
+      5e-324, 1e-310, 1e-40,    -1e-44,    0.999999, 1.000001, 448,  57344, 65504, 8388607.5, 4503599627370495.5};
   std::mt19937_64 gen(7);
   std::uniform_real_distribution<double> unit(-1, 1);
   for (int i = 0; i < 150; ++i) values.push_back(unit(gen) * (i % 3 == 0 ? 1 : i % 3 == 1 ? 12 : 100));
@@ -260,12 +279,13 @@ TEST(Elementwise, FloatsAgainstLibm) {
         const Real want = fn->second(x[0], x[1], x[2]);
         const Real got = Read(out.at(i), out.view.dtype);
         double ulps = UlpsAllowed(info.bound);
-        // A quotient of so many bits is rounded before its floor is taken.
-        if (info.op == Op::k_floor_div && fabsl(want) >= (dtype == f64 ? 0x1p52L : 0x1p23L)) ulps = 1;
+        // From there on every quotient is an integer, and rounded.
+        if (info.op == Op::k_floor_div && fabsl(want) >= (dtype == f64 ? 0x1p53L : 0x1p24L)) ulps = 1;
         // Where the larger operand and the logarithm cancel, the error is one of the operand's size.
         if (info.op == Op::k_logaddexp || info.op == Op::k_logaddexp2) {
           const Real larger = fmaxl(fabsl(x[0]), fabsl(x[1])), whole = fmaxl(fabsl(want), larger);
-          if (std::isfinite(whole)) ulps *= static_cast<double>(UlpOf(whole, ComputeDType(dtype)) / UlpOf(want, ComputeDType(dtype)));
+          if (std::isfinite(whole))
+            ulps *= static_cast<double>(UlpOf(whole, ComputeDType(dtype)) / UlpOf(want, ComputeDType(dtype)));
         }
         const bool good = compare ? got == want : Near(got, want, dtype, ulps);
         if (good) continue;
@@ -279,13 +299,19 @@ TEST(Elementwise, FloatsAgainstLibm) {
 }
 
 TEST(Elementwise, SignsOfZero) {
-  struct Case { Op op; double a, b; bool negative; };
+  struct Case {
+    Op op;
+    double a, b;
+    bool negative;
+  };
   const Case cases[] = {
-      {Op::k_neg, 0.0, 0, true}, {Op::k_abs, -0.0, 0, false}, {Op::k_trunc, -0.5, 0, true}, {Op::k_ceil, -0.5, 0, true},
-      {Op::k_round, -0.5, 0, true}, {Op::k_sqrt, -0.0, 0, true}, {Op::k_relu, -0.0, 0, false}, {Op::k_add, -0.0, 0.0, false},
-      {Op::k_add, -0.0, -0.0, true}, {Op::k_sub, -0.0, 0.0, true}, {Op::k_mul, -1, 0.0, true}, {Op::k_div, 0.0, -1, true},
+      {Op::k_neg, 0.0, 0, true},         {Op::k_abs, -0.0, 0, false},       {Op::k_trunc, -0.5, 0, true},
+      {Op::k_ceil, -0.5, 0, true},       {Op::k_round, -0.5, 0, true},      {Op::k_sqrt, -0.0, 0, true},
+      {Op::k_relu, -0.0, 0, false},      {Op::k_add, -0.0, 0.0, false},     {Op::k_add, -0.0, -0.0, true},
+      {Op::k_sub, -0.0, 0.0, true},      {Op::k_mul, -1, 0.0, true},        {Op::k_div, 0.0, -1, true},
       {Op::k_maximum, -0.0, 0.0, false}, {Op::k_maximum, 0.0, -0.0, false}, {Op::k_minimum, 0.0, -0.0, true},
-      {Op::k_minimum, -0.0, 0.0, true}, {Op::k_copysign, 0.0, -3, true}, {Op::k_fmod, -4, 2, true}, {Op::k_sin, -0.0, 0, true},
+      {Op::k_minimum, -0.0, 0.0, true},  {Op::k_copysign, 0.0, -3, true},   {Op::k_fmod, -4, 2, true},
+      {Op::k_sin, -0.0, 0, true},
   };
   for (const Case& c : cases)
     for (DType dtype : {f32, f64, bf16, f16}) {
@@ -296,7 +322,8 @@ TEST(Elementwise, SignsOfZero) {
       if (ir::Info(c.op).max_operands == 2) in.push_back(&b.view);
       ASSERT_TRUE(RunOp(c.op, in, &out.view).ok());
       const double got = ToDouble(out.at(0), dtype);
-      EXPECT_TRUE(got == 0 && std::signbit(got) == c.negative) << ir::Info(c.op).name << " " << c.a << " " << c.b << ": " << got;
+      EXPECT_TRUE(got == 0 && std::signbit(got) == c.negative)
+          << ir::Info(c.op).name << " " << c.a << " " << c.b << ": " << got;
     }
 }
 
@@ -347,7 +374,9 @@ const std::map<Op, IntFn>& IntFns() {
       {Op::k_logical_not, I1(x == 0)},
       {Op::k_bit_not, [](Big x, Big, Big, DType t) -> Big { return t == boolean ? 1 - x : -1 - x; }},
       {Op::k_relu, I1(x < 0 ? 0 : x)},
-      {Op::k_relu6, I1(x < 0 ? 0 : x > 6 ? 6 : x)},
+      {Op::k_relu6, I1(x < 0   ? 0
+                       : x > 6 ? 6
+                               : x)},
       {Op::k_add, IT(t == boolean ? (a != 0 || b != 0) : a + b)},
       {Op::k_sub, I2(a - b)},
       {Op::k_mul, I2(a * b)},
@@ -359,7 +388,9 @@ const std::map<Op, IntFn>& IntFns() {
       {Op::k_minimum, I2(a < b ? a : b)},
       {Op::k_fmax, I2(a > b ? a : b)},
       {Op::k_fmin, I2(a < b ? a : b)},
-      {Op::k_heaviside, I2(a < 0 ? 0 : a > 0 ? 1 : b)},
+      {Op::k_heaviside, I2(a < 0   ? 0
+                           : a > 0 ? 1
+                                   : b)},
       {Op::k_gcd, I2(GcdBig(a, b))},
       {Op::k_lcm, I2(a == 0 || b == 0 ? 0 : AbsBig(a / GcdBig(a, b) * b))},
       {Op::k_bit_and, I2(a & b)},
@@ -395,12 +426,14 @@ TEST(Elementwise, IntegersAtTheirLimits) {
         const int width = WidthOf(dtype);
         const int64_t top = dtype == u8 ? 255 : static_cast<int64_t>((uint64_t{1} << (width - 1)) - 1);
         const int64_t least = dtype == u8 ? 0 : -top - 1;
-        for (int64_t v : {int64_t{2}, int64_t{3}, int64_t{5}, int64_t{6}, int64_t{7}, int64_t{8}, int64_t{12}, int64_t{31}, int64_t{32}, int64_t{63}, int64_t{64}, int64_t{100}, top, top - 1, top / 2, least, least + 1,
-                          least / 2})
+        for (int64_t v :
+             {int64_t{2}, int64_t{3}, int64_t{5}, int64_t{6}, int64_t{7}, int64_t{8}, int64_t{12}, int64_t{31},
+              int64_t{32}, int64_t{63}, int64_t{64}, int64_t{100}, top, top - 1, top / 2, least, least + 1, least / 2})
           values.push_back(v);
         if (dtype != u8)
           for (int64_t v : {-1, -2, -3, -7, -8, -64}) values.push_back(v);
-        for (int i = 0; i < 20; ++i) values.push_back(static_cast<int64_t>(Wrap(static_cast<Big>(gen() >> (gen() % 60)), dtype)));
+        for (int i = 0; i < 20; ++i)
+          values.push_back(static_cast<int64_t>(Wrap(static_cast<Big>(gen() >> (gen() % 60)), dtype)));
       }
       std::vector<Tensor> in;
       const size_t arity = static_cast<size_t>(info.max_operands);
@@ -409,7 +442,8 @@ TEST(Elementwise, IntegersAtTheirLimits) {
       if (arity == 3) n = 4000;
       std::vector<const View*> views;
       for (size_t k = 0; k < arity; ++k) {
-        in.emplace_back(info.op == Op::k_where && k == 0 ? boolean : dtype, std::vector<int64_t>{static_cast<int64_t>(n)});
+        in.emplace_back(info.op == Op::k_where && k == 0 ? boolean : dtype,
+                        std::vector<int64_t>{static_cast<int64_t>(n)});
         for (size_t i = 0; i < n; ++i) {
           const size_t pick = arity == 3 ? gen() : k == 0 ? i : i / values.size();
           FromInt64(values[pick % values.size()], in[k].at(static_cast<int64_t>(i)), in[k].view.dtype);
@@ -424,8 +458,8 @@ TEST(Elementwise, IntegersAtTheirLimits) {
         for (size_t k = 0; k < arity; ++k) x[k] = ToInt64(in[k].at(i), in[k].view.dtype);
         const Big want = Wrap(fn->second(x[0], x[1], x[2], dtype), out.view.dtype);
         ASSERT_EQ(ToInt64(out.at(i), out.view.dtype), static_cast<int64_t>(want))
-            << info.name << " " << Name(dtype) << " of " << static_cast<int64_t>(x[0]) << ", " << static_cast<int64_t>(x[1])
-            << ", " << static_cast<int64_t>(x[2]);
+            << info.name << " " << Name(dtype) << " of " << static_cast<int64_t>(x[0]) << ", "
+            << static_cast<int64_t>(x[1]) << ", " << static_cast<int64_t>(x[2]);
       }
     }
   }
@@ -436,8 +470,8 @@ TEST(Elementwise, IntegersAtTheirLimits) {
 struct Source {
   DType dtype;
   std::vector<int64_t> dims;
-  std::vector<int64_t> steps = {};   // of each dim: memory has |step| * dim elements there; negative: flipped; empty: 1
-  bool transposed = false;      // the dims lie in memory in the opposite order
+  std::vector<int64_t> steps = {};  // of each dim: memory has |step| * dim elements there; negative: flipped; empty: 1
+  bool transposed = false;          // the dims lie in memory in the opposite order
   bool weak = false;
 };
 
@@ -484,7 +518,8 @@ void CheckAgainstOneByOne(Op op, DType dtype, const std::vector<Source>& sources
   const int64_t n = out.view.size();
   for (int64_t i = 0; i < n; ++i) {
     int64_t index[kMaxRank], rest = i;
-    for (int d = rank - 1; d >= 0; --d) index[d] = rest % dims[static_cast<size_t>(d)], rest /= dims[static_cast<size_t>(d)];
+    for (int d = rank - 1; d >= 0; --d)
+      index[d] = rest % dims[static_cast<size_t>(d)], rest /= dims[static_cast<size_t>(d)];
     std::vector<Tensor> one;
     std::vector<const View*> one_views;
     for (size_t k = 0; k < in.size(); ++k) {
@@ -494,12 +529,14 @@ void CheckAgainstOneByOne(Op op, DType dtype, const std::vector<Source>& sources
         if (v.dims[d] != 1) at += index[d + rank - v.rank] * v.strides[d];
       const bool condition = op == Op::k_where && k == 0;
       one.emplace_back(condition ? boolean : dtype, std::vector<int64_t>{});
-      Convert(one.back().at(0), one.back().view.dtype, v.as<char>() + at * static_cast<int64_t>(SizeOf(v.dtype)), v.dtype, 1);
+      Convert(one.back().at(0), one.back().view.dtype, v.as<char>() + at * static_cast<int64_t>(SizeOf(v.dtype)),
+              v.dtype, 1);
     }
     for (Tensor& t : one) one_views.push_back(&t.view);
     Tensor want(out.view.dtype, {});
     ASSERT_TRUE(RunOp(op, one_views, &want.view).ok());
-    ASSERT_EQ(std::memcmp(want.at(0), out.at(i), SizeOf(out.view.dtype)), 0) << info.name << " element " << i << " of " << n;
+    ASSERT_EQ(std::memcmp(want.at(0), out.at(i), SizeOf(out.view.dtype)), 0)
+        << info.name << " element " << i << " of " << n;
   }
 }
 
@@ -519,9 +556,11 @@ TEST(ElementwiseDriver, Layouts) {
       CheckAgainstOneByOne(op, t, {{t, {30, 70}, {2, -3}}, {t, {30, 70}, {-1, 1}}}, {30, 70});
       CheckAgainstOneByOne(op, t, {{t, {1300}, {-1}}, {t, {1300}, {2}}}, {1300});
       CheckAgainstOneByOne(op, t, {{t, {4, 0, 3}}, {t, {3}}}, {4, 0, 3});
-      CheckAgainstOneByOne(op, t, {{t, {2, 3, 1, 2, 3, 2, 1, 5}}, {t, {3, 2, 1, 3, 1, 4, 5}}}, {2, 3, 2, 2, 3, 2, 4, 5});
-      CheckAgainstOneByOne(op, t, {{t, {2, 2, 2, 2, 2, 2, 2, 3}, {1, -2, 1, 3, -1, 1, 2, -1}}, {t, {2, 2, 2, 2, 2, 2, 2, 3}, {}, true}},
-                           {2, 2, 2, 2, 2, 2, 2, 3});
+      CheckAgainstOneByOne(op, t, {{t, {2, 3, 1, 2, 3, 2, 1, 5}}, {t, {3, 2, 1, 3, 1, 4, 5}}},
+                           {2, 3, 2, 2, 3, 2, 4, 5});
+      CheckAgainstOneByOne(
+          op, t, {{t, {2, 2, 2, 2, 2, 2, 2, 3}, {1, -2, 1, 3, -1, 1, 2, -1}}, {t, {2, 2, 2, 2, 2, 2, 2, 3}, {}, true}},
+          {2, 2, 2, 2, 2, 2, 2, 3});
     }
   }
 }
@@ -529,7 +568,9 @@ TEST(ElementwiseDriver, Layouts) {
 TEST(ElementwiseDriver, LargeTransposed) {
   CheckAgainstOneByOne(Op::k_sub, f32, {{f32, {300, 230}}, {f32, {300, 230}, {1, 1}, true}}, {300, 230});
   CheckAgainstOneByOne(Op::k_le, bf16, {{bf16, {300, 230}, {1, -1}, true}, {bf16, {230}}}, {300, 230});
-  CheckAgainstOneByOne(Op::k_where, i8, {{boolean, {300, 230}, {1, 1}, true}, {i8, {300, 1}}, {i8, {300, 230}, {-1, 1}, true}}, {300, 230});
+  CheckAgainstOneByOne(Op::k_where, i8,
+                       {{boolean, {300, 230}, {1, 1}, true}, {i8, {300, 1}}, {i8, {300, 230}, {-1, 1}, true}},
+                       {300, 230});
 }
 
 TEST(ElementwiseDriver, LengthsAroundBlocks) {

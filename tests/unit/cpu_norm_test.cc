@@ -13,11 +13,13 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 const double kNaN = std::nan("");
 constexpr DType kFloats[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2};
 
-double NarrowBound(DType t, double want) { return IsNarrowFloat(t) ? Epsilon(t) * std::abs(want) + SmallestStep(t) : 0; }
+double NarrowBound(DType t, double want) {
+  return IsNarrowFloat(t) ? Epsilon(t) * std::abs(want) + SmallestStep(t) : 0;
+}
 
 void CheckSoftmax(const Tensor& x, int axis, bool log) {
-  Outcome o = RunKernel(log ? ir::Op::k_log_softmax : ir::Op::k_softmax, log ? cpu::k_log_softmax : cpu::k_softmax, {&x},
-                        {{"axis", int64_t{axis}}});
+  Outcome o = RunKernel(log ? ir::Op::k_log_softmax : ir::Op::k_softmax, log ? cpu::k_log_softmax : cpu::k_softmax,
+                        {&x}, {{"axis", int64_t{axis}}});
   ASSERT_TRUE(o.status.ok()) << o.status;
   const DType t = x.v.dtype;
   const double eps = Epsilon(cpu::ComputeDType(t));
@@ -37,8 +39,8 @@ void CheckSoftmax(const Tensor& x, int axis, bool log) {
 }
 
 TEST(CpuNorm, SoftmaxEveryAxisAndLayout) {
-  for (const Dims& dims : {Dims{1}, Dims{7}, Dims{17}, Dims{1000}, Dims{4097}, Dims{5, 17}, Dims{17, 40}, Dims{3, 9, 33},
-                           Dims{2, 3, 4, 300}}) {
+  for (const Dims& dims : {Dims{1}, Dims{7}, Dims{17}, Dims{1000}, Dims{4097}, Dims{5, 17}, Dims{17, 40},
+                           Dims{3, 9, 33}, Dims{2, 3, 4, 300}}) {
     for (Layout layout : kLayouts) {
       for (DType t : {DType::f32, DType::f64, DType::bf16}) {
         Tensor x(t, dims, layout);
@@ -121,8 +123,8 @@ void CheckNorm(const Tensor& x, int64_t dims, const Tensor* weight, const Tensor
       const double want = (v - mean) * scale * w + b;
       const double terms = (std::abs(v) + std::abs(mean)) * scale * std::abs(w) + std::abs(b) + std::abs(want);
       ExpectNear(o.out[0].Get(row * n + i), want,
-                 8 * Epsilon(cpu::ComputeDType(t)) * terms + (t == DType::f64 ? 1e-16 * static_cast<double>(n) * terms : 0) +
-                     NarrowBound(t, want),
+                 8 * Epsilon(cpu::ComputeDType(t)) * terms +
+                     (t == DType::f64 ? 1e-16 * static_cast<double>(n) * terms : 0) + NarrowBound(t, want),
                  t, absl::StrCat("norm ", ToString(x.v), " dims ", dims, " at ", row * n + i));
       if (::testing::Test::HasFailure()) return;
     }
@@ -130,7 +132,8 @@ void CheckNorm(const Tensor& x, int64_t dims, const Tensor* weight, const Tensor
 }
 
 TEST(CpuNorm, LayerAndRmsNorm) {
-  for (const Dims& dims : {Dims{1}, Dims{7}, Dims{17}, Dims{1000}, Dims{4097}, Dims{6, 33}, Dims{3, 5, 130}, Dims{2, 3, 4, 5}}) {
+  for (const Dims& dims :
+       {Dims{1}, Dims{7}, Dims{17}, Dims{1000}, Dims{4097}, Dims{6, 33}, Dims{3, 5, 130}, Dims{2, 3, 4, 5}}) {
     for (Layout layout : kLayouts) {
       for (DType t : {DType::f32, DType::f64, DType::f16}) {
         Tensor x(t, dims, layout);
@@ -171,7 +174,9 @@ TEST(CpuNorm, LongRows) {
 TEST(CpuNorm, ShapeErrors) {
   Tensor x(DType::f32, {4, 6}), wrong(DType::f32, {4}), scalar(DType::f32, {});
   absl::Status s = RunKernel(ir::Op::k_layer_norm, cpu::k_layer_norm, {&x, &wrong, nullptr}).status;
-  EXPECT_NE(s.message().find("weight is f32[4] but must have dims [6], the last of x f32[4,6]"), absl::string_view::npos) << s;
+  EXPECT_NE(s.message().find("weight is f32[4] but must have dims [6], the last of x f32[4,6]"),
+            absl::string_view::npos)
+      << s;
   s = RunKernel(ir::Op::k_layer_norm, cpu::k_layer_norm, {&x, nullptr, nullptr}, {{"dims", int64_t{3}}}).status;
   EXPECT_NE(s.message().find("dims = 3 for x f32[4,6]; use 1 to 2"), absl::string_view::npos) << s;
   EXPECT_FALSE(RunKernel(ir::Op::k_rms_norm, cpu::k_rms_norm, {&scalar, nullptr}).status.ok());
@@ -195,7 +200,8 @@ TEST(CpuNorm, BatchNorm) {
           for (int mode = 0; mode < 4; ++mode) {
             const Tensor* w = mode & 1 ? &weight : nullptr;
             const Tensor* b = mode & 2 ? &bias : nullptr;
-            Outcome o = RunKernel(ir::Op::k_batch_norm, cpu::k_batch_norm, {&x, &mean, &var, w, b}, {{"axis", int64_t{axis}}});
+            Outcome o =
+                RunKernel(ir::Op::k_batch_norm, cpu::k_batch_norm, {&x, &mean, &var, w, b}, {{"axis", int64_t{axis}}});
             ASSERT_TRUE(o.status.ok()) << o.status;
             int64_t inner = 1;
             for (int d = axis + 1; d < x.v.rank; ++d) inner *= x.v.dims[d];

@@ -73,8 +73,12 @@ struct Result {
   absl::Status status;
   View view;
   std::vector<unsigned char> memory;
-  double at(int64_t i) const { return ToDouble(memory.data() + static_cast<size_t>(i) * SizeOf(view.dtype), view.dtype); }
-  int64_t integer(int64_t i) const { return ToInt64(memory.data() + static_cast<size_t>(i) * SizeOf(view.dtype), view.dtype); }
+  double at(int64_t i) const {
+    return ToDouble(memory.data() + static_cast<size_t>(i) * SizeOf(view.dtype), view.dtype);
+  }
+  int64_t integer(int64_t i) const {
+    return ToInt64(memory.data() + static_cast<size_t>(i) * SizeOf(view.dtype), view.dtype);
+  }
 };
 
 View Scalar(DType dtype, void* data) {
@@ -85,7 +89,8 @@ View Scalar(DType dtype, void* data) {
   return v;
 }
 
-Result Make(interp::Kernel kernel, ir::Op op, std::vector<const View*> in, DType dtype, ir::Ints dims, std::vector<ir::Attr> attrs) {
+Result Make(interp::Kernel kernel, ir::Op op, std::vector<const View*> in, DType dtype, ir::Ints dims,
+            std::vector<ir::Attr> attrs) {
   Result r;
   r.view.dtype = dtype;
   r.view.rank = static_cast<uint8_t>(dims.size());
@@ -129,7 +134,9 @@ TEST(RandomUniform, IsWhatIsWritten) {
 }
 
 TEST(RandomUniform, StaysInRangeInEveryDType) {
-  struct Range { double low, high; };
+  struct Range {
+    double low, high;
+  };
   for (DType dtype : {f64, f32, f16, bf16, f8e4m3, f8e5m2})
     for (Range r : {Range{0, 1}, {-1, 1}, {0.1, 0.9}, {1, 1.3}, {-3.3, -1.1}, {-200, 200}}) {
       const Result x = Uniform(1, 0, 20000, r.low, r.high, dtype);
@@ -170,7 +177,8 @@ TEST(RandomUniform, Errors) {
   EXPECT_EQ(Uniform(1, 0, 4, 1, 1, f32).status.message(), "low must be below high, and low is 1, high is 1");
   EXPECT_EQ(Uniform(1, 0, 4, 1.01, 1.02, f8e4m3).status.message(), "no number of dtype f8e4m3 lies in [1.01, 1.02)");
   EXPECT_EQ(Uniform(1, 0, 4, 1e5, 2e5, f16).status.message(), "no number of dtype f16 lies in [100000, 200000)");
-  EXPECT_EQ(Uniform(1, 0, 4, 0, INFINITY, f32).status.message(), "high - low must be a finite f32, and low is 0, high is inf");
+  EXPECT_EQ(Uniform(1, 0, 4, 0, INFINITY, f32).status.message(),
+            "high - low must be a finite f32, and low is 0, high is inf");
   EXPECT_EQ(Uniform(1, 0, 4, 0, 1, i32).status.message(),
             "makes floating numbers, and dtype is i32; random_int makes integers");
 }
@@ -214,8 +222,11 @@ TEST(RandomNormal, Moments) {
 }
 
 TEST(RandomInt, IsWhatIsWritten) {
-  struct Range { int64_t low, high; };
-  for (Range r : {Range{0, 10}, {-5, 6}, {0, int64_t{1} << 32}, {-7, (int64_t{1} << 33) + 5}, {INT64_MIN, INT64_MAX}, {3, 4}}) {
+  struct Range {
+    int64_t low, high;
+  };
+  for (Range r :
+       {Range{0, 10}, {-5, 6}, {0, int64_t{1} << 32}, {-7, (int64_t{1} << 33) + 5}, {INT64_MIN, INT64_MAX}, {3, 4}}) {
     const Result x = Int(77, 5, 1003, r.low, r.high, i64);
     ASSERT_TRUE(x.status.ok());
     const uint64_t width = static_cast<uint64_t>(r.high) - static_cast<uint64_t>(r.low);
@@ -279,7 +290,8 @@ TEST(Iota, AxesAndDTypes) {
   double start = 0.5, step = 0.1;
   View a = Scalar(f64, &start), b = Scalar(f64, &step);
   const Result x = Make(k_iota, ir::Op::k_iota, {&a, &b}, f32, {70001}, {int64_t{0}, f32});
-  for (int64_t i = 0; i < 70001; ++i) ASSERT_EQ(x.at(i), static_cast<float>(std::fma(0.1, static_cast<double>(i), 0.5)));
+  for (int64_t i = 0; i < 70001; ++i)
+    ASSERT_EQ(x.at(i), static_cast<float>(std::fma(0.1, static_cast<double>(i), 0.5)));
   int64_t most = INT64_MAX, one = 1;
   View c = Scalar(i64, &most), d = Scalar(i64, &one);
   const Result y = Make(k_iota, ir::Op::k_iota, {&c, &d}, i64, {2}, {int64_t{0}, i64});

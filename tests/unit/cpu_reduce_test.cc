@@ -74,14 +74,10 @@ Expected LseRef(const std::vector<double>& x) {
 }
 
 const OpCase kCases[] = {
-    {ir::Op::k_sum, cpu::k_sum, SumRef},
-    {ir::Op::k_mean, cpu::k_mean, MeanRef, true},
-    {ir::Op::k_var, cpu::k_var, VarRef, true},
-    {ir::Op::k_max, cpu::k_max, MaxRef},
-    {ir::Op::k_min, cpu::k_min, MinRef},
-    {ir::Op::k_any, cpu::k_any, AnyRef},
-    {ir::Op::k_all, cpu::k_all, AllRef},
-    {ir::Op::k_logsumexp, cpu::k_logsumexp, LseRef, true},
+    {ir::Op::k_sum, cpu::k_sum, SumRef},       {ir::Op::k_mean, cpu::k_mean, MeanRef, true},
+    {ir::Op::k_var, cpu::k_var, VarRef, true}, {ir::Op::k_max, cpu::k_max, MaxRef},
+    {ir::Op::k_min, cpu::k_min, MinRef},       {ir::Op::k_any, cpu::k_any, AnyRef},
+    {ir::Op::k_all, cpu::k_all, AllRef},       {ir::Op::k_logsumexp, cpu::k_logsumexp, LseRef, true},
 };
 
 void CheckReduce(const OpCase& c, const Tensor& x, uint32_t axes, const std::string& where) {
@@ -99,8 +95,7 @@ void CheckReduce(const OpCase& c, const Tensor& x, uint32_t axes, const std::str
     // Narrow results round once more.
     double bound = 8 * eps * terms;
     if (IsNarrowFloat(t)) bound += Epsilon(t) * std::abs(want) + SmallestStep(t);
-    ExpectNear(o.out[0].Get(static_cast<int64_t>(g)), want, bound, t,
-               absl::StrCat(where, " output ", g));
+    ExpectNear(o.out[0].Get(static_cast<int64_t>(g)), want, bound, t, absl::StrCat(where, " output ", g));
     if (::testing::Test::HasFailure()) return;
   }
 }
@@ -202,7 +197,8 @@ TEST(CpuReduce, Products) {
           long double want = 1;
           for (int64_t i : groups[g]) want *= x.Get(i);
           const double w = static_cast<double>(want);
-          ExpectNear(o.out[0].Get(static_cast<int64_t>(g)), w, 2 * Epsilon(t) * std::abs(w) + (SizeOf(t) < 4 ? 1e-3 : 0), t,
+          ExpectNear(o.out[0].Get(static_cast<int64_t>(g)), w,
+                     2 * Epsilon(t) * std::abs(w) + (SizeOf(t) < 4 ? 1e-3 : 0), t,
                      absl::StrCat("prod ", ToString(x.v)));
         }
       }
@@ -298,12 +294,14 @@ TEST(CpuReduce, NaNAndInfinity) {
                 std::pair{ir::Op::k_sum, &cpu::k_sum}, std::pair{ir::Op::k_mean, &cpu::k_mean},
                 std::pair{ir::Op::k_var, &cpu::k_var}, std::pair{ir::Op::k_logsumexp, &cpu::k_logsumexp}}) {
             Outcome o = RunKernel(op, kernel, {&x}, {{"axes", ir::Ints{0}}});
-            for (int64_t c = 0; c < cols; ++c) ASSERT_TRUE(std::isnan(o.out[0].Get(c))) << ir::Info(op).name.data() << n;
+            for (int64_t c = 0; c < cols; ++c)
+              ASSERT_TRUE(std::isnan(o.out[0].Get(c))) << ir::Info(op).name.data() << n;
           }
           for (int64_t c = 0; c < cols; ++c) x.Set(place * cols + c, kInf);
           EXPECT_EQ(RunKernel(ir::Op::k_sum, cpu::k_sum, {&x}, {{"axes", ir::Ints{0}}}).out[0].Get(0), kInf);
           EXPECT_EQ(RunKernel(ir::Op::k_max, cpu::k_max, {&x}, {{"axes", ir::Ints{0}}}).out[0].Get(0), kInf);
-          EXPECT_EQ(RunKernel(ir::Op::k_logsumexp, cpu::k_logsumexp, {&x}, {{"axes", ir::Ints{0}}}).out[0].Get(0), kInf);
+          EXPECT_EQ(RunKernel(ir::Op::k_logsumexp, cpu::k_logsumexp, {&x}, {{"axes", ir::Ints{0}}}).out[0].Get(0),
+                    kInf);
         }
       }
     }
@@ -319,7 +317,8 @@ TEST(CpuReduce, NaNAndInfinity) {
 
 TEST(CpuReduce, ArgExtremes) {
   for (DType t : kAll) {
-    for (const Dims& dims : {Dims{1}, Dims{17}, Dims{1000}, Dims{4097}, Dims{200000}, Dims{7, 33}, Dims{33, 40}, Dims{5, 6, 7}}) {
+    for (const Dims& dims :
+         {Dims{1}, Dims{17}, Dims{1000}, Dims{4097}, Dims{200000}, Dims{7, 33}, Dims{33, 40}, Dims{5, 6, 7}}) {
       for (Layout layout : kLayouts) {
         if (layout != Layout::contiguous && dims[0] > 1000) continue;
         Tensor x(t, dims, layout);
@@ -327,7 +326,7 @@ TEST(CpuReduce, ArgExtremes) {
         for (int axis = 0; axis < static_cast<int>(dims.size()); ++axis) {
           for (bool min : {false, true}) {
             Outcome o = RunKernel(min ? ir::Op::k_argmin : ir::Op::k_argmax, min ? cpu::k_argmin : cpu::k_argmax, {&x},
-                            {{"axis", int64_t{axis}}});
+                                  {{"axis", int64_t{axis}}});
             ASSERT_TRUE(o.status.ok());
             const auto groups = Groups(x.v, 1u << axis);
             for (size_t g = 0; g < groups.size(); ++g) {
@@ -365,7 +364,8 @@ TEST(CpuReduce, ArgExtremesOfNaNAndInfinity) {
 
 TEST(CpuReduce, CumSum) {
   for (DType t : kAll) {
-    for (const Dims& dims : {Dims{1}, Dims{17}, Dims{4097}, Dims{300000}, Dims{5, 40}, Dims{40, 5}, Dims{3, 50, 7}, Dims{4, 3, 700}}) {
+    for (const Dims& dims :
+         {Dims{1}, Dims{17}, Dims{4097}, Dims{300000}, Dims{5, 40}, Dims{40, 5}, Dims{3, 50, 7}, Dims{4, 3, 700}}) {
       for (Layout layout : kLayouts) {
         if (layout != Layout::contiguous && dims[0] > 4000) continue;
         Tensor x(t, dims, layout);
@@ -374,7 +374,7 @@ TEST(CpuReduce, CumSum) {
           for (int mode = 0; mode < 4; ++mode) {
             const bool exclusive = mode & 1, reverse = mode & 2;
             Outcome o = RunKernel(ir::Op::k_cumsum, cpu::k_cumsum, {&x},
-                            {{"axis", int64_t{axis}}, {"exclusive", exclusive}, {"reverse", reverse}});
+                                  {{"axis", int64_t{axis}}, {"exclusive", exclusive}, {"reverse", reverse}});
             ASSERT_TRUE(o.status.ok());
             ASSERT_EQ(o.out[0].v.dtype, IsFloat(t) ? t : DType::i64);
             for (auto group : Groups(x.v, 1u << axis)) {

@@ -89,7 +89,8 @@ struct Outcome {
 };
 
 /// Infers, poisons the outputs, runs, and checks that nothing outside them was written.
-inline Outcome RunKernel(ir::Op op, interp::Kernel kernel, std::vector<const Tensor*> in, const NamedAttrs& named = {}) {
+inline Outcome RunKernel(ir::Op op, interp::Kernel kernel, std::vector<const Tensor*> in,
+                         const NamedAttrs& named = {}) {
   const ir::OpInfo& info = ir::Info(op);
   std::vector<ir::Attr> attrs;
   for (const ir::AttrSpec& spec : info.attrs) attrs.push_back(spec.default_value);
@@ -113,7 +114,8 @@ inline Outcome RunKernel(ir::Op op, interp::Kernel kernel, std::vector<const Ten
   outcome.status = kernel(interp::KernelArgs{info, views, outs, attrs});
   for (const Tensor& t : outcome.out) {
     const size_t used = static_cast<size_t>(t.size()) * SizeOf(t.v.dtype);
-    for (size_t i = used; i < t.memory.size(); ++i) EXPECT_EQ(static_cast<unsigned char>(t.memory[i]), 0xcb) << "byte " << i;
+    for (size_t i = used; i < t.memory.size(); ++i)
+      EXPECT_EQ(static_cast<unsigned char>(t.memory[i]), 0xcb) << "byte " << i;
   }
   return outcome;
 }

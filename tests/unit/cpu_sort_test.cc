@@ -30,9 +30,9 @@ std::vector<int64_t> Expected(const std::vector<double>& x, bool descending, boo
 /// k < 0: sort.
 void CheckOrder(const Tensor& x, int axis, bool descending, int64_t k) {
   const bool sort = k < 0;
-  Outcome o = sort ? RunKernel(ir::Op::k_sort, cpu::k_sort, {&x}, {{"axis", int64_t{axis}}, {"descending", descending}})
-                   : RunKernel(ir::Op::k_topk, cpu::k_topk, {&x},
-                               {{"k", k}, {"axis", int64_t{axis}}, {"largest", descending}});
+  Outcome o =
+      sort ? RunKernel(ir::Op::k_sort, cpu::k_sort, {&x}, {{"axis", int64_t{axis}}, {"descending", descending}})
+           : RunKernel(ir::Op::k_topk, cpu::k_topk, {&x}, {{"k", k}, {"axis", int64_t{axis}}, {"largest", descending}});
   ASSERT_TRUE(o.status.ok()) << o.status;
   ASSERT_EQ(o.out[0].v.dtype, x.v.dtype);
   ASSERT_EQ(o.out[1].v.dtype, DType::i64);
@@ -45,7 +45,8 @@ void CheckOrder(const Tensor& x, int axis, bool descending, int64_t k) {
     const std::vector<int64_t> want = Expected(values, descending, !sort);
     for (int64_t j = 0; j < take; ++j) {
       const int64_t at = out[g][static_cast<size_t>(j)], from = want[static_cast<size_t>(j)];
-      ASSERT_EQ(o.out[1].GetInt(at), from) << ToString(x.v) << " axis " << axis << " descending " << descending << " k " << k;
+      ASSERT_EQ(o.out[1].GetInt(at), from)
+          << ToString(x.v) << " axis " << axis << " descending " << descending << " k " << k;
       // Bit for bit: -0 and NaN come out as they went in.
       ASSERT_EQ(std::memcmp(o.out[0].At(at), x.At(in[g][static_cast<size_t>(from)]), SizeOf(x.v.dtype)), 0);
     }
@@ -61,7 +62,8 @@ TEST(CpuSort, EveryDTypeLayoutAndAxis) {
         for (int axis = 0; axis < x.v.rank; ++axis) {
           for (bool descending : {false, true}) {
             CheckOrder(x, axis, descending, -1);
-            for (int64_t k : {int64_t{0}, int64_t{1}, dims[static_cast<size_t>(axis)] / 10, dims[static_cast<size_t>(axis)]})
+            for (int64_t k :
+                 {int64_t{0}, int64_t{1}, dims[static_cast<size_t>(axis)] / 10, dims[static_cast<size_t>(axis)]})
               CheckOrder(x, axis, descending, k);
             ASSERT_FALSE(HasFatalFailure()) << "layout " << static_cast<int>(layout);
           }

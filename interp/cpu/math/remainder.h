@@ -91,8 +91,8 @@ TSR_MATH T FloorDivOf(T a, T b, T integral) {
   r = Select(b == T(0), q, r);
   return Select((a != a) | (b != b) | (Abs(a) == Inf(a)), Select(b == T(0), q, NaN(a)), r);
 }
-TSR_MATH float FloorDiv(float a, float b) { return FloorDivOf(a, b, 0x1p23f); }
-TSR_MATH double FloorDiv(double a, double b) { return FloorDivOf(a, b, 0x1p52); }
+TSR_MATH float FloorDiv(float a, float b) { return FloorDivOf(a, b, 0x1p24f); }
+TSR_MATH double FloorDiv(double a, double b) { return FloorDivOf(a, b, 0x1p53); }
 
 }  // namespace TSR_ISA
 }  // namespace tessera::cpu
