@@ -2,12 +2,11 @@
 #ifndef TESSERA_BENCH_BENCHMARKS_H_
 #define TESSERA_BENCH_BENCHMARKS_H_
 
-#include <functional>
 #include <string>
 
 #include "bench/harness.h"
 
-// TSR_BENCHMARK(name, function, summary)
+// X(name, function, summary)
 #define TSR_BENCHMARKS(X)                                                                                      \
   X(cold_start, ColdStart, "a program that adds two tensors and prints, from exec to exit, and an empty one")  \
   X(eager_small, EagerSmall, "a + b on 64 floats, and LibTorch and NumPy")                                     \

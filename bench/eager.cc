@@ -1,6 +1,8 @@
 // What one op costs when the arithmetic is nothing: dispatch, type inference, allocation and free.
 #include <tessera/tessera.h>
 
+#include <memory>
+
 #include "bench/benchmarks.h"
 #include "bench/peer_process.h"
 
@@ -63,7 +65,6 @@ void EagerSmall() {
   }
   Report(figure, RunRace(contenders, Budget()), peers);
 
-  Tensor scalar = Tensor::scalar(1.0f);
   Figure number{.name = "eager_small/number", .unit = Nanoseconds(), .goal = {Goal::value_at_most, 250}};
   number.note = "a * 0.5 on 64 f32; the number is an operand of the call";
   Report(number, RunRace({Loop([&] { Tensor c = a * 0.5; })}, Budget() / 4), {});

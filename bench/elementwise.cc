@@ -2,6 +2,7 @@
 #include <tessera/tessera.h>
 
 #include <atomic>
+#include <span>
 
 #include "bench/benchmarks.h"
 #include "bench/handwritten.h"

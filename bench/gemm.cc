@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <span>
 
 #include "bench/benchmarks.h"
 #include "bench/peer_process.h"

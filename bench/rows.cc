@@ -2,6 +2,7 @@
 #include <tessera/tessera.h>
 
 #include <cmath>
+#include <span>
 #include <stdexcept>
 
 #include "bench/benchmarks.h"

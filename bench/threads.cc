@@ -1,6 +1,8 @@
 // What the cores beyond the first bring. The peer is this program with one thread.
 #include <tessera/tessera.h>
 
+#include <stdexcept>
+
 #include "bench/benchmarks.h"
 #include "bench/machine.h"
 #include "bench/peer_process.h"

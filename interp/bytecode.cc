@@ -285,6 +285,16 @@ class Decoder {
     SetOperands(insn, refs);
     SetResults(insn, results);
     SetFrees(insn, frees);
+    if (code == Code::op && ir::Info(from.op).impl == ir::Impl::ew) insn.reuse = ReusedOperand(refs, frees);
+  }
+
+  // The first operand that dies here.
+  static int16_t ReusedOperand(const std::vector<OperandRef>& refs, const std::vector<int32_t>& frees) {
+    for (size_t i = 0; i < refs.size(); ++i) {
+      const bool dies = refs[i] >= 0 && std::find(frees.begin(), frees.end(), refs[i]) != frees.end();
+      if (dies) return static_cast<int16_t>(i);
+    }
+    return -1;
   }
 
   const ir::Module& module_;

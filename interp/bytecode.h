@@ -50,6 +50,8 @@ struct Insn {
   uint32_t attrs = 0;     // index in Bytecode::attrs
   int32_t target = -1;    // instruction, counter slot (for_begin), function (call) or buffer
   int32_t slot = -1;      // counter slot (for_next)
+  /// op: the operand that dies here and whose memory the result may take over; -1 for none.
+  int16_t reuse = -1;
   ir::Loc loc;
 };
 

@@ -1,6 +1,7 @@
 #include "interp/dispatch.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "interp/cpu/convert.h"
 #include "interp/cpu/strided.h"
@@ -260,6 +261,41 @@ absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<con
   if (watched) [[unlikely]]
     Tell(opcode, in, attrs, out, site, observer, start_ns);
   return status;
+}
+
+bool ExecuteSmallInPlace(Op opcode, absl::Span<const View* const> in, TensorImpl& dying, absl::Status* status) {
+  static const Quick* quick_rows = QuickRows();
+  constexpr int64_t kMostBytes = 256;
+  const Quick& quick = quick_rows[static_cast<int>(opcode)];
+  if (!((quick.dtypes >> static_cast<int>(dying.dtype)) & 1) || quick.boolean) return false;
+  const int64_t bytes = dying.size() * static_cast<int64_t>(SizeOf(dying.dtype));
+  if (bytes > kMostBytes || !dying.unique() || !dying.storage()->unique() || !dying.IsContiguous()) return false;
+  if (dying.device().kind() != rt::DeviceKind::cpu) return false;
+  for (const View* v : in) {
+    if (v == &dying) continue;
+    if (v->weak ? static_cast<int>(KindOf(v->dtype)) > static_cast<int>(KindOf(dying.dtype))
+                : v->dtype != dying.dtype || !v->SameDims(dying) ||
+                      &static_cast<const TensorImpl*>(v)->device() != &dying.device()) {
+      return false;
+    }
+  }
+  if (CurrentObserver() != nullptr || rt::EventsOn() || rt::options().debug() >= 3) return false;
+  rt::Count(rt::Metric::ops_executed);
+  rt::Count(rt::Metric::kernels_run);
+  // Kernels' outputs never alias their inputs, so the result is made beside the operand and then copied over it.
+  alignas(64) char result[kMostBytes];
+  View y;
+  y.dtype = dying.dtype;
+  y.rank = dying.rank;
+  for (int i = 0; i < y.rank; ++i) {
+    y.dims[i] = dying.dims[i];
+    y.strides[i] = dying.strides[i];
+  }
+  y.data = result;
+  View* out = &y;
+  *status = cpu::RunElementwise({ir::Info(opcode), in, {&out, 1}, {}});
+  if (status->ok()) std::memcpy(dying.data, result, static_cast<size_t>(bytes));
+  return true;
 }
 
 absl::StatusOr<Ref<TensorImpl>> Contiguous(TensorImpl& x) {

@@ -25,6 +25,11 @@ struct Site {
 absl::Status Execute(ir::Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs, rt::Device& device,
                      absl::Span<rt::TensorImpl*> out, const Site& site);
 
+/// An element-wise op whose result takes over the memory of `dying`, one of its operands that nobody needs afterwards:
+/// no memory is taken or given back. False, with nothing done, unless the tensors are small, alike and unshared, and
+/// nobody watches. It is what keeps scalar code in loops cheap.
+bool ExecuteSmallInPlace(ir::Op op, absl::Span<const View* const> in, rt::TensorImpl& dying, absl::Status* status);
+
 /// A tensor with its contents in contiguous memory: x itself, or a copy.
 absl::StatusOr<rt::Ref<rt::TensorImpl>> Contiguous(rt::TensorImpl& x);
 absl::StatusOr<rt::Ref<rt::TensorImpl>> Cast(const View& x, rt::Device& device, DType dtype);

@@ -162,6 +162,14 @@ class Machine {
       in = heap_in.get();
     }
     for (int i = 0; i < insn.num_operands; ++i) in[i] = Operand(insn, i);
+    if (insn.reuse >= 0) {
+      TensorImpl*& dying = f_.registers[code_.operands[insn.operands + insn.reuse]];
+      absl::Status status;
+      if (ExecuteSmallInPlace(insn.op, {in, insn.num_operands}, *dying, &status)) {
+        if (status.ok()) Set(f_.registers[code_.registers[insn.results]], std::exchange(dying, nullptr));
+        return status;
+      }
+    }
     TensorImpl* out[kMaxResults];
     if (insn.num_results > kMaxResults) return ResourceExhausted("more than ", kMaxResults, " results");
     TSR_RETURN_IF_ERROR(Execute(insn.op, {in, insn.num_operands}, f_.attrs[insn.attrs], *f_.device,

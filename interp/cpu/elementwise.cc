@@ -27,6 +27,8 @@ constexpr int64_t kShortRow = 16;
 /// The same where each row needs more than the one call.
 constexpr int64_t kShortBlockRow = 64;
 
+/// Up to here a number is repeated on the stack, without a plan.
+constexpr int64_t kFewElements = 64;
 /// Elements from which a transposed operand is copied.
 constexpr int64_t kTilesFrom = 65536;
 
@@ -408,6 +410,29 @@ bool WantsTiles(const View& v, const View& out) {
   return absl::OkStatus();
 }
 
+/// A number beside small f32, f64 or i64 tensors, repeated n times at `room`; null where it takes the long way.
+inline const void* SplatNumber(const View& number, DType to, int64_t n, void* room) {
+  const bool whole = number.dtype != DType::f64;
+  const int64_t i = number.dtype == DType::i64 ? *number.as<int64_t>() : number.dtype == DType::boolean ? *number.as<bool>() : 0;
+  switch (to) {
+    case DType::f32: {
+      const float v = whole ? static_cast<float>(i) : static_cast<float>(*number.as<double>());
+      SplatAs<float>(room, &v, n);
+      return room;
+    }
+    case DType::f64: {
+      const double v = whole ? static_cast<double>(i) : *number.as<double>();
+      SplatAs<double>(room, &v, n);
+      return room;
+    }
+    case DType::i64:
+      if (!whole) return nullptr;
+      SplatAs<int64_t>(room, &i, n);
+      return room;
+    default: return nullptr;
+  }
+}
+
 /// Contiguous operands, possibly many. Out of line: small calls need no frame for the threads.
 [[gnu::noinline]] void RunDirect(const interp::KernelArgs& args, EwLoop loop, const void* const* in, int64_t n) {
   const int64_t grain = rt::options().parallel_grain();
@@ -436,12 +461,18 @@ absl::Status RunElementwise(const interp::KernelArgs& args) {
   if (n == 0) return absl::OkStatus();
 
   const void* in[kMaxOperands] = {};
+  alignas(16) char numbers[kMaxOperands][kFewElements * sizeof(double)];
   bool direct = loop != nullptr;
   DType want = args.op.op == ir::Op::k_where ? DType::boolean : dtype;
   for (size_t k = 0; direct && k < n_in; ++k) {
     const View& v = *args.in[k];
-    in[k] = v.data;
-    direct = v.dtype == want && Matches(v, out);
+    if (v.weak && n <= kFewElements) {
+      in[k] = SplatNumber(v, want, n, numbers[k]);
+      direct = in[k] != nullptr;
+    } else {
+      in[k] = v.data;
+      direct = v.dtype == want && Matches(v, out);
+    }
     want = dtype;
   }
   if (!direct) return RunAnyway(args, dtype, loop, n);

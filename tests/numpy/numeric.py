@@ -157,8 +157,10 @@ class Array:
         return self.value.astype(np.float32) if self.dtype in NARROW else self.bits
 
     def wide(self):
-        """For references: float64, or Wide where float64 itself is to be checked."""
-        return self.value.astype(Wide) if self.dtype == 'f64' else self.value.astype(np.float64)
+        """For references: float64, or Wide where float64 itself is to be checked. NaNs are quiet: the C library gives
+        NaN for a signalling one where a quiet one would not matter, as in pow(NaN, 0)."""
+        value = self.value.astype(Wide if self.dtype == 'f64' else np.float64)
+        return np.where(np.isnan(value), value.dtype.type(np.nan), value)
 
     def cast(self, dtype):
         if dtype == self.dtype:

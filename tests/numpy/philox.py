@@ -1,5 +1,7 @@
 """Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3), and the numbers that
 interp/cpu/random_loops.h makes of it."""
+from fractions import Fraction
+
 import numpy as np
 
 from numeric import Array, FORMATS, STORAGE, Wide, encode, rounded
@@ -50,6 +52,16 @@ def _next(x, dtype, up):
     return x + step if up else x - step
 
 
+def _fma(x, u, y):
+    """x * u + y for numbers x and y and an array u, rounded once."""
+    if u.dtype == np.float32:
+        return (np.float64(x) * u.astype(np.float64) + np.float64(y)).astype(np.float32)
+    if x == 1 and y == 0:
+        return u.copy()
+    x, y = Fraction(float(x)), Fraction(float(y))
+    return np.array([float(x * Fraction(v) + y) for v in u.tolist()])
+
+
 def uniform(seed, offset, dims, low=0.0, high=1.0, dtype='f32'):
     n = int(np.prod(dims, dtype=np.int64))
     kind = np.float64 if dtype == 'f64' else np.float32
@@ -58,9 +70,7 @@ def uniform(seed, offset, dims, low=0.0, high=1.0, dtype='f32'):
     else:
         u = (words(seed, offset, n) >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)
     a, b = kind(low), kind(high)
-    # One rounding: the product of two f64 is exact in Wide where that has 113 bits; else to within its last bit.
-    value = (Wide(b - a) * u.astype(Wide) + Wide(a)).astype(kind) if dtype == 'f64' else \
-        (np.float64(b - a) * u.astype(np.float64) + np.float64(a)).astype(kind)
+    value = _fma(b - a, u, a)
     first, last = float(rounded(dtype, np.array(low))), float(rounded(dtype, np.array(high)))
     first = _next(first, dtype, True) if first < low else first
     last = _next(last, dtype, False) if last >= high else last

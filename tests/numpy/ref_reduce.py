@@ -213,8 +213,8 @@ def _wide_or(operand, otherwise):
 
 @op('layer_norm', 'rms_norm')
 def _norm(g):
-    """8 eps times |x|, |mean| and |x - mean|, scaled as the result is, and the bias; the rounding of the mean adds the
-    square of its unit to the variance."""
+    """8 eps times |x|, the mean of the row's |x| and |x - mean|, scaled as the result is, and the bias; the error of
+    the mean adds its square to the variance."""
     rms = g.op.name == 'rms_norm'
     shape = _row_shape(g)
     dims = g.int(1, len(shape)) if g.chance(0.5) else 1
@@ -236,8 +236,9 @@ def _norm(g):
             var = (d * d).mean(axes, keepdims=True)
             rstd = 1 / np.sqrt(var + w.dtype.type(added))
             y = d * rstd * _wide_or(weight, 1.0) + (0 if rms else shift)
-            size = (np.abs(w) + np.abs(mean) + np.abs(d)) * rstd * scale + np.abs(shift)
-            slack = (e * mean)**2 / (var + added) * np.abs(d) * rstd * scale
+            around = 0 * mean if rms else np.abs(w).mean(axes, keepdims=True)
+            size = (np.abs(w) + around + np.abs(d)) * rstd * scale + np.abs(shift)
+            slack = (e * around)**2 / (var + added) * np.abs(d) * rstd * scale
         return [close(x.array.dtype, y, 8 * (e * size + slack))]
     return Case([x, weight] if rms else [x, weight, bias], attrs, expect)
 
