@@ -24,7 +24,7 @@ enum class DTypeSet : uint8_t { s_all, s_num, s_flt, s_int, s_bit, s_bln, s_none
 enum class DTypeRule : uint8_t { r_promote, r_pfloat, r_compare, r_accum, r_bool, r_index, r_attr, r_custom };
 enum class Impl : uint8_t { ew, kernel, view, host, control };
 enum class Grad : uint8_t { diff, zero, none };
-enum class Bound : uint8_t { exact, ulp2, ulp4, accum };
+enum class Bound : uint8_t { exact, ulp2, ulp4, accum, dot };
 
 using Ints = absl::InlinedVector<int64_t, kMaxRank>;
 /// The value of an attribute; monostate is "not given". An element of Ints may be a symbol (ir/symbols.h) where it

@@ -120,11 +120,17 @@ void Push(FreeBlock*& head, void* p) {
 
 /// Null when the system refuses.
 void* Map(size_t bytes, size_t alignment) {
-  const size_t more = alignment > 4096 ? alignment : 0;
-  if (bytes + more < bytes) return nullptr;
-  void* raw = mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  constexpr int kProtection = PROT_READ | PROT_WRITE, kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
+  if (bytes + alignment < bytes) return nullptr;
+  // The system puts mappings side by side, so what comes after an aligned one is aligned mostly. (Gaps of an alignment
+  // between blocks also made an addition of three of them 15 % slower on one machine.)
+  void* raw = mmap(nullptr, bytes, kProtection, kFlags, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
-  if (more == 0) return raw;
+  if (reinterpret_cast<uintptr_t>(raw) % alignment == 0) return raw;
+  munmap(raw, bytes);
+  const size_t more = alignment;
+  raw = mmap(nullptr, bytes + more, kProtection, kFlags, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
   const auto begin = reinterpret_cast<uintptr_t>(raw);
   const uintptr_t aligned = (begin + alignment - 1) & ~(alignment - 1);
   if (aligned > begin) munmap(raw, aligned - begin);
@@ -527,7 +533,9 @@ void* TakeLarge(size_t asked) {
 }
 
 [[gnu::noinline]] void* LargeSlow(size_t bytes) noexcept {
-  if (bytes > kLargestRequest) return nullptr;
+  // A system that promises more than it has (overcommit) would end the process later, without a message.
+  static const auto physical = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * PageBytes();
+  if (bytes > kLargestRequest || bytes > physical) return nullptr;
   Setup();
   if (void* p = TakeLarge(bytes)) return p;
   PoolTrim();

@@ -48,7 +48,7 @@ std::string Attrs(const ir::OpInfo& op) {
 }
 
 std::string_view BoundName(ir::Bound b) {
-  static constexpr std::string_view kNames[] = {"exact", "2 ulp", "4 ulp", "accumulated"};
+  static constexpr std::string_view kNames[] = {"exact", "2 ulp", "4 ulp", "accumulated", "product"};
   return kNames[static_cast<int>(b)];
 }
 
@@ -58,7 +58,7 @@ std::string Ops() {
   s += "Every op of the table `ir/ops.def`. Under each dtype: `x` is supported and tested, `f` is supported and "
        "computed after promotion to f32, `.` is refused with an error. Narrow floats (f16, bf16, f8) compute in f32 and "
        "round once.\n\nBound: *exact* is the correctly rounded result; *n ulp* is in units in the last place of the "
-       "compute dtype; *accumulated* is 8 units times the sum of the absolute terms. How values convert between dtypes "
+       "compute dtype; *accumulated* is 8 units times the sum of the absolute terms, *product* (8 + k/2) units times that sum of k terms. How values convert between dtypes "
        "is said in `include/tessera/dtypes.def`.\n\n| op | operands | attributes | ";
   for (int t = 0; t < kNumDTypes; ++t) s += std::string(Name(static_cast<DType>(t))) + " | ";
   s += "result | bound | what it gives |\n| --- | --- | --- |";

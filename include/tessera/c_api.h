@@ -112,7 +112,7 @@ typedef struct tsr_op_info {
   const char* name;
   const char* summary;
   const char* impl;  /* ew, kernel, view, host or control */
-  const char* bound; /* exact, ulp2, ulp4 or accum */
+  const char* bound; /* exact, ulp2, ulp4, accum or dot */
   const char* rule;  /* dtype rule: promote, pfloat, compare, accum, bool, index, attr or custom */
   uint32_t dtypes;   /* a bit for each tsr_dtype that the data operands may have; 0 where there are none */
   int32_t num_operands;

@@ -188,7 +188,7 @@ std::string_view ImplName(ir::Impl impl) {
   return kNames[static_cast<int>(impl)];
 }
 std::string_view BoundName(ir::Bound bound) {
-  static constexpr std::string_view kNames[] = {"exact", "ulp2", "ulp4", "accum"};
+  static constexpr std::string_view kNames[] = {"exact", "ulp2", "ulp4", "accum", "dot"};
   return kNames[static_cast<int>(bound)];
 }
 std::string_view RuleName(ir::DTypeRule rule) {

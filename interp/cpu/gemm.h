@@ -32,8 +32,9 @@ struct GemmArgs {
   void* c = nullptr;
 };
 
-/// The result does not depend on the number of threads: every element is summed over k in the order in which the BLAS
-/// sums it, and pieces begin at multiples of the tiles of the BLAS.
+/// The pieces of a product, one per thread, begin at multiples of 32. With most kernels of the BLAS its elements then
+/// come out the same however many pieces there are; some (AVX-512) treat the edges of a matrix apart and round
+/// differently there, so this is no promise.
 absl::Status Gemm(GemmArgs args);
 
 /// A matrix as BLAS takes it: rows (or, transposed, columns) of adjacent elements, `ld` apart.

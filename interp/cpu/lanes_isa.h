@@ -125,9 +125,7 @@ TSR_INLINE double SumOf(const T* x, int64_t n, double* lost) {
 /// y = exp(x - m). A function of its own, so that the constants of Exp have the registers to themselves.
 template <class T>
 __attribute__((noinline)) void ExpInto(const T* __restrict x, T* __restrict y, int64_t n, T m) {
-#ifdef __clang__
-#pragma clang loop interleave_count(2)
-#endif
+  TSR_MATH_LOOP
   for (int64_t i = 0; i < n; ++i) y[i] = Exp(x[i] - m);
 }
 

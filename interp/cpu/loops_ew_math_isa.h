@@ -69,6 +69,7 @@ constexpr int64_t kRepairBlock = 256;
     for (int64_t begin = 0; begin < n; begin += kRepairBlock) {                    \
       const int64_t end = n - begin < kRepairBlock ? n : begin + kRepairBlock;     \
       int any = 0;                                                                 \
+      TSR_MATH_LOOP                                                                \
       for (int64_t i = begin; i < end; ++i) {                                      \
         const T x = xs[i];                                                         \
         any |= rest;                                                               \
@@ -103,7 +104,19 @@ constexpr int64_t kRepairBlock = 256;
     }                                                                              \
   }
 
-TSR_MATH1(TSR_EW1)
+#define TSR_EW1_MATH(name, ...)                                                    \
+  template <typename T>                                                            \
+  void name##_loop(void* out, const void* const* in, int64_t n) {                  \
+    T* __restrict y = static_cast<T*>(out);                                        \
+    const T* __restrict xs = static_cast<const T*>(in[0]);                         \
+    TSR_MATH_LOOP                                                                  \
+    for (int64_t i = 0; i < n; ++i) {                                              \
+      const T x = xs[i];                                                           \
+      y[i] = __VA_ARGS__;                                                          \
+    }                                                                              \
+  }
+
+TSR_MATH1(TSR_EW1_MATH)
 TSR_MATH2(TSR_EW2)
 TSR_REPAIR1(TSR_EW1_REPAIR)
 TSR_REPAIR2(TSR_EW2_REPAIR)

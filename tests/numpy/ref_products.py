@@ -1,7 +1,7 @@
 """References of products, windows, attention, rotary embedding and cross entropy.
 
-Bounds, with eps = 2^-23 (f32 and narrower) or 2^-52: 8 eps times the sum of the absolute terms of every sum. How that
-passes through softmax is written at attention.
+Bounds, with eps = 2^-23 (f32 and narrower) or 2^-52: (8 + k/2) eps times the sum of the absolute terms for products, which
+the BLAS adds one by one, k in number; 8 eps times it for other sums. How that passes through softmax is written at attention.
 """
 import itertools
 
@@ -20,7 +20,8 @@ def _product(g, a, b, multiply):
             y = multiply(a.value.astype(np.int64), b.value.astype(np.int64))
             return exact(Array(dtype, y.astype(STORAGE[dtype])))
         x, w = a.wide(), b.wide()
-        return close(dtype, multiply(x, w), 8 * eps(dtype) * multiply(np.abs(x), np.abs(w)))
+        units = 8 + multiply(np.ones_like(x), np.ones_like(w)) / 2
+        return close(dtype, multiply(x, w), units * eps(dtype) * multiply(np.abs(x), np.abs(w)))
 
 
 def _second(g):
@@ -163,7 +164,8 @@ def _conv(g):
         v, w = x.array.wide(), weight.array.wide()
         b = None if bias is None else bias.array.wide()
         total = run(np.abs(v), np.abs(w), None if b is None else np.abs(b))
-        return [close(g.dtype, run(v, w, b), 8 * eps(g.dtype) * total)]
+        units = 8 + run(np.ones_like(v), np.ones_like(w), None) / 2
+        return [close(g.dtype, run(v, w, b), units * eps(g.dtype) * total)]
     return Case([x, weight, bias] if bias is not None or g.chance(0.5) else [x, weight], attrs, expect)
 
 
@@ -240,7 +242,7 @@ def _attention(g):
         scale = attrs.get('scale', 0.0) or 1 / np.sqrt(Q.dtype.type(d))
         with np.errstate(all='ignore'):
             score = np.einsum('...sd,...td->...st', Q, K) * scale
-            off = 8 * ep * np.einsum('...sd,...td->...st', np.abs(Q), np.abs(K)) * scale
+            off = (8 + d / 2) * ep * np.einsum('...sd,...td->...st', np.abs(Q), np.abs(K)) * scale
             if mask is not None:
                 if mask.array.dtype == 'bool':
                     score = np.where(mask.array.bits, score, -np.inf)
@@ -259,7 +261,7 @@ def _attention(g):
             p = np.where(none, 0, p / np.where(none, 1, total))
             off = off + ep * (8 + np.where(np.isfinite(score), np.abs(score), 0))
             off = np.where(p > 0, off, 0)
-            relative = off + (p * off).sum(-1, keepdims=True) + 16 * ep
+            relative = off + (p * off).sum(-1, keepdims=True) + (16 + t / 2) * ep
             y = np.einsum('...st,...te->...se', p, V)
             tolerance = np.einsum('...st,...te->...se', p * relative, np.abs(V))
         if is_float(dtype) and dtype == 'f64':

@@ -184,7 +184,8 @@ TEST(Matmul, NansAndInfinitiesAreNotLostToZeros) {
   }
 }
 
-TEST(Matmul, PiecesDoNotChangeTheResult) {
+// Some BLAS kernels treat the edges of a matrix apart, so pieces may round differently; the bound holds all the same.
+TEST(Matmul, PiecesKeepTheBound) {
   Rng rng(4);
   const int64_t m = 300, n = 200, k = 700;
   Array a = Contiguous(DType::f32, {m, k}), b = Contiguous(DType::f32, {k, n});
@@ -203,7 +204,11 @@ TEST(Matmul, PiecesDoNotChangeTheResult) {
                       {false, n}, 0.0f, pieces.data() + i * n + j, n);
       }
     }
-    EXPECT_EQ(std::memcmp(whole.data(), pieces.data(), sizeof(float) * m * n), 0) << parts;
+    for (int64_t i = 0; i < m * n; ++i) {
+      double terms = 0;
+      for (int64_t p = 0; p < k; ++p) terms += std::fabs(pa[i / n * k + p]) * std::fabs(pb[p * n + i % n]);
+      ASSERT_NEAR(whole[i], pieces[i], 8 * 1.2e-7 * terms) << parts << " parts, element " << i;
+    }
   }
 }
 

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <sstream>
 
 #include "interp/api/eager.h"
@@ -99,7 +100,8 @@ std::string Literal(TensorImpl& x) {
     if (i > 0) text += ", ";
     ir::AppendElement(c->as<char>() + i * static_cast<int64_t>(SizeOf(c->dtype)), c->dtype, text);
   }
-  return text + "]";
+  // The sign of a NaN that arithmetic made is the processor's choice.
+  return std::regex_replace(text + "]", std::regex("nan\\(0x[0-9a-f]+\\)"), "nan");
 }
 
 // Sets the options of a configuration and puts the old values back at the end.

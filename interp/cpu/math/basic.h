@@ -22,6 +22,16 @@
 
 #define TSR_MATH static inline __attribute__((always_inline))
 
+// Before a loop over one of these functions. They are chains of dependent steps, so several vectors go side by side, as
+// many as there are registers for: on a Neoverse-N1 exp takes 2.5, 2.1 and 1.8 ns per f32 element with 1, 2 and 4.
+#if defined(__clang__) && (defined(__aarch64__) || defined(__AVX512F__))
+#define TSR_MATH_LOOP _Pragma("clang loop interleave_count(4)")
+#elif defined(__clang__)
+#define TSR_MATH_LOOP _Pragma("clang loop interleave_count(2)")
+#else
+#define TSR_MATH_LOOP
+#endif
+
 namespace tessera::cpu {
 namespace TSR_ISA {
 
