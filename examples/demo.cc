@@ -1,8 +1,9 @@
 // What Tessera is like to use: ops run when they are called, functions in Graph IR run at once too, and mistakes are
 // answered with a sentence.
+#include <tessera/tessera.h>
+
 #include <cstdio>
 #include <cstdlib>
-#include <tessera/tessera.h>
 
 using namespace tessera;
 

@@ -175,6 +175,16 @@ class Decoder {
       if (!frees.empty()) SetFrees(Emit(Code::move, from), frees);
     } else {
       SetFrees(out_->code.back(), frees);
+      MarkSteals(out_->code.back());
+    }
+  }
+
+  void MarkSteals(Insn& move) {
+    const auto refs = out_->operands.begin() + move.operands;
+    const auto frees = out_->registers.begin() + move.frees;
+    for (int i = 0; i < move.num_operands && i < 32; ++i) {
+      const bool dies = refs[i] >= 0 && std::find(frees, frees + move.num_frees, refs[i]) != frees + move.num_frees;
+      if (dies && std::count(refs, refs + move.num_operands, refs[i]) == 1) move.steals |= 1u << i;
     }
   }
 
@@ -236,6 +246,7 @@ class Decoder {
     if (carried.empty()) return;
     EmitMove(from, carried, TargetsOf(from.results));
     SetFrees(out_->code.back(), params.registers);
+    MarkSteals(out_->code.back());
   }
 
   void DecodePlain(const Instruction& from, const std::vector<int32_t>& frees) {
@@ -304,8 +315,8 @@ class Decoder {
 };
 
 std::string_view CodeName(Code code) {
-  static constexpr std::string_view kNames[] = {"op",   "constant", "move",        "jump",         "back",
-                                                "branch", "for_begin", "for_next", "call",         "ret",
+  static constexpr std::string_view kNames[] = {"op",          "constant",     "move",       "jump",  "back",
+                                                "branch",      "for_begin",    "for_next",   "call",  "ret",
                                                 "buffer_read", "buffer_write", "buffer_add", "print", "host_read"};
   return kNames[static_cast<int>(code)];
 }
@@ -341,9 +352,10 @@ std::string Disassemble(const Bytecode& code) {
         absl::StrAppend(&text, " _");
       } else {
         const ScalarView& v = code.immediates[ImmediateIndex(r)];
-        absl::StrAppend(&text, " ", v.dtype == DType::f64 ? ir::ToString(ir::Attr(v.f))
-                                    : v.dtype == DType::i64 ? absl::StrCat(v.i)
-                                                            : std::string(v.b ? "true" : "false"));
+        absl::StrAppend(&text, " ",
+                        v.dtype == DType::f64   ? ir::ToString(ir::Attr(v.f))
+                        : v.dtype == DType::i64 ? absl::StrCat(v.i)
+                                                : std::string(v.b ? "true" : "false"));
       }
     }
     if (insn.target >= 0) absl::StrAppend(&text, " @", insn.target);

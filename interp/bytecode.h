@@ -15,16 +15,16 @@
 namespace tessera::interp {
 
 enum class Code : uint8_t {
-  op,            // run `op` by dispatch
-  constant,      // results[0] = the tensor of attrs[0]
-  move,          // results[i] = operands[i], all at once
-  jump,          // to target
-  back,          // to target, which is earlier: a loop's back edge
-  branch,        // to target when operand 0 is false
-  for_begin,     // counter slot = start, stop, step
-  for_next,      // results[0] = the counter and step it; to target when it is through
-  call,          // results = callee(operands)
-  ret,           // the function's results are the operands
+  op,         // run `op` by dispatch
+  constant,   // results[0] = the tensor of attrs[0]
+  move,       // results[i] = operands[i], all at once
+  jump,       // to target
+  back,       // to target, which is earlier: a loop's back edge
+  branch,     // to target when operand 0 is false
+  for_begin,  // counter slot = start, stop, step
+  for_next,   // results[0] = the counter and step it; to target when it is through
+  call,       // results = callee(operands)
+  ret,        // the function's results are the operands
   buffer_read,
   buffer_write,
   buffer_add,
@@ -52,6 +52,8 @@ struct Insn {
   int32_t slot = -1;      // counter slot (for_next)
   /// op: the operand that dies here and whose memory the result may take over; -1 for none.
   int16_t reuse = -1;
+  /// move: a bit for each of the first 32 operands that dies here and goes to one place, so that its reference moves.
+  uint32_t steals = 0;
   ir::Loc loc;
 };
 
@@ -64,8 +66,8 @@ struct Bytecode {
   std::deque<ScalarView> immediates;
   std::vector<DType> immediate_dtypes;  // what each becomes where it must be a tensor (move, call, ret)
   int num_registers = 0;
-  int num_slots = 0;       // loop counters
-  int max_moves = 0;       // widest move
+  int num_slots = 0;  // loop counters
+  int max_moves = 0;  // widest move
   bool symbolic_attrs = false;
   std::vector<int32_t> params;  // registers
   std::vector<TensorType> param_types;

@@ -33,7 +33,8 @@ constexpr Kernel kKernels[] = {
 #define TSR_IMPL_host(name) nullptr,
 #define TSR_IMPL_control(name) nullptr,
 #define TSR_IMPL_kernel(name) cpu::k_##name,
-#define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary) TSR_IMPL_##impl(name)
+#define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary) \
+  TSR_IMPL_##impl(name)
 #include "ir/ops.def"
 };
 
@@ -189,7 +190,10 @@ void Tell(Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> at
   if (rt::options().debug() >= 3) {
     std::string line = absl::StrCat("tier 1 ", std::string(ir::Info(op).name));
     for (const View* v : in) {
-      absl::StrAppend(&line, " ", v == nullptr ? "nothing" : v->weak ? "number" : ToString(static_cast<const TensorType&>(*v)));
+      absl::StrAppend(&line, " ",
+                      v == nullptr ? "nothing"
+                      : v->weak    ? "number"
+                                   : ToString(static_cast<const TensorType&>(*v)));
     }
     for (TensorImpl* y : out) absl::StrAppend(&line, " -> ", ToString(static_cast<const TensorType&>(*y)));
     TSR_LOG(3, line, " ", (end_ns - start_ns) / 1000, ".", (end_ns - start_ns) % 1000 / 100, " us", Where(site.source));
@@ -241,7 +245,9 @@ absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<con
       if (status.ok() && where.executes()) {
         rt::Count(rt::Metric::kernels_run);
         View* view = y;
-        status = cpu::RunElementwise({op, in, {&view, 1}, attrs});
+        if (y->rank != 0 || !cpu::RunScalar(opcode, in[0]->dtype, in, y->data)) {
+          status = cpu::RunElementwise({op, in, {&view, 1}, attrs});
+        }
       }
       out[0] = y;
       done = true;
@@ -255,8 +261,9 @@ absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<con
   }
   if (!status.ok()) [[unlikely]] {
     Release(out);
-    return site.source.file == nullptr ? status
-                                       : absl::Status(status.code(), absl::StrCat(status.message(), Where(site.source)));
+    return site.source.file == nullptr
+               ? status
+               : absl::Status(status.code(), absl::StrCat(status.message(), Where(site.source)));
   }
   if (watched) [[unlikely]]
     Tell(opcode, in, attrs, out, site, observer, start_ns);
@@ -284,6 +291,14 @@ bool ExecuteSmallInPlace(Op opcode, absl::Span<const View* const> in, TensorImpl
   rt::Count(rt::Metric::kernels_run);
   // Kernels' outputs never alias their inputs, so the result is made beside the operand and then copied over it.
   alignas(64) char result[kMostBytes];
+  if (dying.rank == 0 && cpu::RunScalar(opcode, dying.dtype, in, result)) {
+    switch (bytes) {
+      case 8: std::memcpy(dying.data, result, 8); break;
+      case 4: std::memcpy(dying.data, result, 4); break;
+      default: std::memcpy(dying.data, result, static_cast<size_t>(bytes));
+    }
+    return true;
+  }
   View y;
   y.dtype = dying.dtype;
   y.rank = dying.rank;

@@ -27,9 +27,7 @@ class Formatter {
   }
 
  private:
-  const char* At(int64_t offset) const {
-    return x_.as<char>() + offset * static_cast<int64_t>(SizeOf(x_.dtype));
-  }
+  const char* At(int64_t offset) const { return x_.as<char>() + offset * static_cast<int64_t>(SizeOf(x_.dtype)); }
 
   std::string Element(int64_t offset) const {
     const char* p = At(offset);

@@ -95,12 +95,14 @@ class Machine {
         case Code::jump: next = insn.target; break;
         case Code::back:
           next = insn.target;
-          if (Observer* o = CurrentObserver()) [[unlikely]] o->OnBackEdge(ThePc());
+          if (Observer* o = CurrentObserver()) [[unlikely]]
+            o->OnBackEdge(ThePc());
           break;
         case Code::branch: {
           const bool taken = *Operand(insn, 0)->as<bool>();
           if (!taken) next = insn.target;
-          if (Observer* o = CurrentObserver()) [[unlikely]] o->OnBranch(ThePc(), taken);
+          if (Observer* o = CurrentObserver()) [[unlikely]]
+            o->OnBranch(ThePc(), taken);
           break;
         }
         case Code::for_begin: status = ForBegin(insn); break;
@@ -184,7 +186,8 @@ class Machine {
     if (&value->device() == f_.device) {
       out->Retain();
     } else {
-      TSR_RETURN_IF_ERROR(Execute(ir::Op::k_constant, {}, f_.attrs[insn.attrs], *f_.device, {&out, 1}, Site{ThePc(), {}}));
+      TSR_RETURN_IF_ERROR(
+          Execute(ir::Op::k_constant, {}, f_.attrs[insn.attrs], *f_.device, {&out, 1}, Site{ThePc(), {}}));
     }
     Set(f_.registers[code_.registers[insn.results]], out);
     return absl::OkStatus();
@@ -200,8 +203,18 @@ class Machine {
       values = heap_values.get();
     }
     for (int i = 0; i < insn.num_operands; ++i) {
+      const OperandRef r = code_.operands[insn.operands + i];
+      if (r >= 0) {
+        values[i] = f_.registers[r];
+        if (i < 32 && (insn.steals >> i) & 1) {
+          f_.registers[r] = nullptr;
+        } else {
+          values[i]->Retain();
+        }
+        continue;
+      }
       auto value = TensorOperand(insn, i);
-      if (!value.ok()) {
+      if (!value.ok()) [[unlikely]] {
         while (i-- > 0) values[i]->Release();
         return std::move(value).status();
       }
@@ -221,7 +234,8 @@ class Machine {
   absl::Status ForNext(const Insn& insn, int* next) {
     Frame::Counter& c = f_.counters[insn.slot];
     const bool more = c.step > 0 ? c.next < c.stop : c.next > c.stop;
-    if (Observer* o = CurrentObserver()) [[unlikely]] o->OnBranch(ThePc(), more);
+    if (Observer* o = CurrentObserver()) [[unlikely]]
+      o->OnBranch(ThePc(), more);
     if (!more) {
       *next = insn.target;
       return absl::OkStatus();
@@ -350,8 +364,12 @@ absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl
   if (code.symbolic_attrs) resolved = ResolveAttrs(code, values);
   rt::Count(rt::Metric::functions_called);
   FrameMemory memory(code);
-  Frame frame{.instance = &instance, .code = &code, .device = args.empty() ? &device : &args[0]->device(), .depth = depth,
-              .registers = memory.registers(), .counters = memory.counters(code),
+  Frame frame{.instance = &instance,
+              .code = &code,
+              .device = args.empty() ? &device : &args[0]->device(),
+              .depth = depth,
+              .registers = memory.registers(),
+              .counters = memory.counters(code),
               .attrs = code.symbolic_attrs ? resolved.data() : code.attrs.data()};
   for (size_t i = 0; i < args.size(); ++i) {
     args[i]->Retain();
@@ -396,14 +414,16 @@ std::unique_ptr<Instance> MakeInstance(std::shared_ptr<const ir::Module> module)
 
 absl::Status Resume(Frame& frame, std::vector<Ref<TensorImpl>>* results) {
   Observer* observer = CurrentObserver();
-  if (observer != nullptr) [[unlikely]] observer->OnFunctionEnter(frame.code);
+  if (observer != nullptr) [[unlikely]]
+    observer->OnFunctionEnter(frame.code);
   rt::Record(rt::EventKind::function_enter, reinterpret_cast<int64_t>(frame.code), frame.depth);
   TSR_LOG(2, "tier 1 enters @", frame.code->name, " at depth ", frame.depth);
   absl::Status status = Machine(frame).Run(results);
   for (int i = 0; i < frame.code->num_registers; ++i) {
     if (frame.registers[i] != nullptr) std::exchange(frame.registers[i], nullptr)->Release();
   }
-  if (observer != nullptr) [[unlikely]] observer->OnFunctionExit(frame.code);
+  if (observer != nullptr) [[unlikely]]
+    observer->OnFunctionExit(frame.code);
   return status;
 }
 

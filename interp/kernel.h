@@ -39,7 +39,8 @@ namespace tessera::cpu {
 #define TSR_IMPL_host(name)
 #define TSR_IMPL_control(name)
 #define TSR_IMPL_kernel(name) absl::Status k_##name(const interp::KernelArgs& args);
-#define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary) TSR_IMPL_##impl(name)
+#define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary) \
+  TSR_IMPL_##impl(name)
 #include "ir/ops.def"
 #undef TSR_IMPL_ew
 #undef TSR_IMPL_view
@@ -49,6 +50,9 @@ namespace tessera::cpu {
 
 /// All rows whose impl is `ew`: finds the loop of the op and dtype and runs it over blocks.
 absl::Status RunElementwise(const interp::KernelArgs& args);
+/// The same for scalars, with less before the loop: tensors of rank 0 in `dtype`, and numbers. `out` takes one element
+/// of the loop's result. False, with nothing done, where there is no such loop (narrow floats).
+bool RunScalar(ir::Op op, DType dtype, absl::Span<const View* const> in, void* out);
 }  // namespace tessera::cpu
 
 #endif  // TESSERA_INTERP_KERNEL_H_

@@ -33,7 +33,7 @@ struct Event {
   Pc pc;
   Source source;
   ir::Op op;
-  absl::Span<const View* const> in;       // null where an optional operand is absent
+  absl::Span<const View* const> in;  // null where an optional operand is absent
   absl::Span<rt::TensorImpl* const> out;
   absl::Span<const ir::Attr> attrs;
   int64_t start_ns = 0;

@@ -136,31 +136,15 @@ bool MakeViews(const KernelArgs& args) {
   const View& x = *args.in[0];
   View* y = args.out.empty() ? nullptr : args.out[0];
   switch (args.op.op) {
-    case ir::Op::k_reshape:
-      return Reshape(x, y);
-    case ir::Op::k_transpose:
-      Transpose(x, args.ints(0), y);
-      return true;
-    case ir::Op::k_broadcast:
-      Broadcast(x, y);
-      return true;
-    case ir::Op::k_squeeze:
-      Squeeze(x, args.ints(0), y);
-      return true;
-    case ir::Op::k_unsqueeze:
-      Unsqueeze(x, args.ints(0), y);
-      return true;
-    case ir::Op::k_slice:
-      Slice(args, x, y);
-      return true;
-    case ir::Op::k_split:
-      Split(args, x);
-      return true;
-    case ir::Op::k_flip:
-      Flip(x, args.ints(0), y);
-      return true;
-    default:
-      return false;
+    case ir::Op::k_reshape: return Reshape(x, y);
+    case ir::Op::k_transpose: Transpose(x, args.ints(0), y); return true;
+    case ir::Op::k_broadcast: Broadcast(x, y); return true;
+    case ir::Op::k_squeeze: Squeeze(x, args.ints(0), y); return true;
+    case ir::Op::k_unsqueeze: Unsqueeze(x, args.ints(0), y); return true;
+    case ir::Op::k_slice: Slice(args, x, y); return true;
+    case ir::Op::k_split: Split(args, x); return true;
+    case ir::Op::k_flip: Flip(x, args.ints(0), y); return true;
+    default: return false;
   }
 }
 

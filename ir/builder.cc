@@ -109,7 +109,9 @@ bool FunctionBuilder::CheckArgs(Op op, const Args& args, Loc loc) {
     if (a.value < 0 || static_cast<size_t>(a.value) >= f_->values.size()) {
       Fail(InvalidArgument(name, ": an operand is no value of this function"), loc);
     } else if (!visible_[a.value]) {
-      Fail(InvalidArgument(name, ": an operand is defined inside a block and cannot be seen here; yield it from the block"), loc);
+      Fail(InvalidArgument(name,
+                           ": an operand is defined inside a block and cannot be seen here; yield it from the block"),
+           loc);
     }
   }
   return ok();
@@ -261,14 +263,17 @@ FunctionBuilder::Vals FunctionBuilder::Call(std::string_view callee, const Args&
   Fail(function == nullptr ? InvalidArgument("call: there is no function @", std::string(callee))
                            : InferCall(*f_, inst, *function, types),
        loc);
-  if (function == f_ && !declared_) Fail(InvalidArgument("call: @", f_->name, " calls itself; DeclareResults comes first"), loc);
+  if (function == f_ && !declared_)
+    Fail(InvalidArgument("call: @", f_->name, " calls itself; DeclareResults comes first"), loc);
   if (!ok()) return {};
   return Bind(std::move(inst), types);
 }
 
 void FunctionBuilder::Return(const Args& values, Loc loc) {
   if (!ok() || !CheckArgs(Op::k_return, values, loc)) return;
-  if (blocks_.back() != &f_->body) return Fail(InvalidArgument("return stands at the end of a function's body; a block ends by giving what it yields"), loc);
+  if (blocks_.back() != &f_->body)
+    return Fail(InvalidArgument("return stands at the end of a function's body; a block ends by giving what it yields"),
+                loc);
   if (!declared_) f_->results = ScalarTypes(values);
   Fail(CheckYield(*f_, "return", {values.begin(), values.end()}, f_->results), loc);
   f_->body.instructions.push_back({Op::k_return, {values.begin(), values.end()}, {}, {}, {}, loc});

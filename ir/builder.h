@@ -31,13 +31,17 @@ struct Val {
 /// An operand: a value, a number, or nothing where an optional one is left out.
 struct Arg : Operand {
   Arg() = default;
-  Arg(Val v) { kind = Kind::value, value = v.id; }             // NOLINT(google-explicit-constructor)
-  Arg(bool v) { kind = Kind::immediate, immediate = v; }       // NOLINT(google-explicit-constructor)
+  Arg(Val v) { kind = Kind::value, value = v.id; }        // NOLINT(google-explicit-constructor)
+  Arg(bool v) { kind = Kind::immediate, immediate = v; }  // NOLINT(google-explicit-constructor)
   template <std::integral T>
     requires(!std::same_as<T, bool>)
-  Arg(T v) { kind = Kind::immediate, immediate = static_cast<int64_t>(v); }  // NOLINT(google-explicit-constructor)
+  Arg(T v) {
+    kind = Kind::immediate, immediate = static_cast<int64_t>(v);
+  }  // NOLINT(google-explicit-constructor)
   template <std::floating_point T>
-  Arg(T v) { kind = Kind::immediate, immediate = static_cast<double>(v); }   // NOLINT(google-explicit-constructor)
+  Arg(T v) {
+    kind = Kind::immediate, immediate = static_cast<double>(v);
+  }  // NOLINT(google-explicit-constructor)
 };
 /// An optional operand left out before one that is given.
 inline const Arg kNoArg;
@@ -62,7 +66,8 @@ class FunctionBuilder {
   void AssumeEqual(int64_t a, int64_t b);
   void AssumeDivisible(int64_t a, int64_t divisor);
 
-  Val Param(std::string_view name, const TensorType& type, Privilege privilege = Privilege::read, std::string shard = "");
+  Val Param(std::string_view name, const TensorType& type, Privilege privilege = Privilege::read,
+            std::string shard = "");
   /// Needed before a call of this function is built; otherwise Return() decides.
   void DeclareResults(std::vector<TensorType> types);
 
@@ -108,7 +113,7 @@ class FunctionBuilder {
   bool returned_ = false;
   bool declared_ = false;
   std::vector<Block*> blocks_;
-  std::vector<bool> visible_;  // by ValueId
+  std::vector<bool> visible_;               // by ValueId
   absl::flat_hash_set<std::string> taken_;  // names
   absl::Status status_;
 };

@@ -47,8 +47,8 @@ absl::Status CheckRoles(const InferArgs& args) {
     }
     DType t = args.in[i]->dtype;
     if (spec.role == Role::index && !IsInt(t)) {
-      return InvalidArgument("operand ", spec.name, " must be of an integer type, not ", TypeName(args.symbols, *args.in[i]),
-                             "; cast it to i64");
+      return InvalidArgument("operand ", spec.name, " must be of an integer type, not ",
+                             TypeName(args.symbols, *args.in[i]), "; cast it to i64");
     }
     if (spec.role == Role::boolean && t != DType::boolean) {
       return InvalidArgument("operand ", spec.name, " must be bool, not ", TypeName(args.symbols, *args.in[i]),
@@ -63,7 +63,10 @@ std::string Operands(const InferArgs& args) {
   std::string s;
   for (size_t i = 0; i < args.in.size(); ++i) {
     const TensorType* type = args.in[i];
-    absl::StrAppend(&s, i ? ", " : "", type == nullptr ? "nothing" : type->weak ? "a number" : TypeName(args.symbols, *type));
+    absl::StrAppend(&s, i ? ", " : "",
+                    type == nullptr ? "nothing"
+                    : type->weak    ? "a number"
+                                    : TypeName(args.symbols, *type));
   }
   return s;
 }
@@ -71,8 +74,8 @@ std::string Operands(const InferArgs& args) {
 absl::Status Failure(const InferArgs& args, const absl::Status& status) {
   std::string message = absl::StrCat(std::string(args.op.name), ": ", status.message());
   // Rules that compare operands show them already.
-  const bool shown = !args.in.empty() && args.in[0] != nullptr &&
-                     absl::StrContains(message, TypeName(args.symbols, *args.in[0]));
+  const bool shown =
+      !args.in.empty() && args.in[0] != nullptr && absl::StrContains(message, TypeName(args.symbols, *args.in[0]));
   if (!args.in.empty() && !shown) absl::StrAppend(&message, " (given ", Operands(args), ")");
   return absl::Status(status.code(), message);
 }
@@ -121,7 +124,8 @@ DType OperandDType(const OpInfo& op, absl::Span<const TensorType* const> in) {
     const OperandSpec& spec = SpecOf(op, i);
     if (spec.role != Role::data && !(i == 0 && spec.role == Role::any)) continue;
     if (in[i]->weak) {
-      weak = have_weak && static_cast<int>(KindOf(weak)) >= static_cast<int>(KindOf(in[i]->dtype)) ? weak : in[i]->dtype;
+      weak =
+          have_weak && static_cast<int>(KindOf(weak)) >= static_cast<int>(KindOf(in[i]->dtype)) ? weak : in[i]->dtype;
       have_weak = true;
     } else {
       dtype = have && dtype != in[i]->dtype ? Promote(dtype, in[i]->dtype) : in[i]->dtype;

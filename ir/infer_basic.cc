@@ -18,11 +18,10 @@ absl::Status BroadcastDims(SymbolTable* symbols, const TensorType& a, const Tens
       result.dims[i] = da >= 0 ? da : db;
     } else {
       const bool symbolic = da < 0 || db < 0;
-      return InvalidArgument("cannot broadcast ", TypeName(symbols, a), " with ", TypeName(symbols, b), ": dim ",
-                             i - rank, " is ", DimName(symbols, da), " on the left and ", DimName(symbols, db),
-                             " on the right; ",
-                             symbolic ? "they are not known to be equal: state it with `where`"
-                                      : "they must be equal, or one of them 1");
+      return InvalidArgument(
+          "cannot broadcast ", TypeName(symbols, a), " with ", TypeName(symbols, b), ": dim ", i - rank, " is ",
+          DimName(symbols, da), " on the left and ", DimName(symbols, db), " on the right; ",
+          symbolic ? "they are not known to be equal: state it with `where`" : "they must be equal, or one of them 1");
     }
   }
   *out = result;
@@ -56,7 +55,8 @@ absl::Status shape_broadcast(const InferArgs& args, absl::Span<TensorType> out) 
 
 absl::Status shape_dims(const InferArgs& args, absl::Span<TensorType> out) {
   const Ints& dims = args.ints(FindAttr(args.op, "dims"));
-  if (dims.size() > kMaxRank) return InvalidArgument("dims has ", dims.size(), " entries; the rank is at most ", kMaxRank);
+  if (dims.size() > kMaxRank)
+    return InvalidArgument("dims has ", dims.size(), " entries; the rank is at most ", kMaxRank);
   for (const TensorType* in : args.in) {
     if (in->rank != 0) return InvalidArgument("its operands are scalars, not ", TypeName(args.symbols, *in));
   }
@@ -67,9 +67,11 @@ absl::Status shape_dims(const InferArgs& args, absl::Span<TensorType> out) {
     if (args.integer(1) >= args.integer(2)) {
       return InvalidArgument("low (", args.integer(1), ") must be below high (", args.integer(2), ")");
     }
-    if (!IsInt(out[0].dtype)) return InvalidArgument("dtype must be an integer type, not ", std::string(Name(out[0].dtype)));
+    if (!IsInt(out[0].dtype))
+      return InvalidArgument("dtype must be an integer type, not ", std::string(Name(out[0].dtype)));
   } else if (args.op.op == Op::k_random_uniform || args.op.op == Op::k_random_normal) {
-    if (!IsFloat(out[0].dtype)) return InvalidArgument("dtype must be a floating type, not ", std::string(Name(out[0].dtype)));
+    if (!IsFloat(out[0].dtype))
+      return InvalidArgument("dtype must be a floating type, not ", std::string(Name(out[0].dtype)));
   } else if (args.op.op == Op::k_iota && out[0].dtype == DType::boolean) {
     return InvalidArgument("dtype must be a number type, not bool");
   }

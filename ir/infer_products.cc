@@ -67,8 +67,8 @@ absl::Status PerDim(std::string_view name, const Ints& given, int n, int64_t lea
 absl::Status ReadSlide(const Ints& stride, absl::Span<const int64_t> default_stride, const Ints& padding,
                        const Ints& dilation, int n, Slide* out) {
   const Ints ones(n, 1);
-  TSR_RETURN_IF_ERROR(PerDim("stride", stride, n, 1, default_stride.empty() ? absl::MakeSpan(ones) : default_stride,
-                             &out->stride));
+  TSR_RETURN_IF_ERROR(
+      PerDim("stride", stride, n, 1, default_stride.empty() ? absl::MakeSpan(ones) : default_stride, &out->stride));
   TSR_RETURN_IF_ERROR(PerDim("dilation", dilation, n, 1, absl::MakeSpan(ones), &out->dilation));
   const int given = static_cast<int>(padding.size());
   if (given != 0 && given != n && given != 2 * n) {
@@ -185,8 +185,8 @@ absl::Status shape_dot_general(const InferArgs& args, absl::Span<TensorType> out
       const int64_t da = a.dims[axes[pair][i]], db = b.dims[axes[pair + 1][i]];
       if (DimEqual(args.symbols, da, db)) continue;
       return InvalidArgument("the ", pair == 0 ? "contracted" : "batch", " dims differ: a is ", Type(args, 0),
-                             ", b is ", Type(args, 1), "; dim ", axes[pair][i], " of a (", Dim(args, da), ") must equal dim ",
-                             axes[pair + 1][i], " of b (", Dim(args, db), ")", SymbolHint(da, db));
+                             ", b is ", Type(args, 1), "; dim ", axes[pair][i], " of a (", Dim(args, da),
+                             ") must equal dim ", axes[pair + 1][i], " of b (", Dim(args, db), ")", SymbolHint(da, db));
     }
   }
   absl::InlinedVector<int64_t, 16> dims;
@@ -224,8 +224,8 @@ absl::Status shape_conv(const InferArgs& args, absl::Span<TensorType> out) {
                            Dim(args, DimMul(t, w.dims[1], groups)), ")");
   }
   if (!Divides(t, groups, w.dims[0])) {
-    return InvalidArgument("weight ", Type(args, 1), " has ", Dim(args, w.dims[0]),
-                           " output channels, which groups (", groups, ") must divide");
+    return InvalidArgument("weight ", Type(args, 1), " has ", Dim(args, w.dims[0]), " output channels, which groups (",
+                           groups, ") must divide");
   }
   if (bias != nullptr && (bias->rank != 1 || !DimEqual(t, bias->dims[0], w.dims[0]))) {
     return InvalidArgument("bias is ", Type(args, 2), "; it must have one dim of weight's output channels (",

@@ -214,7 +214,8 @@ std::string Source::Message(std::string_view kind, const Token& t, std::string_v
   size_t begin = line_starts_[t.line - 1];
   size_t end = text_.find('\n', begin);
   if (end == std::string_view::npos) end = text_.size();
-  const size_t token_end = std::min<size_t>(std::max<size_t>(t.offset + t.length, t.offset + 1), std::max<size_t>(end, t.offset + 1));
+  const size_t token_end =
+      std::min<size_t>(std::max<size_t>(t.offset + t.length, t.offset + 1), std::max<size_t>(end, t.offset + 1));
   std::string before, after;
   // A very long line is shown around the token.
   if (end - begin > kMaxShown) {

@@ -21,8 +21,24 @@ enum class Tok : uint8_t {
   hex,      // 0x1f
   real,     // 1.5, 1e-5
   string,   // "text"
-  lparen, rparen, lbrace, rbrace, lbracket, rbracket, less, greater,
-  comma, colon, equal, equal_equal, arrow, percent, star, plus, minus, slash,
+  lparen,
+  rparen,
+  lbrace,
+  rbrace,
+  lbracket,
+  rbracket,
+  less,
+  greater,
+  comma,
+  colon,
+  equal,
+  equal_equal,
+  arrow,
+  percent,
+  star,
+  plus,
+  minus,
+  slash,
 };
 
 struct Token {
@@ -32,7 +48,8 @@ struct Token {
   uint32_t line;  // 1-based
 };
 
-/// The text with its tokens. The last token is `end` or `error`. Reading is linear in the text. The text must outlive it.
+/// The text with its tokens. The last token is `end` or `error`. Reading is linear in the text. The text must outlive
+/// it.
 class Source {
  public:
   Source(std::string_view text, std::string_view file);

@@ -52,7 +52,8 @@ bool Encode(const Narrow& f, double value, uint32_t* magnitude) {
   // At most 2^(fraction_bits + 1), reached when it rounds up to the next power of two: the carry then walks into the
   // exponent field, as it should.
   const double units = std::nearbyint(std::ldexp(value, f.fraction_bits - exponent));
-  const uint64_t bits = (static_cast<uint64_t>(exponent + f.bias() - 1) << f.fraction_bits) + static_cast<uint64_t>(units);
+  const uint64_t bits =
+      (static_cast<uint64_t>(exponent + f.bias() - 1) << f.fraction_bits) + static_cast<uint64_t>(units);
   if (exponent + f.bias() - 1 > (1 << f.exponent_bits) || bits > f.largest()) return false;
   *magnitude = static_cast<uint32_t>(bits);
   return true;

@@ -30,9 +30,9 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-#define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary)     \
-  {Op::k_##name,   #name,  operands,   attrs,      results,     Effect::effect, DTypeSet::s_##dtypes,        \
-   DTypeRule::r_##rule, shape_##shape, #shape, Impl::impl, Grad::grad, Bound::bound, summary},
+#define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary)        \
+  {Op::k_##name,        #name,         operands, attrs,      results,    Effect::effect, DTypeSet::s_##dtypes, \
+   DTypeRule::r_##rule, shape_##shape, #shape,   Impl::impl, Grad::grad, Bound::bound,   summary},
 #include "ir/ops.def"
 };
 
@@ -107,9 +107,20 @@ struct Table {
   Table() {
     ops.reserve(kNumOps);
     for (const Row& row : kRows) {
-      OpInfo info{.op = row.op, .name = row.name, .effect = row.effect, .dtypes = row.dtypes, .rule = row.rule,
-                  .impl = row.impl, .grad = row.grad, .bound = row.bound, .summary = row.summary,
-                  .shape = row.shape, .shape_name = row.shape_name, .operands = {}, .attrs = {}, .results = {}};
+      OpInfo info{.op = row.op,
+                  .name = row.name,
+                  .effect = row.effect,
+                  .dtypes = row.dtypes,
+                  .rule = row.rule,
+                  .impl = row.impl,
+                  .grad = row.grad,
+                  .bound = row.bound,
+                  .summary = row.summary,
+                  .shape = row.shape,
+                  .shape_name = row.shape_name,
+                  .operands = {},
+                  .attrs = {},
+                  .results = {}};
       for (std::string_view w : Words(row.operands)) {
         info.operands.push_back(ParseOperand(w));
         const OperandSpec& spec = info.operands.back();

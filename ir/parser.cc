@@ -29,7 +29,8 @@ std::string Results(const OpInfo& info, size_t n) {
 
 }  // namespace
 
-Parser::Parser(std::string_view text, std::string_view file) : source_(text, file), module_(std::make_unique<Module>()) {
+Parser::Parser(std::string_view text, std::string_view file)
+    : source_(text, file), module_(std::make_unique<Module>()) {
   module_->file = Str(file);
 }
 
@@ -139,8 +140,10 @@ absl::Status Parser::ParseSignature() {
   }
   for (const auto& [token, symbol] : new_symbols_)
     if (!bound.contains(symbol)) {
-      return Fail(token, absl::StrCat("symbol ", Str(Text(token)), " is not a dim of a parameter, so a call cannot give it a value"),
-                  absl::StrCat("let a parameter have ", Str(Text(token)), " as one of its dims"));
+      return Fail(
+          token,
+          absl::StrCat("symbol ", Str(Text(token)), " is not a dim of a parameter, so a call cannot give it a value"),
+          absl::StrCat("let a parameter have ", Str(Text(token)), " as one of its dims"));
     }
   if (TakeIf(Tok::arrow)) TSR_RETURN_IF_ERROR(ParseTypeList(f_->results));
   if (TakeWord("where")) TSR_RETURN_IF_ERROR(ParseFacts());
@@ -191,7 +194,8 @@ absl::Status Parser::ParseParam(FunctionText& text) {
           known = true;
         }
       if (!known) {
-        return Fail(value, absl::StrCat("there is no privilege ", Str(Text(value)), "; it is read, write or reduce_sum"),
+        return Fail(value,
+                    absl::StrCat("there is no privilege ", Str(Text(value)), "; it is read, write or reduce_sum"),
                     Suggest(word, {"read", "write", "reduce_sum"}));
       }
     } while (TakeIf(Tok::comma));
@@ -240,7 +244,8 @@ absl::Status Parser::ParseFacts() {
     if (!ok) {
       const std::string known = f_->symbols->Facts();
       return Fail(Span(first, last), "this fact cannot hold",
-                  known.empty() ? "symbols are whole numbers of 2 or more" : absl::StrCat("symbols are whole numbers of 2 or more, and it is known that ", known));
+                  known.empty() ? "symbols are whole numbers of 2 or more"
+                                : absl::StrCat("symbols are whole numbers of 2 or more, and it is known that ", known));
     }
   } while (TakeIf(Tok::comma));
   return absl::OkStatus();
@@ -393,7 +398,8 @@ absl::Status Parser::ParseOperands(std::vector<Operand>& operands, int most) {
   if (!any || most == 0) return absl::OkStatus();
   do {
     if (static_cast<int>(operands.size()) == most) {
-      return Fail(Peek(), absl::StrCat("one operand too many: at most ", most, most == 1 ? " is" : " are", " taken here"));
+      return Fail(Peek(),
+                  absl::StrCat("one operand too many: at most ", most, most == 1 ? " is" : " are", " taken here"));
     }
     TSR_RETURN_IF_ERROR(ParseOperand(operands.emplace_back()));
   } while (TakeIf(Tok::comma));
@@ -440,8 +446,9 @@ absl::Status Parser::ParseWrittenTypes(std::vector<TensorType>& inferred, const 
                                ", and more types are written"));
     }
     if (!SameType(f_->symbols.get(), type, inferred[i])) {
-      return Fail(span, absl::StrCat("the type of ", inferred.size() > 1 ? absl::StrCat("result ", i) : std::string("the result"), " is ",
-                                     TypeText(f_->symbols.get(), inferred[i]), ", and ",
+      return Fail(span, absl::StrCat("the type of ",
+                                     inferred.size() > 1 ? absl::StrCat("result ", i) : std::string("the result"),
+                                     " is ", TypeText(f_->symbols.get(), inferred[i]), ", and ",
                                      TypeText(f_->symbols.get(), type), " is written"));
     }
     inferred[i] = type;
@@ -522,7 +529,8 @@ absl::Status Parser::ParseWhile(Instruction& inst, const Token& op, const std::v
   TSR_RETURN_IF_ERROR(Expect(Tok::lbrace, "'{' and the condition block"));
   TSR_RETURN_IF_ERROR(ParseBlock(inst.blocks[0], false, depth + 1));
   const std::vector<Operand>& condition = inst.blocks[0].instructions.back().operands;
-  if (condition.size() != 1) return Fail(yield_, absl::StrCat("a condition block yields one tensor<bool>, not ", condition.size(), " values"));
+  if (condition.size() != 1)
+    return Fail(yield_, absl::StrCat("a condition block yields one tensor<bool>, not ", condition.size(), " values"));
   if (absl::Status s = CheckCondition(*f_, condition[0]); !s.ok()) return FailAt(yield_, s);
   if (!TakeWord("do")) return Expected("do and the body of the loop");
   TSR_RETURN_IF_ERROR(Expect(Tok::lbrace, "'{' and the body of the loop"));
@@ -542,7 +550,8 @@ absl::Status Parser::ParseFor(Instruction& inst, const Token& op, const std::vec
   const Token bounds = Peek();
   TSR_RETURN_IF_ERROR(ParseOperands(inst.operands, 3));
   if (inst.operands.size() == 2) inst.operands.push_back({Operand::Kind::immediate, -1, int64_t{1}});
-  if (inst.operands.size() != 3) return Fail(bounds, "for: start and stop are needed", "write it as: for %i in (0, 10, 1) { ... }");
+  if (inst.operands.size() != 3)
+    return Fail(bounds, "for: start and stop are needed", "write it as: for %i in (0, 10, 1) { ... }");
   if (absl::Status s = CheckBounds(*f_, inst.operands.data()); !s.ok()) return FailAt(bounds, s);
   TSR_RETURN_IF_ERROR(Expect(Tok::rparen, "')'"));
   std::vector<Token> names;

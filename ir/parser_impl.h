@@ -111,7 +111,8 @@ class Parser {
                     const Token* first = nullptr) const;
   absl::Status FailAt(const Token& t, const absl::Status& status) const;
   /// "did you mean X?" or nothing; `prefix` stands before X.
-  std::string Suggest(std::string_view name, const std::vector<std::string_view>& names, std::string_view prefix = "") const;
+  std::string Suggest(std::string_view name, const std::vector<std::string_view>& names,
+                      std::string_view prefix = "") const;
 
   Source source_;
   size_t at_ = 0;
@@ -125,8 +126,8 @@ class Parser {
   // of the function being read
   Function* f_ = nullptr;
   absl::flat_hash_map<std::string, Definition> values_;
-  std::vector<bool> visible_;  // by ValueId
-  Token yield_{};              // of the block read last
+  std::vector<bool> visible_;                           // by ValueId
+  Token yield_{};                                       // of the block read last
   std::vector<std::pair<Token, int64_t>> new_symbols_;  // where a parameter's type first names each
 };
 

@@ -133,7 +133,8 @@ absl::Status Parser::ParseFactor(int64_t& dim, SymbolMode mode, int depth) {
       if (!negative || Is(Tok::integer)) {
         TSR_RETURN_IF_ERROR(ParseBounded(dim, kMaxListNumber));
       } else {
-        if (depth >= kMaxNesting) return Fail(Peek(), absl::StrCat("an expression is nested more than ", kMaxNesting, " deep"));
+        if (depth >= kMaxNesting)
+          return Fail(Peek(), absl::StrCat("an expression is nested more than ", kMaxNesting, " deep"));
         TSR_RETURN_IF_ERROR(ParseFactor(dim, mode, depth + 1));
       }
       if (negative) dim = f_->symbols->Sub(0, dim);
@@ -153,9 +154,11 @@ absl::Status Parser::ParseSymbol(int64_t& dim, SymbolMode mode) {
   const std::string_view name = Text(t);
   if (!IsSymbolName(name)) {
     return Fail(t, absl::StrCat(Str(name), " cannot be a symbol"),
-                ParseDType(name) ? "a dtype stands last in a type: tensor<2 x f32>" : "symbols are made of letters, digits and _");
+                ParseDType(name) ? "a dtype stands last in a type: tensor<2 x f32>"
+                                 : "symbols are made of letters, digits and _");
   }
-  if (mode == SymbolMode::none) return Fail(t, "the dims of a buffer or a constant are numbers", Suggest(name, DTypeNames()));
+  if (mode == SymbolMode::none)
+    return Fail(t, "the dims of a buffer or a constant are numbers", Suggest(name, DTypeNames()));
   dim = f_->symbols->Find(name);
   if (dim != 0) return absl::OkStatus();
   if (mode == SymbolMode::declare) {
@@ -192,7 +195,8 @@ absl::Status Parser::ParseNumber(Number& number, Token& whole) {
   number.text = Text(t);
   const std::string_view word = t.kind == Tok::name ? number.text : std::string_view();
   if (t.kind == Tok::integer) {
-    if (!ReadMagnitude(number.text, 10, &number.magnitude)) return Fail(whole, "the number does not fit 64 bits", "write 1e30 for a floating number");
+    if (!ReadMagnitude(number.text, 10, &number.magnitude))
+      return Fail(whole, "the number does not fit 64 bits", "write 1e30 for a floating number");
   } else if (t.kind == Tok::real) {
     number.kind = Number::Kind::real;
   } else if ((word == "true" || word == "false") && !number.negative) {
@@ -206,7 +210,8 @@ absl::Status Parser::ParseNumber(Number& number, Token& whole) {
       Take();
       Take();
       number.kind = Number::Kind::nan_bits;
-      if (!ReadMagnitude(Text(Peek()).substr(2), 16, &number.magnitude)) return Fail(Peek(), "the bits of a nan are at most 64");
+      if (!ReadMagnitude(Text(Peek()).substr(2), 16, &number.magnitude))
+        return Fail(Peek(), "the bits of a nan are at most 64");
       Take();
       whole = Span(first, Peek());
       return Expect(Tok::rparen, "')'");
@@ -219,7 +224,8 @@ absl::Status Parser::ParseNumber(Number& number, Token& whole) {
 }
 
 absl::Status Parser::ParseImmediate(Immediate& immediate) {
-  if (!Is(Tok::minus) && !Is(Tok::integer) && !Is(Tok::real) && !Is(Tok::name)) return Expected("a value such as %x, or a number");
+  if (!Is(Tok::minus) && !Is(Tok::integer) && !Is(Tok::real) && !Is(Tok::name))
+    return Expected("a value such as %x, or a number");
   Number number;
   Token whole;
   TSR_RETURN_IF_ERROR(ParseNumber(number, whole));
@@ -281,10 +287,12 @@ absl::Status Parser::ParseAttrs(Instruction& inst, const Token& op) {
           absl::StrAppend(&all, all.empty() ? "" : ", ", spec.name);
         }
         std::string hint = Suggest(Text(name), names);
-        if (hint.empty()) hint = all.empty() ? absl::StrCat(Str(info.name), " has no attributes") : absl::StrCat("it has: ", all);
+        if (hint.empty())
+          hint = all.empty() ? absl::StrCat(Str(info.name), " has no attributes") : absl::StrCat("it has: ", all);
         return Fail(name, absl::StrCat(Str(info.name), " has no attribute ", Str(Text(name))), hint);
       }
-      if (given[index].length != 0) return Fail(name, absl::StrCat("attribute ", Str(Text(name)), " is given twice"), "", &given[index]);
+      if (given[index].length != 0)
+        return Fail(name, absl::StrCat("attribute ", Str(Text(name)), " is given twice"), "", &given[index]);
       given[index] = name;
       TSR_RETURN_IF_ERROR(Expect(Tok::equal, "'='"));
       TSR_RETURN_IF_ERROR(ParseAttr(info.attrs[index], inst.attrs[index]));
@@ -308,7 +316,8 @@ absl::Status Parser::ParseAttr(const AttrSpec& spec, Attr& attr) {
       Token whole;
       int64_t value;
       TSR_RETURN_IF_ERROR(ParseNumber(number, whole));
-      if (!StoreElement(number, DType::i64, &value)) return Fail(whole, absl::StrCat(spec.name, " is a 64-bit integer"));
+      if (!StoreElement(number, DType::i64, &value))
+        return Fail(whole, absl::StrCat(spec.name, " is a 64-bit integer"));
       attr = value;
       return absl::OkStatus();
     }
@@ -364,7 +373,8 @@ absl::Status Parser::ParseInts(const AttrSpec& spec, Ints& ints) {
     if (IsSymbol(value) && !TakesSymbols(spec)) {
       return Fail(span, absl::StrCat(spec.name, " takes numbers; a symbol stands for a dim"));
     }
-    if (!IsSymbol(value) && (value > kMaxListNumber || value < -kMaxListNumber)) return Fail(span, "the number is too large");
+    if (!IsSymbol(value) && (value > kMaxListNumber || value < -kMaxListNumber))
+      return Fail(span, "the number is too large");
     ints.push_back(value);
   } while (TakeIf(Tok::comma));
   return Expect(Tok::rbracket, "',' or ']'");
@@ -377,7 +387,8 @@ absl::Status Parser::ParseTensor(rt::Ref<rt::TensorImpl>& tensor) {
   const Token span = Span(source_.tokens()[first], source_.tokens()[at_ - 1]);
   const int64_t n = type.size();
   if (n > kMaxConstantElements) {
-    return Fail(span, absl::StrCat("a constant has at most ", kMaxConstantElements, " elements"), "use a buffer or a parameter");
+    return Fail(span, absl::StrCat("a constant has at most ", kMaxConstantElements, " elements"),
+                "use a buffer or a parameter");
   }
   TSR_RETURN_IF_ERROR(Expect(Tok::lbracket, "'[' and the elements", "a constant is written tensor<2 x f32>[1.0, 2.5]"));
   const size_t bytes = SizeOf(type.dtype);
@@ -396,8 +407,9 @@ absl::Status Parser::ParseTensor(rt::Ref<rt::TensorImpl>& tensor) {
     } while (TakeIf(Tok::comma));
   }
   if (count != n) {
-    return Fail(Peek(), absl::StrCat(TypeText(nullptr, type), " has ", n, n == 1 ? " element" : " elements", ", and ",
-                                     count > n ? "more" : absl::StrCat(count), count == 1 && n > 0 ? " is" : " are", " given"));
+    return Fail(Peek(),
+                absl::StrCat(TypeText(nullptr, type), " has ", n, n == 1 ? " element" : " elements", ", and ",
+                             count > n ? "more" : absl::StrCat(count), count == 1 && n > 0 ? " is" : " are", " given"));
   }
   TSR_RETURN_IF_ERROR(Expect(Tok::rbracket, "',' or ']'"));
   absl::StatusOr<rt::Ref<rt::TensorImpl>> made = rt::TensorImpl::Make(rt::Cpu(), type);

@@ -43,7 +43,8 @@ class Printer {
       Type(f_.values[p.value].type);
       if (p.privilege == Privilege::read && p.shard.empty()) continue;
       out_ += " {";
-      if (p.privilege != Privilege::read) absl::StrAppend(&out_, "privilege = \"", std::string(PrivilegeName(p.privilege)), "\"");
+      if (p.privilege != Privilege::read)
+        absl::StrAppend(&out_, "privilege = \"", std::string(PrivilegeName(p.privilege)), "\"");
       if (p.privilege != Privilege::read && !p.shard.empty()) out_ += ", ";
       if (!p.shard.empty()) absl::StrAppend(&out_, "shard = ", StringText(p.shard));
       out_ += '}';
@@ -249,7 +250,8 @@ std::string Print(const Function& function) {
 
 std::string Print(const Module& module) {
   std::string out;
-  for (const Buffer& b : module.buffers) absl::StrAppend(&out, "buffer @", b.name, " : ", TypeText(nullptr, b.type), "\n");
+  for (const Buffer& b : module.buffers)
+    absl::StrAppend(&out, "buffer @", b.name, " : ", TypeText(nullptr, b.type), "\n");
   for (const auto& f : module.functions) {
     if (!out.empty()) out += '\n';
     Printer(*f, out).Run();

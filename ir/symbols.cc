@@ -154,14 +154,14 @@ void MakePrimitive(Poly& p) {
 }  // namespace
 
 struct SymbolTable::Impl {
-  std::deque<Atom> atoms;  // stable: named() hands out views
+  std::deque<Atom> atoms;                         // stable: named() hands out views
   std::vector<Expr> exprs;                        // dim = kSymbolBase + index; 0 is kUnknownDim
   absl::flat_hash_map<std::string, int> by_key;   // of exprs
   absl::flat_hash_map<std::string, int> by_name;  // index of named
   std::vector<int> named;                         // atoms
   std::vector<Fact> facts;
-  absl::flat_hash_map<int, int64_t> bindings;     // atom of a symbol: what it equals, in symbols without a binding
-  std::vector<Poly> equations;                    // each is 0, where no symbol could be solved for
+  absl::flat_hash_map<int, int64_t> bindings;  // atom of a symbol: what it equals, in symbols without a binding
+  std::vector<Poly> equations;                 // each is 0, where no symbol could be solved for
 
   Impl() { exprs.push_back({{}, 0}); }
 

@@ -87,28 +87,33 @@ class SymbolTable {
 // The same with a fast path for numbers; `t` may be null when no operand is a symbol. Numbers that overflow give
 // INT64_MAX, which no type may hold.
 inline int64_t DimAdd(SymbolTable* t, int64_t a, int64_t b) {
-  if (IsSymbol(a) || IsSymbol(b)) [[unlikely]] return t->Add(a, b);
+  if (IsSymbol(a) || IsSymbol(b)) [[unlikely]]
+    return t->Add(a, b);
   int64_t r;
   return __builtin_add_overflow(a, b, &r) ? std::numeric_limits<int64_t>::max() : r;
 }
 inline int64_t DimSub(SymbolTable* t, int64_t a, int64_t b) {
-  if (IsSymbol(a) || IsSymbol(b)) [[unlikely]] return t->Sub(a, b);
+  if (IsSymbol(a) || IsSymbol(b)) [[unlikely]]
+    return t->Sub(a, b);
   int64_t r;
   return __builtin_sub_overflow(a, b, &r) ? std::numeric_limits<int64_t>::max() : r;
 }
 inline int64_t DimMul(SymbolTable* t, int64_t a, int64_t b) {
-  if (IsSymbol(a) || IsSymbol(b)) [[unlikely]] return t->Mul(a, b);
+  if (IsSymbol(a) || IsSymbol(b)) [[unlikely]]
+    return t->Mul(a, b);
   int64_t r;
   return __builtin_mul_overflow(a, b, &r) ? std::numeric_limits<int64_t>::max() : r;
 }
 /// Rounds down; a division by 0 gives 0.
 inline int64_t DimFloorDiv(SymbolTable* t, int64_t a, int64_t b) {
-  if (IsSymbol(a) || IsSymbol(b)) [[unlikely]] return t->FloorDiv(a, b);
+  if (IsSymbol(a) || IsSymbol(b)) [[unlikely]]
+    return t->FloorDiv(a, b);
   if (b == 0) return 0;
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 inline bool DimEqual(SymbolTable* t, int64_t a, int64_t b) {
-  if (!IsSymbol(a) && !IsSymbol(b)) [[likely]] return a == b;
+  if (!IsSymbol(a) && !IsSymbol(b)) [[likely]]
+    return a == b;
   return t != nullptr ? t->KnownEqual(a, b) : a == b;
 }
 std::string DimName(const SymbolTable* t, int64_t dim);

@@ -11,9 +11,7 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 std::string Str(std::string_view name) { return std::string(name); }
 
-std::string Count(size_t n, std::string_view noun) {
-  return absl::StrCat(n, " ", Str(noun), n == 1 ? "" : "s");
-}
+std::string Count(size_t n, std::string_view noun) { return absl::StrCat(n, " ", Str(noun), n == 1 ? "" : "s"); }
 
 std::string TypeList(const SymbolTable* symbols, const std::vector<TensorType>& types) {
   std::string out;
@@ -61,9 +59,8 @@ bool IsSymbolName(std::string_view text) {
 }
 
 bool TakesSymbols(const AttrSpec& spec) {
-  return spec.type == AttrType::t_ints &&
-         (spec.name == "dims" || spec.name == "sizes" || spec.name == "starts" ||
-         spec.name == "stops" || spec.name == "low" || spec.name == "high");
+  return spec.type == AttrType::t_ints && (spec.name == "dims" || spec.name == "sizes" || spec.name == "starts" ||
+                                           spec.name == "stops" || spec.name == "low" || spec.name == "high");
 }
 
 std::string_view PrivilegeName(Privilege privilege) {
@@ -119,14 +116,16 @@ std::string Describe(const Function& function, const Operand& operand) {
 }
 
 absl::Status CheckType(const SymbolTable* symbols, const TensorType& type) {
-  if (type.rank > kMaxRank) return InvalidArgument("the rank is ", static_cast<int>(type.rank), "; it is at most ", kMaxRank);
+  if (type.rank > kMaxRank)
+    return InvalidArgument("the rank is ", static_cast<int>(type.rank), "; it is at most ", kMaxRank);
   if (static_cast<int>(type.dtype) >= kNumDTypes) return InvalidArgument("there is no such dtype");
   int64_t elements = 1;
   for (int i = 0; i < type.rank; ++i) {
     const int64_t d = type.dims[i];
     if (IsSymbol(d)) {
       if (d == SymbolTable::kUnknownDim) return InvalidArgument("dim ", i, " is too large an expression of symbols");
-      if (symbols == nullptr || !symbols->Contains(d)) return InvalidArgument("dim ", i, " is a symbol of another function");
+      if (symbols == nullptr || !symbols->Contains(d))
+        return InvalidArgument("dim ", i, " is a symbol of another function");
     } else if (d < 0) {
       return InvalidArgument("dim ", i, " is ", d, "; dims are at least 0");
     } else if (d > 0 && (__builtin_mul_overflow(elements, d, &elements) || elements > kMaxElements)) {
@@ -139,8 +138,9 @@ absl::Status CheckType(const SymbolTable* symbols, const TensorType& type) {
 absl::Status CheckShard(std::string_view shard, const TensorType& type) {
   const std::vector<absl::string_view> parts = absl::StrSplit(absl::string_view(shard.data(), shard.size()), ',');
   if (parts.size() != type.rank) {
-    return InvalidArgument("shard ", StringText(shard), " names ", Count(parts.size(), "dim"), ", and the parameter has ",
-                           static_cast<int>(type.rank), "; give a mesh axis or * for each dim");
+    return InvalidArgument("shard ", StringText(shard), " names ", Count(parts.size(), "dim"),
+                           ", and the parameter has ", static_cast<int>(type.rank),
+                           "; give a mesh axis or * for each dim");
   }
   for (absl::string_view part : parts)
     if (part != "*" && !IsName(std::string_view(part.data(), part.size()))) {
@@ -215,7 +215,8 @@ absl::Status InferCall(const Function& caller, const Instruction& instruction, c
   const auto mismatch = [&](size_t i) {
     const Value& v = callee.values[callee.params[i].value];
     return InvalidArgument(name, ": parameter ", v.name.empty() ? absl::StrCat(i) : "%" + v.name, " is ",
-                           TypeText(&theirs, v.type), ", and ", Describe(caller, instruction.operands[i]), " was given");
+                           TypeText(&theirs, v.type), ", and ", Describe(caller, instruction.operands[i]),
+                           " was given");
   };
   for (size_t i = 0; i < callee.params.size(); ++i) {
     const TensorType& want = callee.values[callee.params[i].value].type;
@@ -260,7 +261,8 @@ absl::Status InferCall(const Function& caller, const Instruction& instruction, c
   out = callee.results;
   for (TensorType& t : out) {
     for (int k = 0; k < t.rank; ++k) t.dims[k] = symbols.Substitute(theirs, t.dims[k], bound);
-    if (absl::Status s = CheckType(&symbols, t); !s.ok()) return InvalidArgument(name, ": the result is not valid: ", s.message());
+    if (absl::Status s = CheckType(&symbols, t); !s.ok())
+      return InvalidArgument(name, ": the result is not valid: ", s.message());
   }
   return absl::OkStatus();
 }
@@ -281,9 +283,11 @@ absl::Status CheckBounds(const Function& function, const Operand* bounds) {
       ok = type.rank == 0 && IsInt(type.dtype);
     }
     if (!ok)
-      return InvalidArgument("for: ", Str(kNames[i]), " is an integer scalar, and ", Describe(function, bounds[i]), " was given");
+      return InvalidArgument("for: ", Str(kNames[i]), " is an integer scalar, and ", Describe(function, bounds[i]),
+                             " was given");
   }
-  const int64_t* step = bounds[2].kind == Operand::Kind::immediate ? std::get_if<int64_t>(&bounds[2].immediate) : nullptr;
+  const int64_t* step =
+      bounds[2].kind == Operand::Kind::immediate ? std::get_if<int64_t>(&bounds[2].immediate) : nullptr;
   if (step != nullptr && *step == 0) return InvalidArgument("for: step is 0, so it would never end");
   return absl::OkStatus();
 }
@@ -297,8 +301,8 @@ absl::Status CheckYield(const Function& function, std::string_view what, const s
   }
   for (size_t i = 0; i < want.size(); ++i)
     if (!Accepts(function, want[i], given[i])) {
-      return InvalidArgument(Str(what), ": value ", i, " must be ", TypeText(function.symbols.get(), want[i]),
-                             ", and ", Describe(function, given[i]), " was given");
+      return InvalidArgument(Str(what), ": value ", i, " must be ", TypeText(function.symbols.get(), want[i]), ", and ",
+                             Describe(function, given[i]), " was given");
     }
   return absl::OkStatus();
 }

@@ -85,7 +85,8 @@ class Verifier {
 
   absl::Status Define(ValueId id) {
     if (!Known(id)) return Fail("a result has no value");
-    if (f_->values[id].type.weak) return Fail(NameOf(id), " has a weak type; only numbers in place of operands have one");
+    if (f_->values[id].type.weak)
+      return Fail(NameOf(id), " has a weak type; only numbers in place of operands have one");
     if (states_[id] != undefined) return Fail(NameOf(id), " is defined twice");
     states_[id] = visible;
     defined_.push_back(id);
@@ -106,7 +107,8 @@ class Verifier {
       loc_ = inst.loc;
       if (static_cast<int>(inst.op) >= kNumOps) return Fail("there is no op number ", static_cast<int>(inst.op));
       const bool ends = inst.op == Op::k_yield || inst.op == Op::k_return;
-      if (ends && &inst != &block.instructions.back()) return Fail(Str(Info(inst.op).name), " stands before the end of a block");
+      if (ends && &inst != &block.instructions.back())
+        return Fail(Str(Info(inst.op).name), " stands before the end of a block");
       TSR_RETURN_IF_ERROR(CheckInstruction(inst, depth));
     }
     HideFrom(mark);
@@ -116,12 +118,14 @@ class Verifier {
   absl::Status CheckAttrs(const Instruction& inst) {
     const OpInfo& info = Info(inst.op);
     if (inst.attrs.size() != info.attrs.size()) {
-      return Fail(Str(info.name), ": has ", inst.attrs.size(), " attributes, and its row of the op table ", info.attrs.size());
+      return Fail(Str(info.name), ": has ", inst.attrs.size(), " attributes, and its row of the op table ",
+                  info.attrs.size());
     }
     // On a copy: it would fill in what is missing, and nothing may be missing here.
     std::vector<Attr> attrs = inst.attrs;
     for (size_t i = 0; i < attrs.size(); ++i) {
-      if (std::holds_alternative<std::monostate>(attrs[i])) return Fail(Str(info.name), ": attribute ", info.attrs[i].name, " is missing");
+      if (std::holds_alternative<std::monostate>(attrs[i]))
+        return Fail(Str(info.name), ": attribute ", info.attrs[i].name, " is missing");
       if (const auto* t = std::get_if<rt::Ref<rt::TensorImpl>>(&attrs[i]); t != nullptr && *t) {
         if ((*t)->storage() == nullptr || (*t)->device().kind() != rt::DeviceKind::cpu) {
           return Fail(Str(info.name), ": a constant lives in the memory of device cpu");
@@ -130,7 +134,8 @@ class Verifier {
     }
     TSR_RETURN_IF_ERROR(At(CompleteAttrs(info, absl::MakeSpan(attrs))));
     for (size_t i = 0; i < attrs.size(); ++i)
-      if (attrs[i].index() != inst.attrs[i].index()) return Fail(Str(info.name), ": attribute ", info.attrs[i].name, " is of the wrong type");
+      if (attrs[i].index() != inst.attrs[i].index())
+        return Fail(Str(info.name), ": attribute ", info.attrs[i].name, " is of the wrong type");
     return absl::OkStatus();
   }
 
@@ -141,12 +146,14 @@ class Verifier {
       if (!Known(o.value)) return Fail(Str(info.name), ": an operand is value ", o.value, ", which does not exist");
       if (states_[o.value] != visible) {
         return Fail(Str(info.name), ": ", NameOf(o.value),
-                    states_[o.value] == hidden ? " is defined inside a block and cannot be seen here" : " is used before it is defined");
+                    states_[o.value] == hidden ? " is defined inside a block and cannot be seen here"
+                                               : " is used before it is defined");
       }
     }
     TSR_RETURN_IF_ERROR(CheckAttrs(inst));
     const size_t blocks = inst.op == Op::k_if || inst.op == Op::k_while ? 2 : inst.op == Op::k_for ? 1 : 0;
-    if (inst.blocks.size() != blocks) return Fail(Str(info.name), ": has ", inst.blocks.size(), " blocks, not ", blocks);
+    if (inst.blocks.size() != blocks)
+      return Fail(Str(info.name), ": has ", inst.blocks.size(), " blocks, not ", blocks);
 
     std::vector<TensorType> declared, inferred;
     for (ValueId r : inst.results) {
@@ -190,12 +197,14 @@ class Verifier {
       }
     }
     if (inferred.size() != declared.size()) {
-      return Fail(Str(info.name), ": has ", inferred.size(), " results, and ", declared.size(), " values are given for them");
+      return Fail(Str(info.name), ": has ", inferred.size(), " results, and ", declared.size(),
+                  " values are given for them");
     }
     for (size_t i = 0; i < declared.size(); ++i) {
       if (!SameType(f_->symbols.get(), declared[i], inferred[i])) {
-        return Fail(Str(info.name), ": the type of ", NameOf(inst.results[i]), " is ", TypeText(f_->symbols.get(), inferred[i]),
-                    ", and ", TypeText(f_->symbols.get(), declared[i]), " is recorded");
+        return Fail(Str(info.name), ": the type of ", NameOf(inst.results[i]), " is ",
+                    TypeText(f_->symbols.get(), inferred[i]), ", and ", TypeText(f_->symbols.get(), declared[i]),
+                    " is recorded");
       }
       TSR_RETURN_IF_ERROR(Define(inst.results[i]));
     }
@@ -210,7 +219,8 @@ class Verifier {
     if (is_for) TSR_RETURN_IF_ERROR(At(CheckBounds(*f_, inst.operands.data())));
     TSR_RETURN_IF_ERROR(At(CheckInits(*f_, name, inst.operands.data() + bounds, inst.operands.size() - bounds, types)));
     const std::vector<ValueId>& params = inst.blocks[0].params;
-    if (params.size() != types.size() + is_for) return Fail(name, ": its block has ", params.size(), " parameters, not ", types.size() + is_for);
+    if (params.size() != types.size() + is_for)
+      return Fail(name, ": its block has ", params.size(), " parameters, not ", types.size() + is_for);
     if (!is_for && inst.blocks[1].params != params) return Fail("while: both blocks have the same parameters");
     const size_t mark = defined_.size();
     for (size_t i = 0; i < params.size(); ++i) {
@@ -219,7 +229,8 @@ class Verifier {
       want.dtype = DType::i64;
       if (!is_for || i > 0) want = types[i - is_for];
       if (!SameType(f_->symbols.get(), f_->values[params[i]].type, want)) {
-        return Fail(name, ": parameter ", NameOf(params[i]), " of its block must be ", TypeText(f_->symbols.get(), want), ", not ",
+        return Fail(name, ": parameter ", NameOf(params[i]), " of its block must be ",
+                    TypeText(f_->symbols.get(), want), ", not ",
                     TypeText(f_->symbols.get(), f_->values[params[i]].type));
       }
     }
@@ -227,7 +238,8 @@ class Verifier {
       TSR_RETURN_IF_ERROR(CheckBlock(b, Op::k_yield, depth + 1));
       const std::vector<Operand>& yielded = b.instructions.back().operands;
       if (!is_for && &b == &inst.blocks[0]) {
-        if (yielded.size() != 1) return Fail("while: its condition block yields ", yielded.size(), " values, not one tensor<bool>");
+        if (yielded.size() != 1)
+          return Fail("while: its condition block yields ", yielded.size(), " values, not one tensor<bool>");
         TSR_RETURN_IF_ERROR(At(CheckCondition(*f_, yielded[0])));
       } else {
         TSR_RETURN_IF_ERROR(At(CheckYield(*f_, "yield", yielded, types)));

@@ -57,7 +57,8 @@ const Blas* Open(const std::string& name, std::string* why) {
 }  // namespace
 
 absl::StatusOr<const Blas*> GetBlas() {
-  if (const Blas* blas = loaded.load(std::memory_order_acquire)) [[likely]] return blas;
+  if (const Blas* blas = loaded.load(std::memory_order_acquire)) [[likely]]
+    return blas;
 
   static auto* mutex = new std::mutex;
   static auto* failed_with = new std::optional<std::string>;  // the option at the last failure

@@ -13,7 +13,8 @@ class CpuDevice final : public Device {
   bool executes() const override { return true; }
 
   absl::StatusOr<void*> Allocate(size_t bytes) override {
-    if (void* p = PoolAllocate(bytes)) [[likely]] return p;
+    if (void* p = PoolAllocate(bytes)) [[likely]]
+      return p;
     return Refused(bytes);
   }
   void Free(void* p, size_t bytes) noexcept override { PoolFree(p, bytes); }
@@ -38,9 +39,9 @@ class CpuDevice final : public Device {
       return ResourceExhausted("cpu cannot give ", bytes, " bytes: more than any machine has (", kLargestRequest, ")");
     const MemoryStats now = PoolStats();
     if (now.limit_bytes > 0)
-      return ResourceExhausted("cpu cannot give ", bytes, " bytes (", PoolBlockBytes(bytes), " with rounding): ",
-                               now.bytes_in_use, " bytes are in use and the limit is ", now.limit_bytes,
-                               "; free tensors, or raise the option memory_limit_bytes");
+      return ResourceExhausted("cpu cannot give ", bytes, " bytes (", PoolBlockBytes(bytes),
+                               " with rounding): ", now.bytes_in_use, " bytes are in use and the limit is ",
+                               now.limit_bytes, "; free tensors, or raise the option memory_limit_bytes");
     return ResourceExhausted("cpu cannot give ", bytes, " bytes: the system refuses, with ", now.bytes_in_use,
                              " bytes in use; free tensors, or use smaller ones");
   }

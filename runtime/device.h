@@ -15,11 +15,11 @@ namespace tessera::rt {
 enum class DeviceKind : uint8_t { cpu, null };
 
 struct MemoryStats {
-  int64_t bytes_in_use = 0;   // handed out and not given back
-  int64_t bytes_cached = 0;   // held by the pool for reuse
-  int64_t peak_bytes = 0;     // highest bytes_in_use since the last ResetPeak()
-  int64_t limit_bytes = 0;    // 0: no limit
-  int64_t allocations = 0;    // calls of Allocate
+  int64_t bytes_in_use = 0;        // handed out and not given back
+  int64_t bytes_cached = 0;        // held by the pool for reuse
+  int64_t peak_bytes = 0;          // highest bytes_in_use since the last ResetPeak()
+  int64_t limit_bytes = 0;         // 0: no limit
+  int64_t allocations = 0;         // calls of Allocate
   int64_t system_allocations = 0;  // those that had to ask the system
 };
 

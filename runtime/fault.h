@@ -37,7 +37,8 @@ inline bool AnyFaultArmed() { return internal::g_armed_faults.load(std::memory_o
 
 /// True when the armed count of this fault has come. One relaxed load when nothing is armed.
 inline bool FaultFires(Fault f) {
-  if (!AnyFaultArmed()) [[likely]] return false;
+  if (!AnyFaultArmed()) [[likely]]
+    return false;
   return internal::FaultFiresSlow(f);
 }
 

@@ -59,7 +59,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   size_t have = 0;
   for (;;) {
     if (have == bytes.size()) bytes.resize(bytes.size() + 4096);
-    const ssize_t n = FaultFires(Fault::file_read) ? (errno = EIO, -1) : ::read(fd.get(), &bytes[have], bytes.size() - have);
+    const ssize_t n =
+        FaultFires(Fault::file_read) ? (errno = EIO, -1) : ::read(fd.get(), &bytes[have], bytes.size() - have);
     if (n < 0) {
       if (errno == EINTR) continue;
       return Failed("read", path, errno);
@@ -76,8 +77,9 @@ absl::Status WriteFile(const std::string& path, std::initializer_list<std::strin
   const std::string temporary = absl::StrCat(path, ".tmp.", ::getpid(), ".", counter.fetch_add(1));
   absl::Status status;
   {
-    const Descriptor fd(FaultFires(Fault::file_open) ? (errno = EACCES, -1)
-                                                     : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    const Descriptor fd(FaultFires(Fault::file_open)
+                            ? (errno = EACCES, -1)
+                            : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (fd.get() < 0) return Failed("write", path, errno);
     for (std::string_view part : parts) {
       if (status.ok()) status = WriteAll(fd.get(), part, path);

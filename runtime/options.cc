@@ -124,12 +124,12 @@ void OptionString::store(std::string text) {
 const std::vector<OptionInfo>& AllOptions() {
   static const auto* rows = [] {
     auto* list = new std::vector<OptionInfo>;
-#define TSR_OPTION(name, type, def, low, high, summary)                                                     \
-  {                                                                                                         \
-    static const std::string* env = new std::string("TESSERA_" + absl::AsciiStrToUpper(#name));             \
-    list->push_back({OptionId::name, #name, *env, OptionType::type##_,                                      \
+#define TSR_OPTION(name, type, def, low, high, summary)                                                       \
+  {                                                                                                           \
+    static const std::string* env = new std::string("TESSERA_" + absl::AsciiStrToUpper(#name));               \
+    list->push_back({OptionId::name, #name, *env, OptionType::type##_,                                        \
                      ToText(internal::OptionCell<OptionType::type##_>::Value(def)), static_cast<double>(low), \
-                     static_cast<double>(high), summary});                                                  \
+                     static_cast<double>(high), summary});                                                    \
   }
 #include "runtime/options.def"
     return list;
@@ -150,10 +150,8 @@ absl::Status Options::Set(std::string_view name, std::string_view text) {
   const OptionInfo* row = FindRow(name);
   if (row == nullptr) return UnknownOption(name);
   switch (row->id) {
-#define TSR_OPTION(name, type, def, low, high, summary)                  \
-  case OptionId::name:                                                   \
-    TSR_RETURN_IF_ERROR(SetCell(name##_, this->name(), *row, text));     \
-    break;
+#define TSR_OPTION(name, type, def, low, high, summary) \
+  case OptionId::name: TSR_RETURN_IF_ERROR(SetCell(name##_, this->name(), *row, text)); break;
 #include "runtime/options.def"
   }
   if (auto* changed = listeners_[static_cast<int>(row->id)].load()) changed();
@@ -165,8 +163,7 @@ absl::StatusOr<std::string> Options::Get(std::string_view name) const {
   if (row == nullptr) return UnknownOption(name);
   switch (row->id) {
 #define TSR_OPTION(name, type, def, low, high, summary) \
-  case OptionId::name:                                  \
-    return ToText(this->name());
+  case OptionId::name: return ToText(this->name());
 #include "runtime/options.def"
   }
   return Internal("option ", LogPiece(name), " has no value");

@@ -51,13 +51,25 @@ namespace internal {
 template <OptionType>
 struct OptionCell;
 template <>
-struct OptionCell<OptionType::int_> { using Value = int64_t; using Cell = std::atomic<int64_t>; };
+struct OptionCell<OptionType::int_> {
+  using Value = int64_t;
+  using Cell = std::atomic<int64_t>;
+};
 template <>
-struct OptionCell<OptionType::bool_> { using Value = bool; using Cell = std::atomic<bool>; };
+struct OptionCell<OptionType::bool_> {
+  using Value = bool;
+  using Cell = std::atomic<bool>;
+};
 template <>
-struct OptionCell<OptionType::double_> { using Value = double; using Cell = std::atomic<double>; };
+struct OptionCell<OptionType::double_> {
+  using Value = double;
+  using Cell = std::atomic<double>;
+};
 template <>
-struct OptionCell<OptionType::string_> { using Value = std::string; using Cell = OptionString; };
+struct OptionCell<OptionType::string_> {
+  using Value = std::string;
+  using Cell = OptionString;
+};
 
 /// Text to value; the error says what the text was and what is valid. `what` names the option.
 absl::Status ParseOption(std::string_view what, std::string_view text, double low, double high, int64_t* out);

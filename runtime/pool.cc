@@ -29,9 +29,7 @@ constexpr int SmallClass(size_t bytes) {
   const int log = std::bit_width(last) - 1;
   return 4 + (log - 8) * 4 + static_cast<int>((last >> (log - 2)) & 3);
 }
-constexpr size_t SmallBytes(int c) {
-  return c < 4 ? size_t(c + 1) * 64 : size_t(5 + (c & 3)) << ((c - 4) / 4 + 6);
-}
+constexpr size_t SmallBytes(int c) { return c < 4 ? size_t(c + 1) * 64 : size_t(5 + (c & 3)) << ((c - 4) / 4 + 6); }
 constexpr int LargeClass(size_t bytes) {
   const int log = std::bit_width(bytes - 1) - 1;
   return (log - 16) * 16 + static_cast<int>(((bytes - 1) >> (log - 4)) & 15);
@@ -546,7 +544,8 @@ inline void* Allocate(size_t bytes) noexcept {
   if (bytes > kSmallLimit) return LargeSlow(bytes);
   const int size_class = SmallClass(bytes);
   ThreadCache* mine = PerThread<ThreadCache>::Peek();
-  if (mine == nullptr || mine->bins[size_class].head == nullptr) [[unlikely]] return SmallSlow(size_class, bytes);
+  if (mine == nullptr || mine->bins[size_class].head == nullptr) [[unlikely]]
+    return SmallSlow(size_class, bytes);
   ThreadCache::Bin& bin = mine->bins[size_class];
   void* block = Pop(bin.head);
   --bin.count;
@@ -570,7 +569,8 @@ size_t PoolBlockBytes(size_t bytes) {
 
 void* PoolAllocate(size_t bytes) noexcept {
   // The slow ways are tail calls, so that the fast one needs no stack frame.
-  if (AnyFaultArmed()) [[unlikely]] return AllocateUnlessFault(bytes);
+  if (AnyFaultArmed()) [[unlikely]]
+    return AllocateUnlessFault(bytes);
   return Allocate(bytes);
 }
 

@@ -89,8 +89,7 @@ EventRing* RingOfSize(size_t slots) {
 void ReadOption() {
   std::lock_guard lock(mutex);
   const auto slots = static_cast<size_t>(options().events());
-  internal::g_ring.store(slots == 0 ? kOff : reinterpret_cast<uintptr_t>(RingOfSize(slots)),
-                         std::memory_order_release);
+  internal::g_ring.store(slots == 0 ? kOff : reinterpret_cast<uintptr_t>(RingOfSize(slots)), std::memory_order_release);
 }
 
 }  // namespace

@@ -80,7 +80,8 @@ inline bool EventsOn() { return internal::g_ring.load(std::memory_order_relaxed)
 
 /// Adds an event to the ring of the process, if there is one; otherwise one relaxed load.
 inline void Record(EventKind kind, int64_t a = 0, int64_t b = 0, int64_t c = 0) {
-  if (EventsOn()) [[unlikely]] internal::RecordSlow(kind, a, b, c);
+  if (EventsOn()) [[unlikely]]
+    internal::RecordSlow(kind, a, b, c);
 }
 
 /// The ring of the process; null when the option `events` is 0. Setting that option makes a new ring (an old one is

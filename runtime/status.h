@@ -14,10 +14,10 @@
 #define TSR_CONCAT(a, b) TSR_CONCAT_INNER(a, b)
 
 /// Returns from the enclosing function when `expr` is not ok.
-#define TSR_RETURN_IF_ERROR(expr)                             \
-  do {                                                        \
+#define TSR_RETURN_IF_ERROR(expr)                                        \
+  do {                                                                   \
     if (absl::Status tsr_status = (expr); !tsr_status.ok()) [[unlikely]] \
-      return tsr_status;                                      \
+      return tsr_status;                                                 \
   } while (0)
 
 /// TSR_ASSIGN_OR_RETURN(auto x, MakeX());
@@ -31,19 +31,33 @@
 namespace tessera {
 
 template <class... Parts>
-absl::Status InvalidArgument(const Parts&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); }
+absl::Status InvalidArgument(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
 template <class... Parts>
-absl::Status NotFound(const Parts&... parts) { return absl::NotFoundError(absl::StrCat(parts...)); }
+absl::Status NotFound(const Parts&... parts) {
+  return absl::NotFoundError(absl::StrCat(parts...));
+}
 template <class... Parts>
-absl::Status OutOfRange(const Parts&... parts) { return absl::OutOfRangeError(absl::StrCat(parts...)); }
+absl::Status OutOfRange(const Parts&... parts) {
+  return absl::OutOfRangeError(absl::StrCat(parts...));
+}
 template <class... Parts>
-absl::Status ResourceExhausted(const Parts&... parts) { return absl::ResourceExhaustedError(absl::StrCat(parts...)); }
+absl::Status ResourceExhausted(const Parts&... parts) {
+  return absl::ResourceExhaustedError(absl::StrCat(parts...));
+}
 template <class... Parts>
-absl::Status Unsupported(const Parts&... parts) { return absl::UnimplementedError(absl::StrCat(parts...)); }
+absl::Status Unsupported(const Parts&... parts) {
+  return absl::UnimplementedError(absl::StrCat(parts...));
+}
 template <class... Parts>
-absl::Status DataLoss(const Parts&... parts) { return absl::DataLossError(absl::StrCat(parts...)); }
+absl::Status DataLoss(const Parts&... parts) {
+  return absl::DataLossError(absl::StrCat(parts...));
+}
 template <class... Parts>
-absl::Status Internal(const Parts&... parts) { return absl::InternalError(absl::StrCat(parts...)); }
+absl::Status Internal(const Parts&... parts) {
+  return absl::InternalError(absl::StrCat(parts...));
+}
 
 /// The same failure with `prefix` before its message.
 absl::Status Annotate(const absl::Status& status, std::string_view prefix);

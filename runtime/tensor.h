@@ -48,7 +48,9 @@ struct View : TensorType {
   void* data = nullptr;
 
   template <class T>
-  T* as() const { return static_cast<T*>(data); }
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   bool IsContiguous() const {
     int64_t want = 1;
     for (int i = rank - 1; i >= 0; --i) {
@@ -74,14 +76,28 @@ template <class T>
 class Ref {
  public:
   Ref() = default;
-  Ref(std::nullptr_t) {}                                  // NOLINT(google-explicit-constructor)
-  Ref(const Ref& o) : p_(o.p_) { if (p_) p_->Retain(); }
+  Ref(std::nullptr_t) {}  // NOLINT(google-explicit-constructor)
+  Ref(const Ref& o) : p_(o.p_) {
+    if (p_) p_->Retain();
+  }
   Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
-  Ref& operator=(Ref o) noexcept { std::swap(p_, o.p_); return *this; }
-  ~Ref() { if (p_) p_->Release(); }
+  Ref& operator=(Ref o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~Ref() {
+    if (p_) p_->Release();
+  }
   /// Takes over one reference that the caller holds.
-  static Ref Adopt(T* p) { Ref r; r.p_ = p; return r; }
-  static Ref Share(T* p) { if (p) p->Retain(); return Adopt(p); }
+  static Ref Adopt(T* p) {
+    Ref r;
+    r.p_ = p;
+    return r;
+  }
+  static Ref Share(T* p) {
+    if (p) p->Retain();
+    return Adopt(p);
+  }
   T* get() const { return p_; }
   T* release() { return std::exchange(p_, nullptr); }
   T& operator*() const { return *p_; }

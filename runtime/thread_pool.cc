@@ -174,7 +174,7 @@ class ThreadPool {
     for (;;) {
       const int64_t i = next_.fetch_add(1, std::memory_order_relaxed);
       if (i >= chunks_) break;
-      (*fn_)(i * chunk_, std::min(n_, (i + 1) * chunk_));
+      (*fn_)(i* chunk_, std::min(n_, (i + 1) * chunk_));
     }
     in_region = false;
   }

@@ -13,7 +13,8 @@
 namespace tessera {
 namespace {
 
-constexpr const char* kMade = "<!-- Made by tessera_docs from the tables in the source; ./dev docs writes it anew. -->\n\n";
+constexpr const char* kMade =
+    "<!-- Made by tessera_docs from the tables in the source; ./dev docs writes it anew. -->\n\n";
 
 std::string Cell(std::string_view text) {
   std::string s;
@@ -55,17 +56,19 @@ std::string_view BoundName(ir::Bound b) {
 std::string Ops() {
   std::string s = "# Ops\n\n";
   s += kMade;
-  s += "Every op of the table `ir/ops.def`. Under each dtype: `x` is supported and tested, `f` is supported and "
-       "computed after promotion to f32, `.` is refused with an error. Narrow floats (f16, bf16, f8) compute in f32 and "
-       "round once.\n\nBound: *exact* is the correctly rounded result; *n ulp* is in units in the last place of the "
-       "compute dtype; *accumulated* is 8 units times the sum of the absolute terms, *product* (8 + k/2) units times that sum of k terms. How values convert between dtypes "
-       "is said in `include/tessera/dtypes.def`.\n\n| op | operands | attributes | ";
+  s +=
+      "Every op of the table `ir/ops.def`. Under each dtype: `x` is supported and tested, `f` is supported and "
+      "computed after promotion to f32, `.` is refused with an error. Narrow floats (f16, bf16, f8) compute in f32 and "
+      "round once.\n\nBound: *exact* is the correctly rounded result; *n ulp* is in units in the last place of the "
+      "compute dtype; *accumulated* is 8 units times the sum of the absolute terms, *product* (8 + k/2) units times "
+      "that sum of k terms. How values convert between dtypes "
+      "is said in `include/tessera/dtypes.def`.\n\n| op | operands | attributes | ";
   for (int t = 0; t < kNumDTypes; ++t) s += std::string(Name(static_cast<DType>(t))) + " | ";
   s += "result | bound | what it gives |\n| --- | --- | --- |";
   for (int t = 0; t < kNumDTypes; ++t) s += " :-: |";
   s += " --- | --- | --- |\n";
-  static constexpr std::string_view kRules[] = {"common dtype", "common float", "bool", "same, integers i64",
-                                                "bool",         "i64",          "attribute dtype", "see text"};
+  static constexpr std::string_view kRules[] = {
+      "common dtype", "common float", "bool", "same, integers i64", "bool", "i64", "attribute dtype", "see text"};
   for (const ir::OpInfo& op : ir::AllOps()) {
     s += "| `" + std::string(op.name) + "` | " + Operands(op) + " | " + Cell(Attrs(op)) + " |";
     for (int t = 0; t < kNumDTypes; ++t) {
@@ -96,8 +99,8 @@ std::string Options() {
   }
   s += "\n| event | a | b | c | meaning |\n| --- | --- | --- | --- | --- |\n";
   for (const rt::EventInfo& e : rt::kEvents) {
-    s += "| `" + std::string(e.name) + "` | " + Cell(e.a) + " | " + Cell(e.b) + " | " + Cell(e.c) + " | " + Cell(e.summary) +
-         " |\n";
+    s += "| `" + std::string(e.name) + "` | " + Cell(e.a) + " | " + Cell(e.b) + " | " + Cell(e.c) + " | " +
+         Cell(e.summary) + " |\n";
   }
   s += "\n| fault point | what fails when it is fired |\n| --- | --- |\n";
   for (const rt::FaultInfo& f : rt::kFaults) s += "| `" + std::string(f.name) + "` | " + Cell(f.summary) + " |\n";

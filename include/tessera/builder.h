@@ -28,9 +28,9 @@ class Dim {
  public:
   template <class T>
     requires std::is_integral_v<T>
-  Dim(T number) : number_(static_cast<int64_t>(number)) {}     // NOLINT(google-explicit-constructor)
-  Dim(const char* symbol) : symbol_(symbol) {}                 // NOLINT(google-explicit-constructor)
-  Dim(std::string symbol) : symbol_(std::move(symbol)) {}      // NOLINT(google-explicit-constructor)
+  Dim(T number) : number_(static_cast<int64_t>(number)) {}  // NOLINT(google-explicit-constructor)
+  Dim(const char* symbol) : symbol_(symbol) {}              // NOLINT(google-explicit-constructor)
+  Dim(std::string symbol) : symbol_(std::move(symbol)) {}   // NOLINT(google-explicit-constructor)
   bool is_symbol() const { return !symbol_.empty(); }
   int64_t number() const { return number_; }
   const std::string& symbol() const { return symbol_; }

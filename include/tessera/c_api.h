@@ -18,7 +18,8 @@ extern "C" {
 #define TSR_C_API __attribute__((visibility("default")))
 /* tsr_operand x = TSR_INIT(tsr_operand); */
 #ifdef __cplusplus
-#define TSR_INIT(type) type{sizeof(type)}
+#define TSR_INIT(type) \
+  type { sizeof(type) }
 #else
 #define TSR_INIT(type) {.size = sizeof(type)}
 #endif
@@ -43,8 +44,17 @@ TSR_C_API const char* tsr_error(void);
 
 /* ---- element types, in the order of tessera/dtypes.def */
 typedef enum tsr_dtype {
-  TSR_F64 = 0, TSR_F32 = 1, TSR_F16 = 2, TSR_BF16 = 3, TSR_F8E4M3 = 4, TSR_F8E5M2 = 5,
-  TSR_I64 = 6, TSR_I32 = 7, TSR_I8 = 8, TSR_U8 = 9, TSR_BOOL = 10
+  TSR_F64 = 0,
+  TSR_F32 = 1,
+  TSR_F16 = 2,
+  TSR_BF16 = 3,
+  TSR_F8E4M3 = 4,
+  TSR_F8E5M2 = 5,
+  TSR_I64 = 6,
+  TSR_I32 = 7,
+  TSR_I8 = 8,
+  TSR_U8 = 9,
+  TSR_BOOL = 10
 } tsr_dtype;
 
 /* ---- tensors */
@@ -76,7 +86,13 @@ TSR_C_API tsr_code tsr_tensor_save_npy(const tsr_tensor* x, const char* path);
 TSR_C_API tsr_code tsr_tensor_load_npy(const char* path, tsr_tensor** out);
 
 /* ---- ops: every row of the op table by its name */
-typedef enum tsr_operand_kind { TSR_NONE = 0, TSR_TENSOR = 1, TSR_BOOLEAN = 2, TSR_INTEGER = 3, TSR_FLOATING = 4 } tsr_operand_kind;
+typedef enum tsr_operand_kind {
+  TSR_NONE = 0,
+  TSR_TENSOR = 1,
+  TSR_BOOLEAN = 2,
+  TSR_INTEGER = 3,
+  TSR_FLOATING = 4
+} tsr_operand_kind;
 
 typedef struct tsr_operand {
   size_t size;
@@ -87,7 +103,12 @@ typedef struct tsr_operand {
 } tsr_operand;
 
 typedef enum tsr_attr_kind {
-  TSR_ATTR_BOOL = 0, TSR_ATTR_INT = 1, TSR_ATTR_FLOAT = 2, TSR_ATTR_DTYPE = 3, TSR_ATTR_INTS = 4, TSR_ATTR_STR = 5,
+  TSR_ATTR_BOOL = 0,
+  TSR_ATTR_INT = 1,
+  TSR_ATTR_FLOAT = 2,
+  TSR_ATTR_DTYPE = 3,
+  TSR_ATTR_INTS = 4,
+  TSR_ATTR_STR = 5,
   TSR_ATTR_TENSOR = 6
 } tsr_attr_kind;
 

@@ -72,19 +72,33 @@ TSR_API DType Promote(DType a, DType b);
 template <class T>
 constexpr std::optional<DType> DTypeOf();
 template <>
-constexpr std::optional<DType> DTypeOf<double>() { return DType::f64; }
+constexpr std::optional<DType> DTypeOf<double>() {
+  return DType::f64;
+}
 template <>
-constexpr std::optional<DType> DTypeOf<float>() { return DType::f32; }
+constexpr std::optional<DType> DTypeOf<float>() {
+  return DType::f32;
+}
 template <>
-constexpr std::optional<DType> DTypeOf<int64_t>() { return DType::i64; }
+constexpr std::optional<DType> DTypeOf<int64_t>() {
+  return DType::i64;
+}
 template <>
-constexpr std::optional<DType> DTypeOf<int32_t>() { return DType::i32; }
+constexpr std::optional<DType> DTypeOf<int32_t>() {
+  return DType::i32;
+}
 template <>
-constexpr std::optional<DType> DTypeOf<int8_t>() { return DType::i8; }
+constexpr std::optional<DType> DTypeOf<int8_t>() {
+  return DType::i8;
+}
 template <>
-constexpr std::optional<DType> DTypeOf<uint8_t>() { return DType::u8; }
+constexpr std::optional<DType> DTypeOf<uint8_t>() {
+  return DType::u8;
+}
 template <>
-constexpr std::optional<DType> DTypeOf<bool>() { return DType::boolean; }
+constexpr std::optional<DType> DTypeOf<bool>() {
+  return DType::boolean;
+}
 
 }  // namespace tessera
 

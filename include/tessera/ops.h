@@ -44,95 +44,96 @@ TSR_API Tensor random_int(const Arg& seed, const Arg& offset, const Dims& dims, 
                           DType dtype = i64);
 
 // ---- element-wise, one operand
-TSR_API Tensor neg(const Arg& x);                 // -x
-TSR_API Tensor abs(const Arg& x);                 // |x|
-TSR_API Tensor sign(const Arg& x);                // -1, 0 or 1; NaN stays NaN
-TSR_API Tensor square(const Arg& x);              // x * x
-TSR_API Tensor reciprocal(const Arg& x);          // 1 / x
-TSR_API Tensor sqrt(const Arg& x);                // Square root
-TSR_API Tensor rsqrt(const Arg& x);               // 1 / sqrt(x)
-TSR_API Tensor cbrt(const Arg& x);                // Cube root
-TSR_API Tensor exp(const Arg& x);                 // e to the x
-TSR_API Tensor exp2(const Arg& x);                // 2 to the x
-TSR_API Tensor expm1(const Arg& x);               // exp(x) - 1, exact near 0
-TSR_API Tensor log(const Arg& x);                 // Natural logarithm
-TSR_API Tensor log2(const Arg& x);                // Logarithm to base 2
-TSR_API Tensor log10(const Arg& x);               // Logarithm to base 10
-TSR_API Tensor log1p(const Arg& x);               // log(1 + x), exact near 0
-TSR_API Tensor sin(const Arg& x);                 // Sine
-TSR_API Tensor cos(const Arg& x);                 // Cosine
-TSR_API Tensor tan(const Arg& x);                 // Tangent
-TSR_API Tensor asin(const Arg& x);                // Inverse sine
-TSR_API Tensor acos(const Arg& x);                // Inverse cosine
-TSR_API Tensor atan(const Arg& x);                // Inverse tangent
-TSR_API Tensor sinh(const Arg& x);                // Hyperbolic sine
-TSR_API Tensor cosh(const Arg& x);                // Hyperbolic cosine
-TSR_API Tensor tanh(const Arg& x);                // Hyperbolic tangent
-TSR_API Tensor asinh(const Arg& x);               // Inverse hyperbolic sine
-TSR_API Tensor acosh(const Arg& x);               // Inverse hyperbolic cosine
-TSR_API Tensor atanh(const Arg& x);               // Inverse hyperbolic tangent
-TSR_API Tensor degrees(const Arg& x);             // Radians to degrees
-TSR_API Tensor radians(const Arg& x);             // Degrees to radians
-TSR_API Tensor erf(const Arg& x);                 // Error function
-TSR_API Tensor erfc(const Arg& x);                // 1 - erf(x), exact in the tail
-TSR_API Tensor sigmoid(const Arg& x);             // 1 / (1 + exp(-x))
-TSR_API Tensor softplus(const Arg& x);            // log(1 + exp(x))
-TSR_API Tensor floor(const Arg& x);               // Largest integer not above x
-TSR_API Tensor ceil(const Arg& x);                // Smallest integer not below x
-TSR_API Tensor round(const Arg& x);               // Nearest integer, halves to even
-TSR_API Tensor trunc(const Arg& x);               // Integer part
-TSR_API Tensor isnan(const Arg& x);               // Is not a number
-TSR_API Tensor isinf(const Arg& x);               // Is an infinity
-TSR_API Tensor isfinite(const Arg& x);            // Is neither NaN nor an infinity
-TSR_API Tensor signbit(const Arg& x);             // Has its sign bit set
-TSR_API Tensor logical_not(const Arg& x);         // x == 0
-TSR_API Tensor bit_not(const Arg& x);             // Every bit inverted; logical not of a bool
-TSR_API Tensor relu(const Arg& x);                // max(x, 0)
-TSR_API Tensor relu6(const Arg& x);               // min(max(x, 0), 6)
-TSR_API Tensor gelu(const Arg& x);                // x * Phi(x), exact form
-TSR_API Tensor gelu_tanh(const Arg& x);           // gelu by its tanh approximation
-TSR_API Tensor silu(const Arg& x);                // x * sigmoid(x)
-TSR_API Tensor mish(const Arg& x);                // x * tanh(softplus(x))
-TSR_API Tensor selu(const Arg& x);                // Self-normalising elu
-TSR_API Tensor hardswish(const Arg& x);           // x * relu6(x + 3) / 6
+TSR_API Tensor neg(const Arg& x);          // -x
+TSR_API Tensor abs(const Arg& x);          // |x|
+TSR_API Tensor sign(const Arg& x);         // -1, 0 or 1; NaN stays NaN
+TSR_API Tensor square(const Arg& x);       // x * x
+TSR_API Tensor reciprocal(const Arg& x);   // 1 / x
+TSR_API Tensor sqrt(const Arg& x);         // Square root
+TSR_API Tensor rsqrt(const Arg& x);        // 1 / sqrt(x)
+TSR_API Tensor cbrt(const Arg& x);         // Cube root
+TSR_API Tensor exp(const Arg& x);          // e to the x
+TSR_API Tensor exp2(const Arg& x);         // 2 to the x
+TSR_API Tensor expm1(const Arg& x);        // exp(x) - 1, exact near 0
+TSR_API Tensor log(const Arg& x);          // Natural logarithm
+TSR_API Tensor log2(const Arg& x);         // Logarithm to base 2
+TSR_API Tensor log10(const Arg& x);        // Logarithm to base 10
+TSR_API Tensor log1p(const Arg& x);        // log(1 + x), exact near 0
+TSR_API Tensor sin(const Arg& x);          // Sine
+TSR_API Tensor cos(const Arg& x);          // Cosine
+TSR_API Tensor tan(const Arg& x);          // Tangent
+TSR_API Tensor asin(const Arg& x);         // Inverse sine
+TSR_API Tensor acos(const Arg& x);         // Inverse cosine
+TSR_API Tensor atan(const Arg& x);         // Inverse tangent
+TSR_API Tensor sinh(const Arg& x);         // Hyperbolic sine
+TSR_API Tensor cosh(const Arg& x);         // Hyperbolic cosine
+TSR_API Tensor tanh(const Arg& x);         // Hyperbolic tangent
+TSR_API Tensor asinh(const Arg& x);        // Inverse hyperbolic sine
+TSR_API Tensor acosh(const Arg& x);        // Inverse hyperbolic cosine
+TSR_API Tensor atanh(const Arg& x);        // Inverse hyperbolic tangent
+TSR_API Tensor degrees(const Arg& x);      // Radians to degrees
+TSR_API Tensor radians(const Arg& x);      // Degrees to radians
+TSR_API Tensor erf(const Arg& x);          // Error function
+TSR_API Tensor erfc(const Arg& x);         // 1 - erf(x), exact in the tail
+TSR_API Tensor sigmoid(const Arg& x);      // 1 / (1 + exp(-x))
+TSR_API Tensor softplus(const Arg& x);     // log(1 + exp(x))
+TSR_API Tensor floor(const Arg& x);        // Largest integer not above x
+TSR_API Tensor ceil(const Arg& x);         // Smallest integer not below x
+TSR_API Tensor round(const Arg& x);        // Nearest integer, halves to even
+TSR_API Tensor trunc(const Arg& x);        // Integer part
+TSR_API Tensor isnan(const Arg& x);        // Is not a number
+TSR_API Tensor isinf(const Arg& x);        // Is an infinity
+TSR_API Tensor isfinite(const Arg& x);     // Is neither NaN nor an infinity
+TSR_API Tensor signbit(const Arg& x);      // Has its sign bit set
+TSR_API Tensor logical_not(const Arg& x);  // x == 0
+TSR_API Tensor bit_not(const Arg& x);      // Every bit inverted; logical not of a bool
+TSR_API Tensor relu(const Arg& x);         // max(x, 0)
+TSR_API Tensor relu6(const Arg& x);        // min(max(x, 0), 6)
+TSR_API Tensor gelu(const Arg& x);         // x * Phi(x), exact form
+TSR_API Tensor gelu_tanh(const Arg& x);    // gelu by its tanh approximation
+TSR_API Tensor silu(const Arg& x);         // x * sigmoid(x)
+TSR_API Tensor mish(const Arg& x);         // x * tanh(softplus(x))
+TSR_API Tensor selu(const Arg& x);         // Self-normalising elu
+TSR_API Tensor hardswish(const Arg& x);    // x * relu6(x + 3) / 6
 
 // ---- element-wise, two operands
-TSR_API Tensor add(const Arg& a, const Arg& b);                     // a + b; logical or of bools
-TSR_API Tensor sub(const Arg& a, const Arg& b);                     // a - b
-TSR_API Tensor mul(const Arg& a, const Arg& b);                     // a * b; logical and of bools
-TSR_API Tensor div(const Arg& a, const Arg& b);                     // a / b
-TSR_API Tensor floor_div(const Arg& a, const Arg& b);               // floor(a / b); an integer by 0 gives 0
-TSR_API Tensor mod(const Arg& a, const Arg& b);                     // a - b * floor(a / b), sign of b; an integer by 0 gives 0
-TSR_API Tensor fmod(const Arg& a, const Arg& b);                    // a - b * trunc(a / b), sign of a; an integer by 0 gives 0
-TSR_API Tensor pow(const Arg& a, const Arg& b);                     // a to the b; integers wrap, a negative integer power truncates
-TSR_API Tensor maximum(const Arg& a, const Arg& b);                 // The larger; NaN if either is
-TSR_API Tensor minimum(const Arg& a, const Arg& b);                 // The smaller; NaN if either is
-TSR_API Tensor fmax(const Arg& a, const Arg& b);                    // The larger; the other one if one is NaN
-TSR_API Tensor fmin(const Arg& a, const Arg& b);                    // The smaller; the other one if one is NaN
-TSR_API Tensor atan2(const Arg& a, const Arg& b);                   // Angle of the point (b, a)
-TSR_API Tensor hypot(const Arg& a, const Arg& b);                   // sqrt(a*a + b*b) without overflow
-TSR_API Tensor logaddexp(const Arg& a, const Arg& b);               // log(exp(a) + exp(b))
-TSR_API Tensor logaddexp2(const Arg& a, const Arg& b);              // log2(2^a + 2^b)
-TSR_API Tensor heaviside(const Arg& a, const Arg& b);               // 0 where a < 0, b where a == 0, 1 where a > 0
-TSR_API Tensor copysign(const Arg& a, const Arg& b);                // |a| with the sign of b
-TSR_API Tensor gcd(const Arg& a, const Arg& b);                     // Greatest common divisor
-TSR_API Tensor lcm(const Arg& a, const Arg& b);                     // Least common multiple
-TSR_API Tensor bit_and(const Arg& a, const Arg& b);                 // Bitwise and
-TSR_API Tensor bit_or(const Arg& a, const Arg& b);                  // Bitwise or
-TSR_API Tensor bit_xor(const Arg& a, const Arg& b);                 // Bitwise exclusive or
-TSR_API Tensor shift_left(const Arg& a, const Arg& b);              // a << b; 0 where b is not within the width
-TSR_API Tensor shift_right(const Arg& a, const Arg& b);             // a >> b, keeping the sign; sign alone where b is not within the width
-TSR_API Tensor eq(const Arg& a, const Arg& b);                      // a == b
-TSR_API Tensor ne(const Arg& a, const Arg& b);                      // a != b
-TSR_API Tensor lt(const Arg& a, const Arg& b);                      // a < b
-TSR_API Tensor le(const Arg& a, const Arg& b);                      // a <= b
-TSR_API Tensor gt(const Arg& a, const Arg& b);                      // a > b
-TSR_API Tensor ge(const Arg& a, const Arg& b);                      // a >= b
-TSR_API Tensor logical_and(const Arg& a, const Arg& b);             // a != 0 and b != 0
-TSR_API Tensor logical_or(const Arg& a, const Arg& b);              // a != 0 or b != 0
-TSR_API Tensor logical_xor(const Arg& a, const Arg& b);             // one of a != 0, b != 0
-TSR_API Tensor leaky_relu(const Arg& x, const Arg& slope = 0.01);   // x where x > 0, else slope * x
-TSR_API Tensor elu(const Arg& x, const Arg& alpha = 1.0);           // x where x > 0, else alpha * (exp(x) - 1)
+TSR_API Tensor add(const Arg& a, const Arg& b);         // a + b; logical or of bools
+TSR_API Tensor sub(const Arg& a, const Arg& b);         // a - b
+TSR_API Tensor mul(const Arg& a, const Arg& b);         // a * b; logical and of bools
+TSR_API Tensor div(const Arg& a, const Arg& b);         // a / b
+TSR_API Tensor floor_div(const Arg& a, const Arg& b);   // floor(a / b); an integer by 0 gives 0
+TSR_API Tensor mod(const Arg& a, const Arg& b);         // a - b * floor(a / b), sign of b; an integer by 0 gives 0
+TSR_API Tensor fmod(const Arg& a, const Arg& b);        // a - b * trunc(a / b), sign of a; an integer by 0 gives 0
+TSR_API Tensor pow(const Arg& a, const Arg& b);         // a to the b; integers wrap, a negative integer power truncates
+TSR_API Tensor maximum(const Arg& a, const Arg& b);     // The larger; NaN if either is
+TSR_API Tensor minimum(const Arg& a, const Arg& b);     // The smaller; NaN if either is
+TSR_API Tensor fmax(const Arg& a, const Arg& b);        // The larger; the other one if one is NaN
+TSR_API Tensor fmin(const Arg& a, const Arg& b);        // The smaller; the other one if one is NaN
+TSR_API Tensor atan2(const Arg& a, const Arg& b);       // Angle of the point (b, a)
+TSR_API Tensor hypot(const Arg& a, const Arg& b);       // sqrt(a*a + b*b) without overflow
+TSR_API Tensor logaddexp(const Arg& a, const Arg& b);   // log(exp(a) + exp(b))
+TSR_API Tensor logaddexp2(const Arg& a, const Arg& b);  // log2(2^a + 2^b)
+TSR_API Tensor heaviside(const Arg& a, const Arg& b);   // 0 where a < 0, b where a == 0, 1 where a > 0
+TSR_API Tensor copysign(const Arg& a, const Arg& b);    // |a| with the sign of b
+TSR_API Tensor gcd(const Arg& a, const Arg& b);         // Greatest common divisor
+TSR_API Tensor lcm(const Arg& a, const Arg& b);         // Least common multiple
+TSR_API Tensor bit_and(const Arg& a, const Arg& b);     // Bitwise and
+TSR_API Tensor bit_or(const Arg& a, const Arg& b);      // Bitwise or
+TSR_API Tensor bit_xor(const Arg& a, const Arg& b);     // Bitwise exclusive or
+TSR_API Tensor shift_left(const Arg& a, const Arg& b);  // a << b; 0 where b is not within the width
+TSR_API Tensor shift_right(const Arg& a,
+                           const Arg& b);       // a >> b, keeping the sign; sign alone where b is not within the width
+TSR_API Tensor eq(const Arg& a, const Arg& b);  // a == b
+TSR_API Tensor ne(const Arg& a, const Arg& b);  // a != b
+TSR_API Tensor lt(const Arg& a, const Arg& b);  // a < b
+TSR_API Tensor le(const Arg& a, const Arg& b);  // a <= b
+TSR_API Tensor gt(const Arg& a, const Arg& b);  // a > b
+TSR_API Tensor ge(const Arg& a, const Arg& b);  // a >= b
+TSR_API Tensor logical_and(const Arg& a, const Arg& b);                // a != 0 and b != 0
+TSR_API Tensor logical_or(const Arg& a, const Arg& b);                 // a != 0 or b != 0
+TSR_API Tensor logical_xor(const Arg& a, const Arg& b);                // one of a != 0, b != 0
+TSR_API Tensor leaky_relu(const Arg& x, const Arg& slope = 0.01);      // x where x > 0, else slope * x
+TSR_API Tensor elu(const Arg& x, const Arg& alpha = 1.0);              // x where x > 0, else alpha * (exp(x) - 1)
 TSR_API std::pair<Tensor, Tensor> divmod(const Arg& a, const Arg& b);  // floor_div and mod
 TSR_API std::pair<Tensor, Tensor> modf(const Arg& x);                  // fraction and integer part, both with x's sign
 
@@ -212,13 +213,12 @@ TSR_API Tensor broadcast(const Arg& x, const Dims& dims);
 TSR_API Tensor squeeze(const Arg& x, const Axes& axes = {});
 TSR_API Tensor unsqueeze(const Arg& x, const Axes& axes);
 /// On axes (the leading ones without): starts, stops and steps as in Python.
-TSR_API Tensor slice(const Arg& x, const Dims& starts, const Dims& stops, const Dims& steps = {}, const Axes& axes = {});
+TSR_API Tensor slice(const Arg& x, const Dims& starts, const Dims& stops, const Dims& steps = {},
+                     const Axes& axes = {});
 TSR_API std::vector<Tensor> split(const Arg& x, const Dims& sizes, int axis = 0);
 TSR_API Tensor flip(const Arg& x, const Axes& axes = {});
-TSR_API Tensor concat(const std::vector<Tensor>& xs, int axis = 0,
-                      Where where = Where::current());
-TSR_API Tensor stack(const std::vector<Tensor>& xs, int axis = 0,
-                     Where where = Where::current());
+TSR_API Tensor concat(const std::vector<Tensor>& xs, int axis = 0, Where where = Where::current());
+TSR_API Tensor stack(const std::vector<Tensor>& xs, int axis = 0, Where where = Where::current());
 TSR_API Tensor pad(const Arg& x, const Dims& low, const Dims& high, double value = 0);
 TSR_API Tensor tril(const Arg& x, int64_t k = 0);
 TSR_API Tensor triu(const Arg& x, int64_t k = 0);
@@ -230,7 +230,8 @@ TSR_API Tensor take_along_axis(const Arg& x, const Arg& ids, int axis);
 TSR_API Tensor gather(const Arg& x, const Arg& ids);
 /// mode: set, add, max or min.
 TSR_API Tensor scatter(const Arg& x, const Arg& ids, const Arg& updates, std::string_view mode = "set");
-TSR_API Tensor put_along_axis(const Arg& x, const Arg& ids, const Arg& updates, int axis, std::string_view mode = "set");
+TSR_API Tensor put_along_axis(const Arg& x, const Arg& ids, const Arg& updates, int axis,
+                              std::string_view mode = "set");
 TSR_API Tensor update_slice(const Arg& x, const Arg& updates, const Dims& starts, const Dims& steps = {});
 TSR_API Tensor one_hot(const Arg& ids, int64_t depth, DType dtype = f32);
 struct Sorted {

@@ -1,5 +1,6 @@
 // Tensors that compute at once: every op runs when it is called. A Tensor is a handle; copying it is cheap and shares
-// the value. Values are immutable: `a += b` gives `a` another value, and write() copies first when the memory is shared.
+// the value. Values are immutable: `a += b` gives `a` another value, and write() copies first when the memory is
+// shared.
 #ifndef TESSERA_TENSOR_H_
 #define TESSERA_TENSOR_H_
 
@@ -30,9 +31,9 @@ class TensorImpl;
 class Dims {
  public:
   Dims() = default;
-  Dims(std::initializer_list<int64_t> values) : values_(values) {}                         // NOLINT
-  Dims(std::vector<int64_t> values) : values_(std::move(values)) {}                        // NOLINT
-  Dims(std::span<const int64_t> values) : values_(values.begin(), values.end()) {}         // NOLINT
+  Dims(std::initializer_list<int64_t> values) : values_(values) {}                  // NOLINT
+  Dims(std::vector<int64_t> values) : values_(std::move(values)) {}                 // NOLINT
+  Dims(std::span<const int64_t> values) : values_(values.begin(), values.end()) {}  // NOLINT
   size_t size() const { return values_.size(); }
   bool empty() const { return values_.empty(); }
   int64_t operator[](size_t i) const { return values_[i]; }
@@ -50,7 +51,7 @@ class Dims {
 class Axes : public Dims {
  public:
   using Dims::Dims;
-  Axes(int axis) : Dims({axis}) {}                                                         // NOLINT
+  Axes(int axis) : Dims({axis}) {}  // NOLINT
 };
 
 /// A place where tensors live. Two handles are equal when they name the same device.
@@ -269,9 +270,13 @@ class WriteView {
 };
 
 template <class T>
-ReadView<T> Tensor::read() const { return ReadView<T>(*this); }
+ReadView<T> Tensor::read() const {
+  return ReadView<T>(*this);
+}
 template <class T>
-WriteView<T> Tensor::write() { return WriteView<T>(*this); }
+WriteView<T> Tensor::write() {
+  return WriteView<T>(*this);
+}
 
 /// An operand of an op: a tensor, a host number (which takes the dtype of the tensors beside it), or nothing where an
 /// operand is optional. It also carries the source position of the call, for messages and traces.
@@ -279,8 +284,8 @@ class Arg {
  public:
   enum class Kind : uint8_t { none, tensor, boolean, integer, floating };
 
-  Arg(std::source_location where = std::source_location::current()) : where_(where) {}       // NOLINT
-  Arg(const Tensor& tensor, std::source_location where = std::source_location::current())    // NOLINT
+  Arg(std::source_location where = std::source_location::current()) : where_(where) {}     // NOLINT
+  Arg(const Tensor& tensor, std::source_location where = std::source_location::current())  // NOLINT
       : kind_(Kind::tensor), tensor_(&tensor), where_(where) {}
   template <class T>
     requires std::is_arithmetic_v<T>

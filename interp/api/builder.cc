@@ -7,12 +7,13 @@
 namespace tessera {
 
 struct FunctionBuilder::Impl {
-  Impl(ir::Module& module, std::string_view name) : builder(module, name) {}
-  ir::FunctionBuilder builder;
+  Impl(ir::Module& module, std::string_view name) : builder(std::make_unique<ir::FunctionBuilder>(module, name)) {}
+  /// Gone when the module has been built: handles may live longer than their Builder, and then do nothing.
+  std::unique_ptr<ir::FunctionBuilder> builder;
   absl::Status status;  // mistakes that the inner builder cannot see
 
   void Fail(absl::Status s) {
-    if (status.ok() && builder.status().ok()) status = std::move(s);
+    if (builder != nullptr && status.ok() && builder->status().ok()) status = std::move(s);
   }
 };
 
@@ -20,6 +21,12 @@ struct Builder::Impl {
   std::unique_ptr<ir::Module> module = std::make_unique<ir::Module>();
   std::vector<std::shared_ptr<FunctionBuilder::Impl>> functions;
   absl::Status status;
+
+  // The inner builders refer to the module; those of a failed build take their functions out of it as they go.
+  void Detach() {
+    for (auto& f : functions) f->builder = nullptr;
+  }
+  ~Impl() { Detach(); }
 };
 
 namespace {
@@ -71,7 +78,8 @@ ir::FunctionBuilder::Attrs ToAttrs(const NamedAttrs& attrs) {
 int64_t ToDim(ir::FunctionBuilder& b, const Dim& d) { return d.is_symbol() ? b.Symbol(d.symbol()) : d.number(); }
 
 absl::StatusOr<TensorType> ToType(ir::FunctionBuilder& b, DType dtype, const std::vector<Dim>& dims) {
-  if (dims.size() > kMaxRank) return InvalidArgument("a type has ", dims.size(), " dims; the rank is at most ", kMaxRank);
+  if (dims.size() > kMaxRank)
+    return InvalidArgument("a type has ", dims.size(), " dims; the rank is at most ", kMaxRank);
   TensorType type;
   type.dtype = dtype;
   type.rank = static_cast<uint8_t>(dims.size());
@@ -82,33 +90,38 @@ absl::StatusOr<TensorType> ToType(ir::FunctionBuilder& b, DType dtype, const std
 }  // namespace
 
 Value FunctionBuilder::param(std::string_view name, DType dtype, const std::vector<Dim>& dims) {
-  auto type = ToType(impl_->builder, dtype, dims);
+  if (impl_->builder == nullptr) return Value();
+  auto type = ToType(*impl_->builder, dtype, dims);
   if (!type.ok()) {
     impl_->Fail(type.status());
     return Value();
   }
-  return Value(impl_->builder.Param(name, *type).id);
+  return Value(impl_->builder->Param(name, *type).id);
 }
 
 void FunctionBuilder::assume_equal(const Dim& a, const Dim& b) {
-  impl_->builder.AssumeEqual(ToDim(impl_->builder, a), ToDim(impl_->builder, b));
+  if (impl_->builder == nullptr) return;
+  impl_->builder->AssumeEqual(ToDim(*impl_->builder, a), ToDim(*impl_->builder, b));
 }
 void FunctionBuilder::assume_divisible(const Dim& a, int64_t divisor) {
-  impl_->builder.AssumeDivisible(ToDim(impl_->builder, a), divisor);
+  if (impl_->builder == nullptr) return;
+  impl_->builder->AssumeDivisible(ToDim(*impl_->builder, a), divisor);
 }
 
 void FunctionBuilder::declare_results(const std::vector<std::pair<DType, std::vector<Dim>>>& types) {
+  if (impl_->builder == nullptr) return;
   std::vector<TensorType> list;
   for (const auto& [dtype, dims] : types) {
-    auto type = ToType(impl_->builder, dtype, dims);
+    auto type = ToType(*impl_->builder, dtype, dims);
     if (!type.ok()) return impl_->Fail(type.status());
     list.push_back(*type);
   }
-  impl_->builder.DeclareResults(std::move(list));
+  impl_->builder->DeclareResults(std::move(list));
 }
 
 std::vector<Value> FunctionBuilder::op_many(std::string_view name, const std::vector<Operand>& operands,
                                             const NamedAttrs& attrs) {
+  if (impl_->builder == nullptr) return {};
   const std::optional<ir::Op> op = ir::FindOp(name);
   if (!op) {
     std::vector<std::string_view> names;
@@ -118,7 +131,7 @@ std::vector<Value> FunctionBuilder::op_many(std::string_view name, const std::ve
                          near.empty() ? "" : "?"));
     return {};
   }
-  return ToValues(impl_->builder.EmitMany(*op, ToArgs(operands), ToAttrs(attrs)));
+  return ToValues(impl_->builder->EmitMany(*op, ToArgs(operands), ToAttrs(attrs)));
 }
 
 Value FunctionBuilder::op(std::string_view name, const std::vector<Operand>& operands, const NamedAttrs& attrs) {
@@ -127,24 +140,27 @@ Value FunctionBuilder::op(std::string_view name, const std::vector<Operand>& ope
 }
 
 Value FunctionBuilder::constant(const Tensor& value) {
+  if (impl_->builder == nullptr) return Value();
   if (!value.defined()) {
     impl_->Fail(InvalidArgument("constant: the Tensor handle is empty"));
     return Value();
   }
-  return Value(impl_->builder.Constant(rt::Ref<rt::TensorImpl>::Share(value.impl())).id);
+  return Value(impl_->builder->Constant(rt::Ref<rt::TensorImpl>::Share(value.impl())).id);
 }
 
 std::vector<Value> FunctionBuilder::if_(const Operand& condition,
                                         const std::function<std::vector<Operand>()>& then_block,
                                         const std::function<std::vector<Operand>()>& else_block) {
-  return ToValues(impl_->builder.If(
-      ToArg(condition), [&] { return ToArgs(then_block()); }, [&] { return ToArgs(else_block()); }));
+  if (impl_->builder == nullptr) return {};
+  return ToValues(
+      impl_->builder->If(ToArg(condition), [&] { return ToArgs(then_block()); }, [&] { return ToArgs(else_block()); }));
 }
 
 std::vector<Value> FunctionBuilder::while_(const std::vector<Operand>& inits,
                                            const std::function<Operand(const std::vector<Value>&)>& condition,
                                            const std::function<std::vector<Operand>(const std::vector<Value>&)>& body) {
-  return ToValues(impl_->builder.While(
+  if (impl_->builder == nullptr) return {};
+  return ToValues(impl_->builder->While(
       ToArgs(inits), [&](const ir::FunctionBuilder::Vals& v) { return ToArg(condition(ToValues(v))); },
       [&](const ir::FunctionBuilder::Vals& v) { return ToArgs(body(ToValues(v))); }));
 }
@@ -152,17 +168,20 @@ std::vector<Value> FunctionBuilder::while_(const std::vector<Operand>& inits,
 std::vector<Value> FunctionBuilder::for_(
     const Operand& start, const Operand& stop, const Operand& step, const std::vector<Operand>& inits,
     const std::function<std::vector<Operand>(Value, const std::vector<Value>&)>& body) {
-  return ToValues(impl_->builder.For(ToArg(start), ToArg(stop), ToArg(step), ToArgs(inits),
-                                     [&](ir::Val i, const ir::FunctionBuilder::Vals& v) {
-                                       return ToArgs(body(Value(i.id), ToValues(v)));
-                                     }));
+  if (impl_->builder == nullptr) return {};
+  return ToValues(impl_->builder->For(
+      ToArg(start), ToArg(stop), ToArg(step), ToArgs(inits),
+      [&](ir::Val i, const ir::FunctionBuilder::Vals& v) { return ToArgs(body(Value(i.id), ToValues(v))); }));
 }
 
 std::vector<Value> FunctionBuilder::call(std::string_view function, const std::vector<Operand>& args) {
-  return ToValues(impl_->builder.Call(function, ToArgs(args)));
+  if (impl_->builder == nullptr) return {};
+  return ToValues(impl_->builder->Call(function, ToArgs(args)));
 }
 
-void FunctionBuilder::ret(const std::vector<Operand>& values) { impl_->builder.Return(ToArgs(values)); }
+void FunctionBuilder::ret(const std::vector<Operand>& values) {
+  if (impl_->builder != nullptr) impl_->builder->Return(ToArgs(values));
+}
 
 Builder::Builder() : impl_(std::make_unique<Impl>()) {}
 Builder::~Builder() = default;
@@ -190,11 +209,10 @@ Result<Module> Builder::build() {
   absl::Status status = impl->status;
   for (auto& f : impl->functions) {
     if (status.ok()) status = f->status;
-    if (status.ok()) status = f->builder.Finish();
+    if (status.ok()) status = f->builder->Finish();
   }
   if (status.ok()) status = ir::Verify(*impl->module);
-  // The builders refer to the module; those of a failed build take their functions out of it as they go.
-  impl->functions.clear();
+  impl->Detach();
   if (!status.ok()) return ToPublic(status);
   return Module(MakeModuleState(std::shared_ptr<const ir::Module>(std::move(impl->module))));
 }

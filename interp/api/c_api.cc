@@ -26,7 +26,8 @@ namespace {
 using rt::Ref;
 using rt::TensorImpl;
 
-static_assert(static_cast<int>(Code::internal) == TSR_INTERNAL && static_cast<int>(Code::out_of_range) == TSR_OUT_OF_RANGE);
+static_assert(static_cast<int>(Code::internal) == TSR_INTERNAL &&
+              static_cast<int>(Code::out_of_range) == TSR_OUT_OF_RANGE);
 static_assert(static_cast<int>(DType::boolean) == TSR_BOOL && kNumDTypes == TSR_BOOL + 1 && kMaxRank == TSR_MAX_RANK);
 
 thread_local std::string t_error;
@@ -58,14 +59,16 @@ tsr_tensor* Handle(TensorImpl* x) { return reinterpret_cast<tsr_tensor*>(x); }
 template <class T>
 absl::StatusOr<T> Take(const T* given, const char* name) {
   T ours{};
-  if (given == nullptr || given->size < sizeof(size_t)) return InvalidArgument("a ", name, " without its size; use TSR_INIT");
+  if (given == nullptr || given->size < sizeof(size_t))
+    return InvalidArgument("a ", name, " without its size; use TSR_INIT");
   std::memcpy(&ours, given, std::min(given->size, sizeof(T)));
   return ours;
 }
 // Fills a caller's struct with as much of ours as it has room for; its size stays.
 template <class T>
 absl::Status Give(T ours, T* wanted, const char* name) {
-  if (wanted == nullptr || wanted->size < sizeof(size_t)) return InvalidArgument("a ", name, " without its size; use TSR_INIT");
+  if (wanted == nullptr || wanted->size < sizeof(size_t))
+    return InvalidArgument("a ", name, " without its size; use TSR_INIT");
   ours.size = wanted->size;
   std::memcpy(wanted, &ours, std::min(wanted->size, sizeof(T)));
   return absl::OkStatus();
@@ -101,7 +104,8 @@ absl::StatusOr<ir::Attr> ToAttr(const tsr_attr& a) {
     case TSR_ATTR_INT: return ir::Attr(a.integer);
     case TSR_ATTR_FLOAT: return ir::Attr(a.floating);
     case TSR_ATTR_DTYPE:
-      if (a.integer < 0 || a.integer >= kNumDTypes) return InvalidArgument("attribute ", a.name, ": no dtype ", a.integer);
+      if (a.integer < 0 || a.integer >= kNumDTypes)
+        return InvalidArgument("attribute ", a.name, ": no dtype ", a.integer);
       return ir::Attr(static_cast<DType>(a.integer));
     case TSR_ATTR_INTS:
       if (a.num_ints > 0 && a.ints == nullptr) return InvalidArgument("attribute ", a.name, ": ints is null");
@@ -192,7 +196,8 @@ std::string_view BoundName(ir::Bound bound) {
   return kNames[static_cast<int>(bound)];
 }
 std::string_view RuleName(ir::DTypeRule rule) {
-  static constexpr std::string_view kNames[] = {"promote", "pfloat", "compare", "accum", "bool", "index", "attr", "custom"};
+  static constexpr std::string_view kNames[] = {"promote", "pfloat", "compare", "accum",
+                                                "bool",    "index",  "attr",    "custom"};
   return kNames[static_cast<int>(rule)];
 }
 

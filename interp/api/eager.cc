@@ -36,7 +36,8 @@ union ScalarRoom {
 inline const View* Operand(ir::Op op, size_t i, const Arg& arg, ScalarRoom& room) {
   switch (arg.kind()) {
     case Arg::Kind::tensor:
-      if (!arg.tensor().defined()) [[unlikely]] ThrowEmpty(op, i, arg.where());
+      if (!arg.tensor().defined()) [[unlikely]]
+        ThrowEmpty(op, i, arg.where());
       return arg.tensor().impl();
     case Arg::Kind::none: return nullptr;
     case Arg::Kind::boolean: return new (&room.view) ScalarView(arg.integer() != 0);

@@ -15,11 +15,13 @@ void SetDefaultDevice(rt::Device& device);
 
 [[noreturn]] void Throw(const absl::Status& status);
 inline void Check(const absl::Status& status) {
-  if (!status.ok()) [[unlikely]] Throw(status);
+  if (!status.ok()) [[unlikely]]
+    Throw(status);
 }
 template <class T>
 T Check(absl::StatusOr<T> value) {
-  if (!value.ok()) [[unlikely]] Throw(value.status());
+  if (!value.ok()) [[unlikely]]
+    Throw(value.status());
   return *std::move(value);
 }
 

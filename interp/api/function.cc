@@ -50,7 +50,8 @@ std::vector<std::string> Module::function_names() const {
 Result<Function> Module::function(std::string_view name) const {
   const int index = state_->instance->program->FindFunction(name);
   if (index < 0) {
-    return ToPublic(NotFound("there is no function @", std::string(name), "; the module has ", Quoted(function_names())));
+    return ToPublic(
+        NotFound("there is no function @", std::string(name), "; the module has ", Quoted(function_names())));
   }
   return Function(state_, index);
 }

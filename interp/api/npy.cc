@@ -83,7 +83,8 @@ class HeaderParser {
   }
   absl::StatusOr<std::string_view> String() {
     Skip();
-    if (text_.empty() || (text_[0] != '\'' && text_[0] != '"')) return DataLoss("its header has no string where one belongs");
+    if (text_.empty() || (text_[0] != '\'' && text_[0] != '"'))
+      return DataLoss("its header has no string where one belongs");
     const size_t end = text_.find(text_[0], 1);
     if (end == std::string_view::npos) return DataLoss("its header has a string without end");
     std::string_view s = text_.substr(1, end - 1);
@@ -151,7 +152,8 @@ absl::StatusOr<Ref<TensorImpl>> ParseBytes(std::string_view bytes) {
   const size_t begin = 8 + length_bytes;
   if (bytes.size() < begin) return DataLoss("it ends within its header");
   size_t length = 0;
-  for (size_t i = 0; i < length_bytes; ++i) length |= static_cast<size_t>(static_cast<unsigned char>(bytes[8 + i])) << (8 * i);
+  for (size_t i = 0; i < length_bytes; ++i)
+    length |= static_cast<size_t>(static_cast<unsigned char>(bytes[8 + i])) << (8 * i);
   if (length > bytes.size() - begin) return DataLoss("it ends within its header");
   TSR_ASSIGN_OR_RETURN(const Header header, HeaderParser(bytes.substr(begin, length)).Run());
 
@@ -167,7 +169,8 @@ absl::StatusOr<Ref<TensorImpl>> ParseBytes(std::string_view bytes) {
   std::string_view data = bytes.substr(begin + length);
   const size_t width = SizeOf(type.dtype);
   if (static_cast<size_t>(size) > data.size() / width || static_cast<size_t>(size) * width != data.size()) {
-    return DataLoss("it has ", data.size(), " bytes of elements; ", ToString(type), " needs ", static_cast<double>(size) * width);
+    return DataLoss("it has ", data.size(), " bytes of elements; ", ToString(type), " needs ",
+                    static_cast<double>(size) * width);
   }
   TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> x, TensorImpl::Make(rt::Cpu(), type));
   if (!data.empty()) std::memcpy(x->data, data.data(), data.size());

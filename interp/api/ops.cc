@@ -32,8 +32,8 @@ Tensor Join(Op op, const std::vector<Tensor>& xs, int axis, Where where, const v
 }  // namespace
 
 // ---- reductions
-#define TSR_REDUCTION(name)                                            \
-  Tensor name(const Arg& x, const Axes& axes, bool keepdims) {         \
+#define TSR_REDUCTION(name)                                             \
+  Tensor name(const Arg& x, const Axes& axes, bool keepdims) {          \
     return Run(Op::k_##name, {&x}, {ToInts(axes), keepdims}, TSR_SITE); \
   }
 TSR_REDUCTION(sum)
@@ -51,8 +51,12 @@ Tensor var(const Arg& x, const Axes& axes, bool keepdims, double correction) {
 Tensor std_dev(const Arg& x, const Axes& axes, bool keepdims, double correction) {
   return sqrt(var(x, axes, keepdims, correction));
 }
-Tensor argmax(const Arg& x, int axis, bool keepdims) { return Run(Op::k_argmax, {&x}, {Int(axis), keepdims}, TSR_SITE); }
-Tensor argmin(const Arg& x, int axis, bool keepdims) { return Run(Op::k_argmin, {&x}, {Int(axis), keepdims}, TSR_SITE); }
+Tensor argmax(const Arg& x, int axis, bool keepdims) {
+  return Run(Op::k_argmax, {&x}, {Int(axis), keepdims}, TSR_SITE);
+}
+Tensor argmin(const Arg& x, int axis, bool keepdims) {
+  return Run(Op::k_argmin, {&x}, {Int(axis), keepdims}, TSR_SITE);
+}
 Tensor cumsum(const Arg& x, int axis, bool exclusive, bool reverse) {
   return Run(Op::k_cumsum, {&x}, {Int(axis), exclusive, reverse}, TSR_SITE);
 }
@@ -88,7 +92,8 @@ Tensor layer_norm(const Arg& x, const Arg& weight, const Arg& bias, int dims, do
 Tensor rms_norm(const Arg& x, const Arg& weight, int dims, double eps) {
   return Run(Op::k_rms_norm, {&x, &weight}, {Int(dims), eps}, TSR_SITE);
 }
-Tensor batch_norm(const Arg& x, const Arg& mean, const Arg& var, const Arg& weight, const Arg& bias, int axis, double eps) {
+Tensor batch_norm(const Arg& x, const Arg& mean, const Arg& var, const Arg& weight, const Arg& bias, int axis,
+                  double eps) {
   return Run(Op::k_batch_norm, {&x, &mean, &var, &weight, &bias}, {Int(axis), eps}, TSR_SITE);
 }
 Tensor attention(const Arg& q, const Arg& k, const Arg& v, const Arg& mask, bool causal, double scale) {
@@ -145,7 +150,9 @@ Tensor put_along_axis(const Arg& x, const Arg& ids, const Arg& updates, int axis
 Tensor update_slice(const Arg& x, const Arg& updates, const Dims& starts, const Dims& steps) {
   return Run(Op::k_update_slice, {&x, &updates}, {ToInts(starts), ToInts(steps)}, TSR_SITE);
 }
-Tensor one_hot(const Arg& ids, int64_t depth, DType dtype) { return Run(Op::k_one_hot, {&ids}, {depth, dtype}, TSR_SITE); }
+Tensor one_hot(const Arg& ids, int64_t depth, DType dtype) {
+  return Run(Op::k_one_hot, {&ids}, {depth, dtype}, TSR_SITE);
+}
 Sorted sort(const Arg& x, int axis, bool descending) {
   const Arg* arg = &x;
   const Attr attrs[] = {Int(axis), descending};

@@ -137,9 +137,9 @@ std::pair<Tensor, Tensor> modf(const Arg& x) {
   return {fraction, copysign(whole, x)};
 }
 
-#define TSR_UPDATE(symbol, name)                                   \
-  Tensor& Tensor::operator symbol(const Arg& other) {              \
-    const Arg self(*this, other.where());                          \
+#define TSR_UPDATE(symbol, name)                                     \
+  Tensor& Tensor::operator symbol(const Arg& other) {                \
+    const Arg self(*this, other.where());                            \
     return *this = Run(Op::k_##name, {&self, &other}, {}, TSR_SITE); \
   }
 TSR_UPDATE(+=, add)

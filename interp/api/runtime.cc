@@ -21,8 +21,8 @@ Result<std::string> Runtime::option(std::string_view name) {
 std::vector<OptionDescription> Runtime::options() {
   std::vector<OptionDescription> all;
   for (const rt::OptionInfo& o : rt::AllOptions()) {
-    all.push_back({std::string(o.name), std::string(o.env), o.default_text, *rt::options().Get(o.name),
-                   std::string(o.summary)});
+    all.push_back(
+        {std::string(o.name), std::string(o.env), o.default_text, *rt::options().Get(o.name), std::string(o.summary)});
   }
   return all;
 }

@@ -76,7 +76,8 @@ void Tensor::Drop() noexcept { impl_->Release(); }
 Tensor Tensor::FromBytes(DType dtype, const void* data, size_t count, const Dims& dims) {
   const TensorType type = TypeOf(dtype, dims, "Tensor::from");
   if (static_cast<size_t>(type.size()) != count) {
-    Throw(InvalidArgument("Tensor::from: ", count, " values do not fill ", ToString(type), ", which has ", type.size()));
+    Throw(
+        InvalidArgument("Tensor::from: ", count, " values do not fill ", ToString(type), ", which has ", type.size()));
   }
   rt::Device& device = api::DefaultDevice();
   Ref<TensorImpl> x = Check(TensorImpl::Make(device, type));
@@ -169,9 +170,9 @@ std::string Tensor::to_string() const {
 }
 void Tensor::print() const { interp::PrintLine(to_string()); }
 
-#define TSR_METHOD(name, type)                                        \
-  Tensor Tensor::name(const type& list, Where where) const {           \
-    const Arg self(*this, where);                                     \
+#define TSR_METHOD(name, type)                                                 \
+  Tensor Tensor::name(const type& list, Where where) const {                   \
+    const Arg self(*this, where);                                              \
     return api::Run(ir::Op::k_##name, {&self}, {api::ToInts(list)}, TSR_SITE); \
   }
 TSR_METHOD(reshape, Dims)
@@ -215,7 +216,8 @@ Tensor Tensor::operator[](int64_t i) const {
   }
   if (i < 0) i += n;
   const Arg self(*this, std::source_location());
-  const Tensor row = api::Run(ir::Op::k_slice, {&self}, {ir::Ints{i}, ir::Ints{i + 1}, ir::Ints{}, ir::Ints{0}}, TSR_SITE);
+  const Tensor row =
+      api::Run(ir::Op::k_slice, {&self}, {ir::Ints{i}, ir::Ints{i + 1}, ir::Ints{}, ir::Ints{0}}, TSR_SITE);
   const Arg sliced(row, std::source_location());
   return api::Run(ir::Op::k_squeeze, {&sliced}, {ir::Ints{0}}, TSR_SITE);
 }

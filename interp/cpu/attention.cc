@@ -76,8 +76,8 @@ struct MaskRows {
     row.rank = 1;
     row.dims[0] = n;
     row.strides[0] = m.strides[m.rank - 1];
-    row.data = m.as<char>() +
-               (MatrixOffset(m, i) + query * m.strides[m.rank - 2]) * static_cast<int64_t>(SizeOf(m.dtype));
+    row.data =
+        m.as<char>() + (MatrixOffset(m, i) + query * m.strides[m.rank - 2]) * static_cast<int64_t>(SizeOf(m.dtype));
     const void* elements = row.data;
     if (row.strides[0] != 1) {
       GatherBlock(row, 0, n, raw);

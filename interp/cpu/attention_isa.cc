@@ -55,9 +55,13 @@ inline __attribute__((always_inline)) T ExpSum(const T* x, T* y, int64_t n, T ma
 }
 
 template <class T>
-T SumExp(const T* x, int64_t n, T max) { return ExpSum<T, false>(x, nullptr, n, max); }
+T SumExp(const T* x, int64_t n, T max) {
+  return ExpSum<T, false>(x, nullptr, n, max);
+}
 template <class T>
-T ExpInPlace(T* x, int64_t n, T max) { return ExpSum<T, true>(x, x, n, max); }
+T ExpInPlace(T* x, int64_t n, T max) {
+  return ExpSum<T, true>(x, x, n, max);
+}
 
 template <class T>
 void Add(T* __restrict x, const T* __restrict y, int64_t n) {

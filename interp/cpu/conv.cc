@@ -72,12 +72,8 @@ void ColumnRow(const Conv& c, const E* x, int64_t k, int64_t begin, int64_t coun
 template <class T>
 void FillColumnRow(const Conv& c, const char* x, int64_t k, int64_t begin, int64_t count, void* raw, T* to) {
   switch (SizeOf(c.dtype)) {
-    case 1:
-      ColumnRow(c, reinterpret_cast<const uint8_t*>(x), k, begin, count, static_cast<uint8_t*>(raw));
-      break;
-    case 2:
-      ColumnRow(c, reinterpret_cast<const uint16_t*>(x), k, begin, count, static_cast<uint16_t*>(raw));
-      break;
+    case 1: ColumnRow(c, reinterpret_cast<const uint8_t*>(x), k, begin, count, static_cast<uint8_t*>(raw)); break;
+    case 2: ColumnRow(c, reinterpret_cast<const uint16_t*>(x), k, begin, count, static_cast<uint16_t*>(raw)); break;
     default: return ColumnRow(c, reinterpret_cast<const T*>(x), k, begin, count, to);
   }
   Convert(to, c.compute, raw, c.dtype, count);
@@ -115,8 +111,7 @@ absl::Status ByProducts(const Conv& c, const T* weight, const T* bias) {
   const auto task = [&](int64_t t) -> absl::Status {
     const int64_t image = t / (c.groups * chunks), group = t / chunks % c.groups, begin = t % chunks * chunk;
     const int64_t count = std::min(chunk, positions - begin);
-    const char* x =
-        c.x.as<const char>() + (image * c.w.x_batch + group * c.inputs * c.w.x_channel) * size;
+    const char* x = c.x.as<const char>() + (image * c.w.x_batch + group * c.inputs * c.w.x_channel) * size;
     const int64_t first_output = (image * c.groups + group) * c.outputs;
     // Columns, the result before it is rounded, and a row before it is widened.
     const int64_t columns_n = direct ? 0 : depth * count, result_n = narrow ? c.outputs * count : 0;
@@ -184,34 +179,36 @@ absl::Status Depthwise(const Conv& c, const T* weight, const T* bias, const RowL
   FirstError error;
   rt::ParallelFor(c.w.batch * c.groups, std::max<int64_t>(1, rt::options().parallel_grain() / work),
                   [&](int64_t begin, int64_t end) {
-    const int64_t plane = copy ? c.w.plane() : 0;
-    auto scratch = Scratch::Make(sizeof(T) * static_cast<size_t>(plane + (narrow ? row_length : 0)));
-    if (!scratch.ok()) return error.Add(scratch.status());
-    T* row_buffer = scratch->template as<T>() + plane;
-    for (int64_t p = begin; p < end; ++p) {
-      const int64_t group = p % c.groups;
-      int64_t strides[3];
-      const T* from = static_cast<const T*>(PlaneOf(c.w, c.x, p / c.groups, group, scratch->data(), strides));
-      for (int64_t o = 0; o < c.outputs; ++o) {
-        char* to = c.y.as<char>() + (p * c.outputs + o) * positions * size;
-        const T* taps_of = weight + (group * c.outputs + o) * taps;
-        const T start = bias != nullptr ? bias[group * c.outputs + o] : T(0);
-        const auto row_at = [&](int64_t row) {
-          return narrow ? row_buffer : reinterpret_cast<T*>(to) + row * row_length;
-        };
-        std::fill_n(row_at(0), row_length, start);
-        SlideWindows(
-            c.w, strides,
-            [&](int64_t row, int64_t tap, int64_t first, int64_t last, int64_t source, int64_t step) {
-              loops.multiply_add(row_at(row) + first, from + source, step, taps_of[tap], last - first);
-            },
-            [&](int64_t row, int64_t, int64_t) {
-              if (narrow) Convert(to + row * row_length * size, c.dtype, row_buffer, c.compute, row_length);
-              if ((row + 1) * row_length < positions) std::fill_n(row_at(row + 1), row_length, start);
-            });
-      }
-    }
-  });
+                    const int64_t plane = copy ? c.w.plane() : 0;
+                    auto scratch = Scratch::Make(sizeof(T) * static_cast<size_t>(plane + (narrow ? row_length : 0)));
+                    if (!scratch.ok()) return error.Add(scratch.status());
+                    T* row_buffer = scratch->template as<T>() + plane;
+                    for (int64_t p = begin; p < end; ++p) {
+                      const int64_t group = p % c.groups;
+                      int64_t strides[3];
+                      const T* from =
+                          static_cast<const T*>(PlaneOf(c.w, c.x, p / c.groups, group, scratch->data(), strides));
+                      for (int64_t o = 0; o < c.outputs; ++o) {
+                        char* to = c.y.as<char>() + (p * c.outputs + o) * positions * size;
+                        const T* taps_of = weight + (group * c.outputs + o) * taps;
+                        const T start = bias != nullptr ? bias[group * c.outputs + o] : T(0);
+                        const auto row_at = [&](int64_t row) {
+                          return narrow ? row_buffer : reinterpret_cast<T*>(to) + row * row_length;
+                        };
+                        std::fill_n(row_at(0), row_length, start);
+                        SlideWindows(
+                            c.w, strides,
+                            [&](int64_t row, int64_t tap, int64_t first, int64_t last, int64_t source, int64_t step) {
+                              loops.multiply_add(row_at(row) + first, from + source, step, taps_of[tap], last - first);
+                            },
+                            [&](int64_t row, int64_t, int64_t) {
+                              if (narrow)
+                                Convert(to + row * row_length * size, c.dtype, row_buffer, c.compute, row_length);
+                              if ((row + 1) * row_length < positions) std::fill_n(row_at(row + 1), row_length, start);
+                            });
+                      }
+                    }
+                  });
   return error.Take();
 }
 
@@ -230,8 +227,8 @@ absl::Status k_conv(const interp::KernelArgs& args) {
   const View* bias = args.in.size() > 2 ? args.in[2] : nullptr;
   if (y.size() == 0) return absl::OkStatus();
   Conv c{x, y, {}, args.integer(3), 0, 0, y.dtype, ComputeDType(y.dtype)};
-  c.w = MakeWindows(x, y, absl::MakeSpan(weight.dims + 2, weight.rank - 2), args.ints(0), {}, args.ints(1),
-                    args.ints(2));
+  c.w =
+      MakeWindows(x, y, absl::MakeSpan(weight.dims + 2, weight.rank - 2), args.ints(0), {}, args.ints(1), args.ints(2));
   c.inputs = weight.dims[1];
   c.outputs = weight.dims[0] / c.groups;
   Scratch weight_dense, weight_wide, bias_dense, bias_wide;

@@ -29,25 +29,37 @@ void Copy(void* dst, const void* src, int64_t n) {
 }
 
 template <typename D, typename S>
-struct Loop { static constexpr ConvertLoop kFn = ConvertAll<D, S>; };
+struct Loop {
+  static constexpr ConvertLoop kFn = ConvertAll<D, S>;
+};
 template <typename T>
-struct Loop<T, T> { static constexpr ConvertLoop kFn = Copy<sizeof(T)>; };
+struct Loop<T, T> {
+  static constexpr ConvertLoop kFn = Copy<sizeof(T)>;
+};
 // Wrapping keeps the bits.
 template <>
-struct Loop<int8_t, uint8_t> { static constexpr ConvertLoop kFn = Copy<1>; };
+struct Loop<int8_t, uint8_t> {
+  static constexpr ConvertLoop kFn = Copy<1>;
+};
 template <>
-struct Loop<uint8_t, int8_t> { static constexpr ConvertLoop kFn = Copy<1>; };
+struct Loop<uint8_t, int8_t> {
+  static constexpr ConvertLoop kFn = Copy<1>;
+};
 template <>
-struct Loop<int8_t, BoolByte> { static constexpr ConvertLoop kFn = Copy<1>; };
+struct Loop<int8_t, BoolByte> {
+  static constexpr ConvertLoop kFn = Copy<1>;
+};
 template <>
-struct Loop<uint8_t, BoolByte> { static constexpr ConvertLoop kFn = Copy<1>; };
+struct Loop<uint8_t, BoolByte> {
+  static constexpr ConvertLoop kFn = Copy<1>;
+};
 
 }  // namespace
 
-#define TSR_ROW(S)                                                                                                   \
-  {Loop<double, S>::kFn, Loop<float, S>::kFn,   Loop<Half, S>::kFn,     Loop<BHalf, S>::kFn,   Loop<E4M3, S>::kFn,     \
-   Loop<E5M2, S>::kFn,   Loop<int64_t, S>::kFn, Loop<int32_t, S>::kFn, Loop<int8_t, S>::kFn, Loop<uint8_t, S>::kFn,  \
-   Loop<BoolByte, S>::kFn},
+#define TSR_ROW(S)                                                                            \
+  {Loop<double, S>::kFn, Loop<float, S>::kFn,   Loop<Half, S>::kFn,    Loop<BHalf, S>::kFn,   \
+   Loop<E4M3, S>::kFn,   Loop<E5M2, S>::kFn,    Loop<int64_t, S>::kFn, Loop<int32_t, S>::kFn, \
+   Loop<int8_t, S>::kFn, Loop<uint8_t, S>::kFn, Loop<BoolByte, S>::kFn},
 #define TSR_STORAGE_ROW(name, S) TSR_ROW(S)
 
 const ConvertLoops kConvertLoops = {{TSR_FOR_EACH_STORAGE(TSR_STORAGE_ROW)}};

@@ -167,14 +167,10 @@ void CopyTyped(Tile t) {
 
 void CopyTile(const Tile& tile, int size) {
   switch (size) {
-    case 1:
-      return CopyTyped<uint8_t>(tile);
-    case 2:
-      return CopyTyped<uint16_t>(tile);
-    case 4:
-      return CopyTyped<uint32_t>(tile);
-    default:
-      return CopyTyped<uint64_t>(tile);
+    case 1: return CopyTyped<uint8_t>(tile);
+    case 2: return CopyTyped<uint16_t>(tile);
+    case 4: return CopyTyped<uint32_t>(tile);
+    default: return CopyTyped<uint64_t>(tile);
   }
 }
 

@@ -107,8 +107,8 @@ absl::Status k_cross_entropy(const interp::KernelArgs& args) {
       rest /= targets.dims[d];
     }
     return OutOfRange("targets[", position, "] is ", targets.as<const int64_t>()[OffsetOf(targets, targets.rank, bad)],
-                      "; it must be in [0, ", classes, "), the classes of logits ", ToString(logits),
-                      ", or ignore (", ignore, ")");
+                      "; it must be in [0, ", classes, "), the classes of logits ", ToString(logits), ", or ignore (",
+                      ignore, ")");
   }
   static const AttentionLoops& loops = TSR_SELECT_ISA(kAttentionLoops);
   if (logits.dtype == DType::f64) {

@@ -413,7 +413,9 @@ bool WantsTiles(const View& v, const View& out) {
 /// A number beside small f32, f64 or i64 tensors, repeated n times at `room`; null where it takes the long way.
 inline const void* SplatNumber(const View& number, DType to, int64_t n, void* room) {
   const bool whole = number.dtype != DType::f64;
-  const int64_t i = number.dtype == DType::i64 ? *number.as<int64_t>() : number.dtype == DType::boolean ? *number.as<bool>() : 0;
+  const int64_t i = number.dtype == DType::i64       ? *number.as<int64_t>()
+                    : number.dtype == DType::boolean ? *number.as<bool>()
+                                                     : 0;
   switch (to) {
     case DType::f32: {
       const float v = whole ? static_cast<float>(i) : static_cast<float>(*number.as<double>());
@@ -449,6 +451,19 @@ inline const void* SplatNumber(const View& number, DType to, int64_t n, void* ro
 }
 
 }  // namespace
+
+bool RunScalar(ir::Op op, DType dtype, absl::Span<const View* const> in, void* out) {
+  const EwLoop loop = FindEwLoop(op, dtype);
+  if (loop == nullptr || in.size() > kMaxOperands) return false;
+  const void* data[kMaxOperands];
+  int64_t numbers[kMaxOperands];
+  for (size_t k = 0; k < in.size(); ++k) {
+    data[k] = in[k]->weak ? SplatNumber(*in[k], dtype, 1, &numbers[k]) : in[k]->data;
+    if (data[k] == nullptr) return false;
+  }
+  loop(out, data, 1);
+  return true;
+}
 
 EwLoop FindEwLoop(ir::Op op, DType dtype) { return Loops().loops[static_cast<int>(op)][static_cast<int>(dtype)]; }
 

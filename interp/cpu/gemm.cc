@@ -60,8 +60,8 @@ void GemmOnce(const rt::Blas& blas, int64_t m, int64_t n, int64_t k, T alpha, co
     const bool trans = by_rows ? form.transposed : !form.transposed;
     // BLAS is told of the matrix as it is stored: outputs x k, or transposed.
     const int64_t stored_rows = trans ? k : outputs, stored_cols = trans ? outputs : k;
-    Sgemv(blas, trans ? rt::kBlasTrans : rt::kBlasNoTrans, static_cast<int>(stored_rows),
-          static_cast<int>(stored_cols), alpha, matrix, static_cast<int>(form.ld), x, static_cast<int>(inc), c);
+    Sgemv(blas, trans ? rt::kBlasTrans : rt::kBlasNoTrans, static_cast<int>(stored_rows), static_cast<int>(stored_cols),
+          alpha, matrix, static_cast<int>(form.ld), x, static_cast<int>(inc), c);
     return;
   }
   Sgemm(blas, fa.transposed ? rt::kBlasTrans : rt::kBlasNoTrans, fb.transposed ? rt::kBlasTrans : rt::kBlasNoTrans,
@@ -71,9 +71,13 @@ void GemmOnce(const rt::Blas& blas, int64_t m, int64_t n, int64_t k, T alpha, co
 
 /// Element (i, 0) of a matrix, or (0, j).
 template <class T>
-const T* RowOf(const T* p, BlasMatrix f, int64_t i) { return p + i * (f.transposed ? 1 : f.ld); }
+const T* RowOf(const T* p, BlasMatrix f, int64_t i) {
+  return p + i * (f.transposed ? 1 : f.ld);
+}
 template <class T>
-const T* ColOf(const T* p, BlasMatrix f, int64_t j) { return p + j * (f.transposed ? f.ld : 1); }
+const T* ColOf(const T* p, BlasMatrix f, int64_t j) {
+  return p + j * (f.transposed ? f.ld : 1);
+}
 
 /// Pieces that a product is worth.
 int64_t PartsFor(int64_t m, int64_t n, int64_t k) {
@@ -84,8 +88,8 @@ int64_t PartsFor(int64_t m, int64_t n, int64_t k) {
 }
 
 template <class T>
-void GemmThreaded(const rt::Blas& blas, int64_t m, int64_t n, int64_t k, T alpha, const T* a, BlasMatrix fa,
-                  const T* b, BlasMatrix fb, T beta, T* c, int64_t ldc) {
+void GemmThreaded(const rt::Blas& blas, int64_t m, int64_t n, int64_t k, T alpha, const T* a, BlasMatrix fa, const T* b,
+                  BlasMatrix fb, T beta, T* c, int64_t ldc) {
   const GemmGrid grid = ChooseGrid(m, n, k, blas.shared_with_application ? 1 : PartsFor(m, n, k));
   const int64_t across = CeilDiv(n, grid.cols), pieces = CeilDiv(m, grid.rows) * across;
   if (pieces == 1) return GemmOnce(blas, m, n, k, alpha, a, fa, b, fb, beta, c, ldc);

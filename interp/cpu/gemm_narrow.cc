@@ -130,8 +130,14 @@ absl::Status Skinny(const rt::Blas& blas, const Item& x) {
 
 absl::Status NarrowGemm(const rt::Blas& blas, const GemmArgs& p, int64_t count, BlasMatrix fa, BlasMatrix fb) {
   const auto item = [&](int64_t t) {
-    return Item{p.dtype, p.m, p.n, p.k, At(p.a.data, p.dtype, BatchOffset(p, p.a, t)),
-                At(p.b.data, p.dtype, BatchOffset(p, p.b, t)), fa, fb,
+    return Item{p.dtype,
+                p.m,
+                p.n,
+                p.k,
+                At(p.a.data, p.dtype, BatchOffset(p, p.a, t)),
+                At(p.b.data, p.dtype, BatchOffset(p, p.b, t)),
+                fa,
+                fb,
                 const_cast<char*>(At(p.c, p.dtype, t * p.m * p.n))};
   };
   const int64_t work = p.m * p.n * p.k;

@@ -43,14 +43,10 @@ class RowReader {
     const int64_t bytes = length_ * size_;
     if (length_ == 1) {
       switch (size_) {
-        case 1:
-          return CopyElements<uint8_t>(dst, base, offsets, n);
-        case 2:
-          return CopyElements<uint16_t>(dst, base, offsets, n);
-        case 4:
-          return CopyElements<uint32_t>(dst, base, offsets, n);
-        default:
-          return CopyElements<uint64_t>(dst, base, offsets, n);
+        case 1: return CopyElements<uint8_t>(dst, base, offsets, n);
+        case 2: return CopyElements<uint16_t>(dst, base, offsets, n);
+        case 4: return CopyElements<uint32_t>(dst, base, offsets, n);
+        default: return CopyElements<uint64_t>(dst, base, offsets, n);
       }
     }
     if (contiguous_) {

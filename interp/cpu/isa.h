@@ -49,9 +49,9 @@ const char* IsaName(Isa isa);
   extern const type symbol;           \
   }                                   \
   static_assert(true)
-#define TSR_SELECT_ISA(symbol)                                                                        \
-  (::tessera::cpu::ActiveIsa() == ::tessera::cpu::Isa::avx512 ? ::tessera::cpu::avx512::symbol        \
-   : ::tessera::cpu::ActiveIsa() == ::tessera::cpu::Isa::avx2 ? ::tessera::cpu::avx2::symbol          \
+#define TSR_SELECT_ISA(symbol)                                                                 \
+  (::tessera::cpu::ActiveIsa() == ::tessera::cpu::Isa::avx512 ? ::tessera::cpu::avx512::symbol \
+   : ::tessera::cpu::ActiveIsa() == ::tessera::cpu::Isa::avx2 ? ::tessera::cpu::avx2::symbol   \
                                                               : ::tessera::cpu::base::symbol)
 #else
 #define TSR_DECLARE_ISA(type, symbol) \

@@ -12,27 +12,39 @@ TSR_MATH bool IsFinite(float x) { return Abs(x) < Inf(x); }
 TSR_MATH bool IsFinite(double x) { return Abs(x) < Inf(x); }
 TSR_MATH bool HasSign(float x) { return Bits(x) >> 31 != 0; }
 TSR_MATH bool HasSign(double x) { return Bits(x) >> 63 != 0; }
-template <typename T> TSR_MATH bool IsNan(T) { return false; }
-template <typename T> TSR_MATH bool IsInf(T) { return false; }
-template <typename T> TSR_MATH bool IsFinite(T) { return true; }
-template <typename T> TSR_MATH bool HasSign(T x) { return x < 0; }
+template <typename T>
+TSR_MATH bool IsNan(T) {
+  return false;
+}
+template <typename T>
+TSR_MATH bool IsInf(T) {
+  return false;
+}
+template <typename T>
+TSR_MATH bool IsFinite(T) {
+  return true;
+}
+template <typename T>
+TSR_MATH bool HasSign(T x) {
+  return x < 0;
+}
 
-#define TSR_ASK1(X)             \
-  X(isnan, IsNan(x))            \
-  X(isinf, IsInf(x))            \
-  X(isfinite, IsFinite(x))      \
-  X(signbit, HasSign(x))        \
+#define TSR_ASK1(X)        \
+  X(isnan, IsNan(x))       \
+  X(isinf, IsInf(x))       \
+  X(isfinite, IsFinite(x)) \
+  X(signbit, HasSign(x))   \
   X(logical_not, x == T(0))
 
-#define TSR_ASK2(X)                            \
-  X(eq, a == b)                                \
-  X(ne, a != b)                                \
-  X(lt, a < b)                                 \
-  X(le, a <= b)                                \
-  X(gt, a > b)                                 \
-  X(ge, a >= b)                                \
-  X(logical_and, (a != T(0)) & (b != T(0)))    \
-  X(logical_or, (a != T(0)) | (b != T(0)))     \
+#define TSR_ASK2(X)                         \
+  X(eq, a == b)                             \
+  X(ne, a != b)                             \
+  X(lt, a < b)                              \
+  X(le, a <= b)                             \
+  X(gt, a > b)                              \
+  X(ge, a >= b)                             \
+  X(logical_and, (a != T(0)) & (b != T(0))) \
+  X(logical_or, (a != T(0)) | (b != T(0)))  \
   X(logical_xor, (a != T(0)) ^ (b != T(0)))
 
 TSR_ASK1(TSR_EW1_BOOL)
@@ -56,21 +68,12 @@ void where_loop(void* out, const void* const* in, int64_t n) {
   TSR_EW_INTS(name)           \
   TSR_EW_ENTRY(name, boolean, uint8_t)
 
-const EwEntry kEntries[] = {
-    TSR_ASK1(TSR_EW_ALL)
-    TSR_ASK2(TSR_EW_ALL)
-    TSR_EW_ENTRY(where, f64, uint64_t)
-    TSR_EW_ENTRY(where, i64, uint64_t)
-    TSR_EW_ENTRY(where, f32, uint32_t)
-    TSR_EW_ENTRY(where, i32, uint32_t)
-    TSR_EW_ENTRY(where, f16, uint16_t)
-    TSR_EW_ENTRY(where, bf16, uint16_t)
-    TSR_EW_ENTRY(where, f8e4m3, uint8_t)
-    TSR_EW_ENTRY(where, f8e5m2, uint8_t)
-    TSR_EW_ENTRY(where, i8, uint8_t)
-    TSR_EW_ENTRY(where, u8, uint8_t)
-    TSR_EW_ENTRY(where, boolean, uint8_t)
-};
+const EwEntry kEntries[] = {TSR_ASK1(TSR_EW_ALL) TSR_ASK2(TSR_EW_ALL) TSR_EW_ENTRY(where, f64, uint64_t)
+                                TSR_EW_ENTRY(where, i64, uint64_t) TSR_EW_ENTRY(where, f32, uint32_t)
+                                    TSR_EW_ENTRY(where, i32, uint32_t) TSR_EW_ENTRY(where, f16, uint16_t)
+                                        TSR_EW_ENTRY(where, bf16, uint16_t) TSR_EW_ENTRY(where, f8e4m3, uint8_t)
+                                            TSR_EW_ENTRY(where, f8e5m2, uint8_t) TSR_EW_ENTRY(where, i8, uint8_t)
+                                                TSR_EW_ENTRY(where, u8, uint8_t) TSR_EW_ENTRY(where, boolean, uint8_t)};
 
 }  // namespace
 

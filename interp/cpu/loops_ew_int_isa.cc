@@ -15,11 +15,17 @@ TSR_MATH T Negated(T x) {
   return static_cast<T>(U(0) - static_cast<U>(x));
 }
 template <typename T>
-TSR_MATH T AbsInt(T x) { return x < 0 ? Negated(x) : x; }
+TSR_MATH T AbsInt(T x) {
+  return x < 0 ? Negated(x) : x;
+}
 template <typename T>
-TSR_MATH T Max(T a, T b) { return a > b ? a : b; }
+TSR_MATH T Max(T a, T b) {
+  return a > b ? a : b;
+}
 template <typename T>
-TSR_MATH T Min(T a, T b) { return a < b ? a : b; }
+TSR_MATH T Min(T a, T b) {
+  return a < b ? a : b;
+}
 
 // Division by 0 gives 0. By -1 it is a negation, so that the smallest number wraps in place of trapping.
 template <typename T>
@@ -92,39 +98,39 @@ TSR_MATH T ShiftRight(T a, T b) {
   return within ? shifted : a < 0 ? T(-1) : T(0);
 }
 
-#define TSR_INT1(X)                                 \
-  X(neg, Negated(x))                                \
-  X(abs, AbsInt(x))                                 \
-  X(sign, (x > 0) - (x < 0))                        \
-  X(square, U(x) * U(x))                            \
-  X(floor, x)                                       \
-  X(ceil, x)                                        \
-  X(round, x)                                       \
-  X(trunc, x)                                       \
-  X(relu, Max(x, T(0)))                             \
+#define TSR_INT1(X)          \
+  X(neg, Negated(x))         \
+  X(abs, AbsInt(x))          \
+  X(sign, (x > 0) - (x < 0)) \
+  X(square, U(x) * U(x))     \
+  X(floor, x)                \
+  X(ceil, x)                 \
+  X(round, x)                \
+  X(trunc, x)                \
+  X(relu, Max(x, T(0)))      \
   X(relu6, Min(Max(x, T(0)), T(6)))
 
-#define TSR_INT2(X)                                 \
-  X(sub, U(a) - U(b))                               \
-  X(floor_div, FloorDivInt(a, b))                   \
-  X(mod, FloorModInt(a, b))                         \
-  X(fmod, TruncMod(a, b))                           \
-  X(pow, PowInt(a, b))                              \
-  X(heaviside, a < 0 ? T(0) : a == 0 ? b : T(1))    \
-  X(gcd, Gcd(a, b))                                 \
-  X(lcm, Lcm(a, b))                                 \
-  X(shift_left, ShiftLeft(a, b))                    \
+#define TSR_INT2(X)                              \
+  X(sub, U(a) - U(b))                            \
+  X(floor_div, FloorDivInt(a, b))                \
+  X(mod, FloorModInt(a, b))                      \
+  X(fmod, TruncMod(a, b))                        \
+  X(pow, PowInt(a, b))                           \
+  X(heaviside, a < 0 ? T(0) : a == 0 ? b : T(1)) \
+  X(gcd, Gcd(a, b))                              \
+  X(lcm, Lcm(a, b))                              \
+  X(shift_left, ShiftLeft(a, b))                 \
   X(shift_right, ShiftRight(a, b))
 
 // These have bools too, held as uint8_t 0 and 1.
-#define TSR_INT2_BOOL(X)                            \
-  X(maximum, Max(a, b))                             \
-  X(minimum, Min(a, b))                             \
-  X(fmax, Max(a, b))                                \
-  X(fmin, Min(a, b))                                \
-  X(bit_and, a & b)                                 \
-  X(bit_or, a | b)                                  \
-  X(bit_xor, a ^ b)                                 \
+#define TSR_INT2_BOOL(X) \
+  X(maximum, Max(a, b))  \
+  X(minimum, Min(a, b))  \
+  X(fmax, Max(a, b))     \
+  X(fmin, Min(a, b))     \
+  X(bit_and, a& b)       \
+  X(bit_or, a | b)       \
+  X(bit_xor, a ^ b)      \
   X(mul, U(a) * U(b))
 
 #define TSR_INT3(X) X(clamp, Min(Max(a, b), c))
@@ -141,12 +147,9 @@ TSR_EW1(bit_not_bool, x ^ 1)
 #define TSR_EW_INTS_AND_BOOL(name, ...) TSR_EW_INTS(name) TSR_EW_ENTRY(name, boolean, uint8_t)
 
 const EwEntry kEntries[] = {
-    TSR_INT1(TSR_EW_INTS)
-    TSR_INT2(TSR_EW_INTS)
-    TSR_INT2_BOOL(TSR_EW_INTS_AND_BOOL)
-    TSR_INT3(TSR_EW_INTS)
-    TSR_EW_INTS(add) {ir::Op::k_add, DType::boolean, add_bool_loop<uint8_t>},
-    TSR_EW_INTS(bit_not) {ir::Op::k_bit_not, DType::boolean, bit_not_bool_loop<uint8_t>},
+    TSR_INT1(TSR_EW_INTS) TSR_INT2(TSR_EW_INTS) TSR_INT2_BOOL(TSR_EW_INTS_AND_BOOL) TSR_INT3(TSR_EW_INTS)
+        TSR_EW_INTS(add){ir::Op::k_add, DType::boolean, add_bool_loop<uint8_t>},
+    TSR_EW_INTS(bit_not){ir::Op::k_bit_not, DType::boolean, bit_not_bool_loop<uint8_t>},
 };
 
 }  // namespace

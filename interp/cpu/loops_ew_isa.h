@@ -15,38 +15,50 @@
 namespace tessera::cpu {
 namespace TSR_ISA {
 
-template <typename T> struct UnsignedOf { using Type = T; };
-template <> struct UnsignedOf<int64_t> { using Type = uint64_t; };
-template <> struct UnsignedOf<int32_t> { using Type = uint32_t; };
-template <> struct UnsignedOf<int8_t> { using Type = uint8_t; };
+template <typename T>
+struct UnsignedOf {
+  using Type = T;
+};
+template <>
+struct UnsignedOf<int64_t> {
+  using Type = uint64_t;
+};
+template <>
+struct UnsignedOf<int32_t> {
+  using Type = uint32_t;
+};
+template <>
+struct UnsignedOf<int8_t> {
+  using Type = uint8_t;
+};
 
 }  // namespace TSR_ISA
 }  // namespace tessera::cpu
 
-#define TSR_EW_HEAD(R)                                                \
-  using U [[maybe_unused]] = typename UnsignedOf<T>::Type;            \
+#define TSR_EW_HEAD(R)                                     \
+  using U [[maybe_unused]] = typename UnsignedOf<T>::Type; \
   R* __restrict y = static_cast<R*>(out);
 
-#define TSR_EW1_TO(name, R, ...)                                      \
-  template <typename T>                                               \
+#define TSR_EW1_TO(name, R, ...)                                         \
+  template <typename T>                                                  \
   static void name##_loop(void* out, const void* const* in, int64_t n) { \
-    TSR_EW_HEAD(R)                                                    \
-    const T* __restrict xs = static_cast<const T*>(in[0]);            \
-    for (int64_t i = 0; i < n; ++i) {                                 \
-      const T x = xs[i];                                              \
-      y[i] = static_cast<R>(__VA_ARGS__);                             \
-    }                                                                 \
+    TSR_EW_HEAD(R)                                                       \
+    const T* __restrict xs = static_cast<const T*>(in[0]);               \
+    for (int64_t i = 0; i < n; ++i) {                                    \
+      const T x = xs[i];                                                 \
+      y[i] = static_cast<R>(__VA_ARGS__);                                \
+    }                                                                    \
   }
-#define TSR_EW2_TO(name, R, ...)                                      \
-  template <typename T>                                               \
+#define TSR_EW2_TO(name, R, ...)                                         \
+  template <typename T>                                                  \
   static void name##_loop(void* out, const void* const* in, int64_t n) { \
-    TSR_EW_HEAD(R)                                                    \
-    const T* __restrict as = static_cast<const T*>(in[0]);            \
-    const T* __restrict bs = static_cast<const T*>(in[1]);            \
-    for (int64_t i = 0; i < n; ++i) {                                 \
-      const T a = as[i], b = bs[i];                                   \
-      y[i] = static_cast<R>(__VA_ARGS__);                             \
-    }                                                                 \
+    TSR_EW_HEAD(R)                                                       \
+    const T* __restrict as = static_cast<const T*>(in[0]);               \
+    const T* __restrict bs = static_cast<const T*>(in[1]);               \
+    for (int64_t i = 0; i < n; ++i) {                                    \
+      const T a = as[i], b = bs[i];                                      \
+      y[i] = static_cast<R>(__VA_ARGS__);                                \
+    }                                                                    \
   }
 
 #define TSR_EW1(name, ...) TSR_EW1_TO(name, T, __VA_ARGS__)
@@ -54,27 +66,27 @@ template <> struct UnsignedOf<int8_t> { using Type = uint8_t; };
 /// Results are bool.
 #define TSR_EW1_BOOL(name, ...) TSR_EW1_TO(name, uint8_t, __VA_ARGS__)
 #define TSR_EW2_BOOL(name, ...) TSR_EW2_TO(name, uint8_t, __VA_ARGS__)
-#define TSR_EW3(name, ...)                                            \
-  template <typename T>                                               \
+#define TSR_EW3(name, ...)                                               \
+  template <typename T>                                                  \
   static void name##_loop(void* out, const void* const* in, int64_t n) { \
-    TSR_EW_HEAD(T)                                                    \
-    const T* __restrict as = static_cast<const T*>(in[0]);            \
-    const T* __restrict bs = static_cast<const T*>(in[1]);            \
-    const T* __restrict cs = static_cast<const T*>(in[2]);            \
-    for (int64_t i = 0; i < n; ++i) {                                 \
-      const T a = as[i], b = bs[i], c = cs[i];                        \
-      y[i] = static_cast<T>(__VA_ARGS__);                             \
-    }                                                                 \
+    TSR_EW_HEAD(T)                                                       \
+    const T* __restrict as = static_cast<const T*>(in[0]);               \
+    const T* __restrict bs = static_cast<const T*>(in[1]);               \
+    const T* __restrict cs = static_cast<const T*>(in[2]);               \
+    for (int64_t i = 0; i < n; ++i) {                                    \
+      const T a = as[i], b = bs[i], c = cs[i];                           \
+      y[i] = static_cast<T>(__VA_ARGS__);                                \
+    }                                                                    \
   }
 
 #define TSR_EW_ENTRY(name, dtype, T) {ir::Op::k_##name, DType::dtype, name##_loop<T>},
 #define TSR_EW_F32(name, ...) TSR_EW_ENTRY(name, f32, float)
 #define TSR_EW_F64(name, ...) TSR_EW_ENTRY(name, f64, double)
 #define TSR_EW_FLOATS(name, ...) TSR_EW_F32(name) TSR_EW_F64(name)
-#define TSR_EW_INTS(name, ...)      \
-  TSR_EW_ENTRY(name, i64, int64_t)  \
-  TSR_EW_ENTRY(name, i32, int32_t)  \
-  TSR_EW_ENTRY(name, i8, int8_t)    \
+#define TSR_EW_INTS(name, ...)     \
+  TSR_EW_ENTRY(name, i64, int64_t) \
+  TSR_EW_ENTRY(name, i32, int32_t) \
+  TSR_EW_ENTRY(name, i8, int8_t)   \
   TSR_EW_ENTRY(name, u8, uint8_t)
 
 #define TSR_EW_LIST(symbol, entries) \

@@ -3,8 +3,8 @@
 namespace tessera::cpu::TSR_ISA {
 namespace {
 
-const EwEntry kEntries[] = {
-    TSR_MATH1(TSR_EW_F32) TSR_MATH2(TSR_EW_F32) TSR_REPAIR1(TSR_EW_F32) TSR_REPAIR2(TSR_EW_F32)};
+const EwEntry kEntries[] = {TSR_MATH1(TSR_EW_F32) TSR_MATH2(TSR_EW_F32) TSR_REPAIR1(TSR_EW_F32)
+                                TSR_REPAIR2(TSR_EW_F32)};
 
 }  // namespace
 

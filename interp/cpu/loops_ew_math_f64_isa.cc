@@ -3,8 +3,8 @@
 namespace tessera::cpu::TSR_ISA {
 namespace {
 
-const EwEntry kEntries[] = {
-    TSR_MATH1(TSR_EW_F64) TSR_MATH2(TSR_EW_F64) TSR_REPAIR1(TSR_EW_F64) TSR_REPAIR2(TSR_EW_F64)};
+const EwEntry kEntries[] = {TSR_MATH1(TSR_EW_F64) TSR_MATH2(TSR_EW_F64) TSR_REPAIR1(TSR_EW_F64)
+                                TSR_REPAIR2(TSR_EW_F64)};
 
 }  // namespace
 

@@ -6,33 +6,33 @@
 #include "interp/cpu/loops_ew_isa.h"
 #include "interp/cpu/math/math.h"
 
-#define TSR_MATH1(X)              \
-  X(rsqrt, Rsqrt(x))              \
-  X(cbrt, Cbrt(x))                \
-  X(exp, Exp(x))                  \
-  X(exp2, Exp2(x))                \
-  X(expm1, Expm1(x))              \
-  X(log, Log(x))                  \
-  X(log2, Log2(x))                \
-  X(log10, Log10(x))              \
-  X(log1p, Log1p(x))              \
-  X(asin, Asin(x))                \
-  X(acos, Acos(x))                \
-  X(atan, Atan(x))                \
-  X(sinh, Sinh(x))                \
-  X(cosh, Cosh(x))                \
-  X(tanh, Tanh(x))                \
-  X(asinh, Asinh(x))              \
-  X(acosh, Acosh(x))              \
-  X(atanh, Atanh(x))              \
-  X(erf, Erf(x))                  \
-  X(erfc, Erfc(x))                \
-  X(sigmoid, Sigmoid(x))          \
-  X(softplus, Softplus(x))        \
-  X(gelu, Gelu(x))                \
-  X(gelu_tanh, GeluTanh(x))       \
-  X(silu, Silu(x))                \
-  X(mish, Mish(x))                \
+#define TSR_MATH1(X)        \
+  X(rsqrt, Rsqrt(x))        \
+  X(cbrt, Cbrt(x))          \
+  X(exp, Exp(x))            \
+  X(exp2, Exp2(x))          \
+  X(expm1, Expm1(x))        \
+  X(log, Log(x))            \
+  X(log2, Log2(x))          \
+  X(log10, Log10(x))        \
+  X(log1p, Log1p(x))        \
+  X(asin, Asin(x))          \
+  X(acos, Acos(x))          \
+  X(atan, Atan(x))          \
+  X(sinh, Sinh(x))          \
+  X(cosh, Cosh(x))          \
+  X(tanh, Tanh(x))          \
+  X(asinh, Asinh(x))        \
+  X(acosh, Acosh(x))        \
+  X(atanh, Atanh(x))        \
+  X(erf, Erf(x))            \
+  X(erfc, Erfc(x))          \
+  X(sigmoid, Sigmoid(x))    \
+  X(softplus, Softplus(x))  \
+  X(gelu, Gelu(x))          \
+  X(gelu_tanh, GeluTanh(x)) \
+  X(silu, Silu(x))          \
+  X(mish, Mish(x))          \
   X(selu, Selu(x))
 
 #define TSR_MATH2(X)              \
@@ -50,7 +50,7 @@
   X(cos, CosFast(x), CosNeedsLarge(x), CosLarge(x)) \
   X(tan, TanFast(x), TanNeedsLarge(x), TanLarge(x))
 
-#define TSR_REPAIR2(X)                                       \
+#define TSR_REPAIR2(X)                                         \
   X(fmod, FmodFast(a, b), FmodNeedsSlow(a, b), FmodSlow(a, b)) \
   X(mod, ModFromFmod(FmodFast(a, b), b), FmodNeedsSlow(a, b), ModFromFmod(FmodSlow(a, b), b))
 
@@ -61,59 +61,59 @@ namespace {
 // A block this long is looked through again when one of its elements needs the slow code.
 constexpr int64_t kRepairBlock = 256;
 
-#define TSR_EW1_REPAIR(name, fast, rest, slow)                                     \
-  template <typename T>                                                            \
-  void name##_loop(void* out, const void* const* in, int64_t n) {                  \
-    T* __restrict y = static_cast<T*>(out);                                        \
-    const T* __restrict xs = static_cast<const T*>(in[0]);                         \
-    for (int64_t begin = 0; begin < n; begin += kRepairBlock) {                    \
-      const int64_t end = n - begin < kRepairBlock ? n : begin + kRepairBlock;     \
-      int any = 0;                                                                 \
-      TSR_MATH_LOOP                                                                \
-      for (int64_t i = begin; i < end; ++i) {                                      \
-        const T x = xs[i];                                                         \
-        any |= rest;                                                               \
-        y[i] = fast;                                                               \
-      }                                                                            \
-      if (any == 0) continue;                                                      \
-      for (int64_t i = begin; i < end; ++i) {                                      \
-        const T x = xs[i];                                                         \
-        if (rest) y[i] = slow;                                                     \
-      }                                                                            \
-    }                                                                              \
+#define TSR_EW1_REPAIR(name, fast, rest, slow)                                 \
+  template <typename T>                                                        \
+  void name##_loop(void* out, const void* const* in, int64_t n) {              \
+    T* __restrict y = static_cast<T*>(out);                                    \
+    const T* __restrict xs = static_cast<const T*>(in[0]);                     \
+    for (int64_t begin = 0; begin < n; begin += kRepairBlock) {                \
+      const int64_t end = n - begin < kRepairBlock ? n : begin + kRepairBlock; \
+      int any = 0;                                                             \
+      TSR_MATH_LOOP                                                            \
+      for (int64_t i = begin; i < end; ++i) {                                  \
+        const T x = xs[i];                                                     \
+        any |= rest;                                                           \
+        y[i] = fast;                                                           \
+      }                                                                        \
+      if (any == 0) continue;                                                  \
+      for (int64_t i = begin; i < end; ++i) {                                  \
+        const T x = xs[i];                                                     \
+        if (rest) y[i] = slow;                                                 \
+      }                                                                        \
+    }                                                                          \
   }
-#define TSR_EW2_REPAIR(name, fast, rest, slow)                                     \
-  template <typename T>                                                            \
-  void name##_loop(void* out, const void* const* in, int64_t n) {                  \
-    T* __restrict y = static_cast<T*>(out);                                        \
-    const T* __restrict as = static_cast<const T*>(in[0]);                         \
-    const T* __restrict bs = static_cast<const T*>(in[1]);                         \
-    for (int64_t begin = 0; begin < n; begin += kRepairBlock) {                    \
-      const int64_t end = n - begin < kRepairBlock ? n : begin + kRepairBlock;     \
-      int any = 0;                                                                 \
-      for (int64_t i = begin; i < end; ++i) {                                      \
-        const T a = as[i], b = bs[i];                                              \
-        any |= rest;                                                               \
-        y[i] = fast;                                                               \
-      }                                                                            \
-      if (any == 0) continue;                                                      \
-      for (int64_t i = begin; i < end; ++i) {                                      \
-        const T a = as[i], b = bs[i];                                              \
-        if (rest) y[i] = slow;                                                     \
-      }                                                                            \
-    }                                                                              \
+#define TSR_EW2_REPAIR(name, fast, rest, slow)                                 \
+  template <typename T>                                                        \
+  void name##_loop(void* out, const void* const* in, int64_t n) {              \
+    T* __restrict y = static_cast<T*>(out);                                    \
+    const T* __restrict as = static_cast<const T*>(in[0]);                     \
+    const T* __restrict bs = static_cast<const T*>(in[1]);                     \
+    for (int64_t begin = 0; begin < n; begin += kRepairBlock) {                \
+      const int64_t end = n - begin < kRepairBlock ? n : begin + kRepairBlock; \
+      int any = 0;                                                             \
+      for (int64_t i = begin; i < end; ++i) {                                  \
+        const T a = as[i], b = bs[i];                                          \
+        any |= rest;                                                           \
+        y[i] = fast;                                                           \
+      }                                                                        \
+      if (any == 0) continue;                                                  \
+      for (int64_t i = begin; i < end; ++i) {                                  \
+        const T a = as[i], b = bs[i];                                          \
+        if (rest) y[i] = slow;                                                 \
+      }                                                                        \
+    }                                                                          \
   }
 
-#define TSR_EW1_MATH(name, ...)                                                    \
-  template <typename T>                                                            \
-  void name##_loop(void* out, const void* const* in, int64_t n) {                  \
-    T* __restrict y = static_cast<T*>(out);                                        \
-    const T* __restrict xs = static_cast<const T*>(in[0]);                         \
-    TSR_MATH_LOOP                                                                  \
-    for (int64_t i = 0; i < n; ++i) {                                              \
-      const T x = xs[i];                                                           \
-      y[i] = __VA_ARGS__;                                                          \
-    }                                                                              \
+#define TSR_EW1_MATH(name, ...)                                   \
+  template <typename T>                                           \
+  void name##_loop(void* out, const void* const* in, int64_t n) { \
+    T* __restrict y = static_cast<T*>(out);                       \
+    const T* __restrict xs = static_cast<const T*>(in[0]);        \
+    TSR_MATH_LOOP                                                 \
+    for (int64_t i = 0; i < n; ++i) {                             \
+      const T x = xs[i];                                          \
+      y[i] = __VA_ARGS__;                                         \
+    }                                                             \
   }
 
 TSR_MATH1(TSR_EW1_MATH)

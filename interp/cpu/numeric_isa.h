@@ -25,16 +25,27 @@ namespace tessera::cpu {
 namespace TSR_ISA {
 
 // Storage types. An element of a tensor of that dtype may be read and written through a pointer to one.
-struct Half { uint16_t bits; };
-struct BHalf { uint16_t bits; };
-struct E4M3 { uint8_t bits; };
-struct E5M2 { uint8_t bits; };
-struct BoolByte { uint8_t bits; };
+struct Half {
+  uint16_t bits;
+};
+struct BHalf {
+  uint16_t bits;
+};
+struct E4M3 {
+  uint8_t bits;
+};
+struct E5M2 {
+  uint8_t bits;
+};
+struct BoolByte {
+  uint8_t bits;
+};
 
 // The dtype's C++ type, in the order of dtypes.def.
-#define TSR_FOR_EACH_STORAGE(X)                                                                                  \
-  X(f64, double) X(f32, float) X(f16, Half) X(bf16, BHalf) X(f8e4m3, E4M3) X(f8e5m2, E5M2) X(i64, int64_t)         \
-  X(i32, int32_t) X(i8, int8_t) X(u8, uint8_t) X(boolean, BoolByte)
+#define TSR_FOR_EACH_STORAGE(X)                                                                             \
+  X(f64, double)                                                                                            \
+  X(f32, float) X(f16, Half) X(bf16, BHalf) X(f8e4m3, E4M3) X(f8e5m2, E5M2) X(i64, int64_t) X(i32, int32_t) \
+      X(i8, int8_t) X(u8, uint8_t) X(boolean, BoolByte)
 
 // ---- narrow floats to f32: exact
 
@@ -166,9 +177,13 @@ TSR_MATH void ToInt(double x, int64_t& y) { y = SaturateWide<int64_t>(x, 0x1p63,
 TSR_MATH void ToInt(float x, int32_t& y) { y = SaturateWide<int32_t>(x, 0x1p31f, 0x1.fffffep30f, INT32_MAX); }
 TSR_MATH void ToInt(double x, int32_t& y) { y = Saturate<int32_t>(x, -0x1p31, 0x1p31 - 1); }
 template <typename F>
-TSR_MATH void ToInt(F x, int8_t& y) { y = static_cast<int8_t>(Saturate<int32_t>(x, F(-128), F(127))); }
+TSR_MATH void ToInt(F x, int8_t& y) {
+  y = static_cast<int8_t>(Saturate<int32_t>(x, F(-128), F(127)));
+}
 template <typename F>
-TSR_MATH void ToInt(F x, uint8_t& y) { y = static_cast<uint8_t>(Saturate<int32_t>(x, F(0), F(255))); }
+TSR_MATH void ToInt(F x, uint8_t& y) {
+  y = static_cast<uint8_t>(Saturate<int32_t>(x, F(0), F(255)));
+}
 
 // ---- any to any
 
@@ -193,16 +208,40 @@ TSR_MATH float Pre(int32_t x) { return RoundToOdd(static_cast<double>(x)); }
 TSR_MATH float Pre(int8_t x) { return x; }
 TSR_MATH float Pre(uint8_t x) { return x; }
 
-template <typename S> TSR_MATH void Store(S x, double& y) { y = static_cast<double>(x); }
-template <typename S> TSR_MATH void Store(S x, float& y) { y = static_cast<float>(x); }
-template <typename S> TSR_MATH void Store(S x, Half& y) { FromF32(Pre(x), y); }
-template <typename S> TSR_MATH void Store(S x, BHalf& y) { FromF32(Pre(x), y); }
-template <typename S> TSR_MATH void Store(S x, E4M3& y) { FromF32(Pre(x), y); }
-template <typename S> TSR_MATH void Store(S x, E5M2& y) { FromF32(Pre(x), y); }
-template <typename S> TSR_MATH void Store(S x, BoolByte& y) { y.bits = x != 0; }
-#define TSR_STORE_INT(I)                                                              \
-  template <typename S> TSR_MATH void Store(S x, I& y) { y = static_cast<I>(x); }     \
-  TSR_MATH void Store(float x, I& y) { ToInt(x, y); }                                 \
+template <typename S>
+TSR_MATH void Store(S x, double& y) {
+  y = static_cast<double>(x);
+}
+template <typename S>
+TSR_MATH void Store(S x, float& y) {
+  y = static_cast<float>(x);
+}
+template <typename S>
+TSR_MATH void Store(S x, Half& y) {
+  FromF32(Pre(x), y);
+}
+template <typename S>
+TSR_MATH void Store(S x, BHalf& y) {
+  FromF32(Pre(x), y);
+}
+template <typename S>
+TSR_MATH void Store(S x, E4M3& y) {
+  FromF32(Pre(x), y);
+}
+template <typename S>
+TSR_MATH void Store(S x, E5M2& y) {
+  FromF32(Pre(x), y);
+}
+template <typename S>
+TSR_MATH void Store(S x, BoolByte& y) {
+  y.bits = x != 0;
+}
+#define TSR_STORE_INT(I)                              \
+  template <typename S>                               \
+  TSR_MATH void Store(S x, I& y) {                    \
+    y = static_cast<I>(x);                            \
+  }                                                   \
+  TSR_MATH void Store(float x, I& y) { ToInt(x, y); } \
   TSR_MATH void Store(double x, I& y) { ToInt(x, y); }
 TSR_STORE_INT(int64_t)
 TSR_STORE_INT(int32_t)

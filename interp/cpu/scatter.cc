@@ -80,52 +80,33 @@ void CombineSet(void* dst, const void* src, int64_t n) {
 template <Mode kMode>
 Combine CombineOf(DType t) {
   switch (t) {
-    case DType::f64:
-      return CombineTyped<kMode, double>;
-    case DType::f32:
-      return CombineTyped<kMode, float>;
-    case DType::f16:
-      return CombineNarrow<kMode, DType::f16>;
-    case DType::bf16:
-      return CombineNarrow<kMode, DType::bf16>;
-    case DType::f8e4m3:
-      return CombineNarrow<kMode, DType::f8e4m3>;
-    case DType::f8e5m2:
-      return CombineNarrow<kMode, DType::f8e5m2>;
-    case DType::i64:
-      return CombineTyped<kMode, int64_t>;
-    case DType::i32:
-      return CombineTyped<kMode, int32_t>;
-    case DType::i8:
-      return CombineTyped<kMode, int8_t>;
-    case DType::u8:
-      return CombineTyped<kMode, uint8_t>;
-    case DType::boolean:
-      return CombineTyped<kMode, bool>;
+    case DType::f64: return CombineTyped<kMode, double>;
+    case DType::f32: return CombineTyped<kMode, float>;
+    case DType::f16: return CombineNarrow<kMode, DType::f16>;
+    case DType::bf16: return CombineNarrow<kMode, DType::bf16>;
+    case DType::f8e4m3: return CombineNarrow<kMode, DType::f8e4m3>;
+    case DType::f8e5m2: return CombineNarrow<kMode, DType::f8e5m2>;
+    case DType::i64: return CombineTyped<kMode, int64_t>;
+    case DType::i32: return CombineTyped<kMode, int32_t>;
+    case DType::i8: return CombineTyped<kMode, int8_t>;
+    case DType::u8: return CombineTyped<kMode, uint8_t>;
+    case DType::boolean: return CombineTyped<kMode, bool>;
   }
   return nullptr;
 }
 
 Combine CombineOf(Mode mode, DType t) {
   switch (mode) {
-    case Mode::add:
-      return CombineOf<Mode::add>(t);
-    case Mode::max:
-      return CombineOf<Mode::max>(t);
-    case Mode::min:
-      return CombineOf<Mode::min>(t);
-    case Mode::set:
-      break;
+    case Mode::add: return CombineOf<Mode::add>(t);
+    case Mode::max: return CombineOf<Mode::max>(t);
+    case Mode::min: return CombineOf<Mode::min>(t);
+    case Mode::set: break;
   }
   switch (SizeOf(t)) {
-    case 1:
-      return CombineSet<1>;
-    case 2:
-      return CombineSet<2>;
-    case 4:
-      return CombineSet<4>;
-    default:
-      return CombineSet<8>;
+    case 1: return CombineSet<1>;
+    case 2: return CombineSet<2>;
+    case 4: return CombineSet<4>;
+    default: return CombineSet<8>;
   }
 }
 

@@ -89,8 +89,9 @@ absl::Status Rows(const View& xp, const View& yp, int64_t rows, int64_t n, bool 
   rt::ParallelFor(rows, std::max<int64_t>(kWork / n, 1), [&](int64_t begin, int64_t end) {
     Scratch memory;
     // Raw input, input and output in the compute dtype; the raw output may overwrite the raw input.
-    const int64_t part = (n * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
-    if (narrow || gather || scatter) {
+    const bool staged = narrow || gather || scatter;
+    const int64_t part = staged ? (n * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64 : 0;
+    if (staged) {
       auto made = Scratch::Make(static_cast<size_t>(3 * part));
       if (!made.ok()) {
         failed = true;

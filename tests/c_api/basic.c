@@ -5,20 +5,20 @@
 #include <string.h>
 #include <tessera/c_api.h>
 
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
+#define CHECK(condition)                                                                       \
+  do {                                                                                         \
+    if (!(condition)) {                                                                        \
       fprintf(stderr, "%s:%d: %s failed (%s)\n", __FILE__, __LINE__, #condition, tsr_error()); \
-      exit(1);                                                                       \
-    }                                                                                \
+      exit(1);                                                                                 \
+    }                                                                                          \
   } while (0)
-#define CHECK_ERROR(code, part, call)                                                \
-  do {                                                                               \
-    CHECK((call) == (code));                                                         \
-    if (strstr(tsr_error(), part) == NULL) {                                         \
+#define CHECK_ERROR(code, part, call)                                                                \
+  do {                                                                                               \
+    CHECK((call) == (code));                                                                         \
+    if (strstr(tsr_error(), part) == NULL) {                                                         \
       fprintf(stderr, "%s:%d: '%s' does not contain '%s'\n", __FILE__, __LINE__, tsr_error(), part); \
-      exit(1);                                                                       \
-    }                                                                                \
+      exit(1);                                                                                       \
+    }                                                                                                \
   } while (0)
 
 static tsr_tensor* Floats(int32_t rank, const int64_t* dims, const float* values, size_t n) {

@@ -1,10 +1,10 @@
 // The .npy reader on any bytes: a tensor or an error, and a tensor that was read can be written and read again.
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-
-#include <unistd.h>
 
 #include "tessera/ops.h"
 

@@ -250,8 +250,8 @@ TEST(CrossEntropy, RandomShapesStridesAndDtypes) {
 TEST(CrossEntropy, ExtremeLogits) {
   Array x = Contiguous(DType::f32, {4, 3000}), targets = Contiguous(DType::i64, {4});
   for (int64_t i = 0; i < 3000; ++i) {
-    x.Set(i, i < 2000 ? -INFINITY : 5);                 // whole blocks of -inf come first
-    x.Set(3000 + i, i == 2500 ? 3e38 : -3e38);          // exp would overflow
+    x.Set(i, i < 2000 ? -INFINITY : 5);         // whole blocks of -inf come first
+    x.Set(3000 + i, i == 2500 ? 3e38 : -3e38);  // exp would overflow
     x.Set(6000 + i, i == 100 ? std::nan("") : 0);
     x.Set(9000 + i, i == 2999 ? INFINITY : 0);
   }

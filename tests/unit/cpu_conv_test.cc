@@ -194,8 +194,8 @@ TEST(Conv, MessagesSayWhatWouldWork) {
 
 TEST(Pool, RandomShapesStridesAndDtypes) {
   Rng rng(4);
-  const DType dtypes[] = {DType::f32, DType::f64, DType::f16,  DType::bf16, DType::f8e4m3, DType::f8e5m2,
-                          DType::i64, DType::i32, DType::i8,   DType::u8};
+  const DType dtypes[] = {DType::f32,    DType::f64, DType::f16, DType::bf16, DType::f8e4m3,
+                          DType::f8e5m2, DType::i64, DType::i32, DType::i8,   DType::u8};
   for (int round = 0; round < 500; ++round) {
     const DType t = dtypes[round % std::size(dtypes)];
     const int n = static_cast<int>(Pick(rng, 1, 3));

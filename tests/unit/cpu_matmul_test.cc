@@ -84,9 +84,8 @@ void CheckMatmul(const Array& a_in, const Array& b_in, bool ta, bool tb, const A
 
 TEST(Matmul, RandomShapesStridesAndDtypes) {
   Rng rng(1);
-  const DType dtypes[] = {DType::f32, DType::f64,    DType::f16,    DType::bf16, DType::f8e4m3,
-                          DType::f32, DType::f8e5m2, DType::i64,    DType::i32,  DType::i8,
-                          DType::u8,  DType::f32};
+  const DType dtypes[] = {DType::f32,    DType::f64, DType::f16, DType::bf16, DType::f8e4m3, DType::f32,
+                          DType::f8e5m2, DType::i64, DType::i32, DType::i8,   DType::u8,     DType::f32};
   for (int round = 0; round < 600; ++round) {
     const DType t = dtypes[round % std::size(dtypes)];
     const int64_t top = round % 10 == 0 ? 130 : 20, low = round % 7 == 0 ? 0 : 1;
@@ -250,8 +249,9 @@ TEST(Matmul, MessagesNameBothShapes) {
   const auto message = [](const Dims& a, const Dims& b, bool ta = false, bool tb = false) {
     return std::string(Matmul(Contiguous(DType::f32, a), Contiguous(DType::f32, b), ta, tb).status().message());
   };
-  EXPECT_NE(message({2, 3}, {4, 5}).find("the inner dims differ: a is f32[2,3], b is f32[4,5]; a's last dim (3) must "
-                                         "equal b's second to last dim (4)"),
+  EXPECT_NE(message({2, 3}, {4, 5})
+                .find("the inner dims differ: a is f32[2,3], b is f32[4,5]; a's last dim (3) must "
+                      "equal b's second to last dim (4)"),
             std::string::npos)
       << message({2, 3}, {4, 5});
   EXPECT_NE(message({2, 4, 3}, {3, 3, 5}).find("dim -3 is 2 in a and 3 in b"), std::string::npos);

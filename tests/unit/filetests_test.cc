@@ -78,10 +78,10 @@ FileTest ParseDirectives(const std::string& text) {
       rest.erase(0, rest.find_first_not_of(' '));
     }
     std::map<std::string, std::vector<std::string> Expectation::*> lists = {{"expect", &Expectation::results},
-                                                                          {"error", &Expectation::errors},
-                                                                          {"prints", &Expectation::prints},
-                                                                          {"reads", &Expectation::reads},
-                                                                          {"compiled", &Expectation::compiled}};
+                                                                            {"error", &Expectation::errors},
+                                                                            {"prints", &Expectation::prints},
+                                                                            {"reads", &Expectation::reads},
+                                                                            {"compiled", &Expectation::compiled}};
     if (kind != "frees" && !lists.contains(kind)) continue;
     if (!test.functions.contains(name)) test.order.push_back(name);
     if (kind == "frees") {

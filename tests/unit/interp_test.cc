@@ -1,6 +1,4 @@
 // The interpreter and dispatch: observer, frames, allocation, faults, threads.
-#include "interp/interpreter.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,6 +7,7 @@
 #include <thread>
 
 #include "interp/api/eager.h"
+#include "interp/interpreter.h"
 #include "runtime/fault.h"
 #include "runtime/ring.h"
 #include "tessera/tessera.h"
@@ -166,8 +165,7 @@ TEST(Interpreter, ChecksArguments) {
   };
   EXPECT_EQ(message({zeros({2, 8}), zeros({4})}), "no error");
   EXPECT_EQ(message({zeros({2, 8})}), "@f takes 2 arguments, not 1");
-  EXPECT_EQ(message({zeros({2, 8}, f64), zeros({4})}),
-            "@f: argument 0 (%x) must be f32[B,S], not f64[2,8]; cast it");
+  EXPECT_EQ(message({zeros({2, 8}, f64), zeros({4})}), "@f: argument 0 (%x) must be f32[B,S], not f64[2,8]; cast it");
   EXPECT_EQ(message({zeros({2}), zeros({4})}), "@f: argument 0 (%x) must be f32[B,S], not f32[2]");
   EXPECT_EQ(message({zeros({2, 8}), zeros({5})}), "@f: argument 1 is f32[5], and dim 0 must be (2*B) = 4");
   EXPECT_NE(message({zeros({2, 9}), zeros({4})}).find("S % 8 == 0"), std::string::npos)
@@ -246,9 +244,8 @@ TEST(Builder, BuildsWhatTextSays) {
   FunctionBuilder f = b.function("f");
   Value x = f.param("x", f32, {"B", 4});
   f.op("buffer_add", {1}, {{"buffer", std::string("calls")}});
-  std::vector<Value> r = f.for_(0, 3, 1, {x}, [&](Value, const std::vector<Value>& v) {
-    return std::vector<Operand>{f.op("mul", {v[0], 2.0})};
-  });
+  std::vector<Value> r = f.for_(
+      0, 3, 1, {x}, [&](Value, const std::vector<Value>& v) { return std::vector<Operand>{f.op("mul", {v[0], 2.0})}; });
   Value s = f.op("sum", {r[0]}, {{"axes", Dims{1}}});
   f.ret({r[0], s});
   Result<Module> module = b.build();

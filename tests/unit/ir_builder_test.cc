@@ -1,9 +1,8 @@
-#include "ir/builder.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "ir/builder.h"
 #include "ir/function.h"
 
 namespace tessera::ir {
@@ -52,10 +51,9 @@ TEST(IrBuilder, ControlFlowAndCalls) {
   const Val x = b.Param("x", b.Type(DType::f32, {4}));
   const Val p = b.Param("p", b.Type(DType::boolean));
   const Vals r = b.If(p, [&] { return Args{b.Emit(Op::k_neg, {x}), 1}; }, [&] { return Args{x, 2}; });
-  const Vals w = b.While({0, r[0]}, [&](const Vals& v) { return b.Emit(Op::k_lt, {v[0], 10}); },
-                         [&](const Vals& v) {
-                           return Args{b.Emit(Op::k_add, {v[0], 1}), b.Emit(Op::k_mul, {v[1], x})};
-                         });
+  const Vals w = b.While(
+      {0, r[0]}, [&](const Vals& v) { return b.Emit(Op::k_lt, {v[0], 10}); },
+      [&](const Vals& v) { return Args{b.Emit(Op::k_add, {v[0], 1}), b.Emit(Op::k_mul, {v[1], x})}; });
   const Vals z = b.For(0, r[1], 1, {w[1]}, [&](Val i, const Vals& v) {
     b.Emit(Op::k_buffer_add, {i}, {{"buffer", "steps"}});
     return Args{b.Emit(Op::k_add, {v[0], i})};
@@ -93,17 +91,24 @@ TEST(IrBuilder, Errors) {
   fails("the function has no return", [](FunctionBuilder&, Val) {});
   fails("add: stands after return", [](FunctionBuilder& b, Val x) { b.Return({}), b.Emit(Op::k_add, {x, x}); });
   fails("sum: has no attribute axis", [](FunctionBuilder& b, Val x) { b.Emit(Op::k_sum, {x}, {{"axis", 1}}); });
-  fails("attribute keepdims must be true or false", [](FunctionBuilder& b, Val x) { b.Emit(Op::k_sum, {x}, {{"keepdims", 1}}); });
+  fails("attribute keepdims must be true or false",
+        [](FunctionBuilder& b, Val x) { b.Emit(Op::k_sum, {x}, {{"keepdims", 1}}); });
   fails("no value of this function", [](FunctionBuilder& b, Val) { b.Emit(Op::k_neg, {Val{99}}); });
   fails("cannot be seen here", [](FunctionBuilder& b, Val x) {
     Val inner;
-    b.If(true, [&] { inner = b.Emit(Op::k_neg, {x}); return Args{}; }, [] { return Args{}; });
+    b.If(
+        true,
+        [&] {
+          inner = b.Emit(Op::k_neg, {x});
+          return Args{};
+        },
+        [] { return Args{}; });
     b.Return({inner});
   });
-  fails("value 0 must be tensor<2 x f32>, and the number 1 was given", [](FunctionBuilder& b, Val x) {
-    b.If(true, [&] { return Args{x}; }, [] { return Args{1}; });
-  });
-  fails("a condition is tensor<bool>", [](FunctionBuilder& b, Val x) { b.If(x, [] { return Args{}; }, [] { return Args{}; }); });
+  fails("value 0 must be tensor<2 x f32>, and the number 1 was given",
+        [](FunctionBuilder& b, Val x) { b.If(true, [&] { return Args{x}; }, [] { return Args{1}; }); });
+  fails("a condition is tensor<bool>",
+        [](FunctionBuilder& b, Val x) { b.If(x, [] { return Args{}; }, [] { return Args{}; }); });
   fails("there is no function @g", [](FunctionBuilder& b, Val) { b.Call("g", {}); });
   fails("DeclareResults comes first", [](FunctionBuilder& b, Val x) { b.Call("f", {x}); });
   fails("there is no buffer @b", [](FunctionBuilder& b, Val) { b.Emit(Op::k_buffer_read, {}, {{"buffer", "b"}}); });
@@ -125,7 +130,8 @@ TEST(IrBuilder, NamesAreMadeValidAndUnique) {
   b.Return({});
   ASSERT_TRUE(b.Finish().ok());
   const std::string text = Check(module);
-  for (const char* name : {"%x_1 =", "%a_b_c =", "%_1st =", "%0 =", "%__ ="}) EXPECT_NE(text.find(name), std::string::npos) << text;
+  for (const char* name : {"%x_1 =", "%a_b_c =", "%_1st =", "%0 =", "%__ ="})
+    EXPECT_NE(text.find(name), std::string::npos) << text;
 }
 
 // Random programs: everything the builder accepts verifies and survives print, parse, print.
@@ -191,18 +197,22 @@ class RandomProgram {
         case 7: b.Emit(Op::k_buffer_add, {static_cast<int64_t>(Pick(5))}, {{"buffer", "n"}}); break;
         case 8: {
           const Arg a = any();
-          const Vals r = b.If(live[3], [&] { return Inner(b, live, index, depth, {a}); }, [&] { return Inner(b, live, index, depth, {a}); });
+          const Vals r = b.If(
+              live[3], [&] { return Inner(b, live, index, depth, {a}); },
+              [&] { return Inner(b, live, index, depth, {a}); });
           v = r[0];
           break;
         }
         case 9: {
-          const Vals r = b.While({any(), 0}, [&](const Vals& c) { return b.Emit(Op::k_lt, {c[1], 3}); },
-                                 [&](const Vals& c) { return Inner(b, live, index, depth, {c[0], c[1]}); });
+          const Vals r = b.While(
+              {any(), 0}, [&](const Vals& c) { return b.Emit(Op::k_lt, {c[1], 3}); },
+              [&](const Vals& c) { return Inner(b, live, index, depth, {c[0], c[1]}); });
           v = r[0];
           break;
         }
         case 10: {
-          const Vals r = b.For(0, live[2], 1, {any()}, [&](Val, const Vals& c) { return Inner(b, live, index, depth, {c[0]}); });
+          const Vals r =
+              b.For(0, live[2], 1, {any()}, [&](Val, const Vals& c) { return Inner(b, live, index, depth, {c[0]}); });
           v = r[0];
           break;
         }

@@ -99,14 +99,18 @@ TEST(IrText, Loops) {
 }
 
 TEST(IrText, NamesAndNumbers) {
-  const std::string printed = RoundTrip("func @f(%7: tensor<f32>, %x.y: tensor<f32>) { %3 = add %7, %x.y %z = neg %3 return }");
+  const std::string printed =
+      RoundTrip("func @f(%7: tensor<f32>, %x.y: tensor<f32>) { %3 = add %7, %x.y %z = neg %3 return }");
   EXPECT_EQ(printed,
-            "func @f(%0: tensor<f32>, %x.y: tensor<f32>) {\n  %1 = add %0, %x.y : tensor<f32>\n  %z = neg %1 : tensor<f32>\n  "
+            "func @f(%0: tensor<f32>, %x.y: tensor<f32>) {\n  %1 = add %0, %x.y : tensor<f32>\n  %z = neg %1 : "
+            "tensor<f32>\n  "
             "return\n}\n");
 }
 
 TEST(IrText, DefaultsAreNotPrinted) {
-  const std::string printed = RoundTrip("func @f(%x: tensor<2 x f32>) { %a = sum %x {keepdims = false, axes = []} %b = var %x {correction = -0.0} return }");
+  const std::string printed = RoundTrip(
+      "func @f(%x: tensor<2 x f32>) { %a = sum %x {keepdims = false, axes = []} %b = var %x {correction = -0.0} return "
+      "}");
   EXPECT_NE(printed.find("sum %x :"), std::string::npos) << printed;
   EXPECT_NE(printed.find("{correction = -0.0}"), std::string::npos) << printed;
 }
@@ -132,7 +136,8 @@ TEST(IrText, FactsLetWrittenDimsDiffer) {
 }
 
 TEST(IrText, Parameters) {
-  Unchanged(R"(func @f(%x: tensor<B x 4 x f32> {shard = "dp,*"}, %g: tensor<4 x f32> {privilege = "reduce_sum", shard = "*"}, %w: tensor<f32> {privilege = "write"}) {
+  Unchanged(
+      R"(func @f(%x: tensor<B x 4 x f32> {shard = "dp,*"}, %g: tensor<4 x f32> {privilege = "reduce_sum", shard = "*"}, %w: tensor<f32> {privilege = "write"}) {
   return
 }
 )");
@@ -180,10 +185,10 @@ TEST(IrText, ElementsOfEveryDType) {
   CheckElements<uint16_t>(DType::f16, AllPatterns<uint16_t>());
   CheckElements<uint16_t>(DType::bf16, AllPatterns<uint16_t>());
   CheckElements<uint8_t>(DType::boolean, {0, 1});
-  CheckElements<uint32_t>(DType::f32, {0, 0x80000000, 1, 0x007fffff, 0x7f7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc00000,
-                                       0x7fa00001, 0x3dcccccd, 0x4b800001});
-  CheckElements<uint64_t>(DType::f64, {0, 1, 0x8000000000000000, 0x7fefffffffffffff, 0x7ff0000000000000, 0x7ff8000000000000,
-                                       0xfff8000000000000, 0x7ff0000000000001, 0x3fb999999999999a});
+  CheckElements<uint32_t>(DType::f32, {0, 0x80000000, 1, 0x007fffff, 0x7f7fffff, 0x7f800000, 0xff800000, 0x7fc00000,
+                                       0xffc00000, 0x7fa00001, 0x3dcccccd, 0x4b800001});
+  CheckElements<uint64_t>(DType::f64, {0, 1, 0x8000000000000000, 0x7fefffffffffffff, 0x7ff0000000000000,
+                                       0x7ff8000000000000, 0xfff8000000000000, 0x7ff0000000000001, 0x3fb999999999999a});
   CheckElements<int64_t>(DType::i64, {0, -1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()});
   CheckElements<int32_t>(DType::i32, {0, -1, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()});
 }

@@ -109,7 +109,7 @@ inline Array Random(Rng& rng, DType dtype, const Dims& dims) {
 
 /// Infers the result, poisons it (every byte 0xff: NaN, or -1), runs the kernel.
 inline absl::StatusOr<Array> RunOp(ir::Op op, interp::Kernel kernel, const std::vector<const Array*>& in,
-                                 std::vector<ir::Attr> attrs) {
+                                   std::vector<ir::Attr> attrs) {
   const ir::OpInfo& info = ir::Info(op);
   attrs.resize(info.attrs.size());
   TSR_RETURN_IF_ERROR(ir::CompleteAttrs(info, absl::MakeSpan(attrs)));
@@ -152,9 +152,8 @@ inline double TinyOf(DType t) {
 inline ::testing::AssertionResult Close(DType t, double got, double want, double terms) {
   if (std::isnan(want) || std::isnan(got)) {
     if (std::isnan(want) && std::isnan(got)) return ::testing::AssertionSuccess();
-  } else if (got == want ||
-             std::abs(got - want) <=
-                 8 * ComputeEpsilon(t) * terms + RoundingOf(t) * std::abs(want) * 1.01 + TinyOf(t)) {
+  } else if (got == want || std::abs(got - want) <=
+                                8 * ComputeEpsilon(t) * terms + RoundingOf(t) * std::abs(want) * 1.01 + TinyOf(t)) {
     return ::testing::AssertionSuccess();
   }
   return ::testing::AssertionFailure() << "got " << got << ", want " << want << " (" << Name(t) << ")";

@@ -1,5 +1,3 @@
-#include "runtime/pool.h"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 
 #include "runtime/fault.h"
 #include "runtime/options.h"
+#include "runtime/pool.h"
 #include "runtime/sanitizer.h"
 
 namespace tessera::rt {

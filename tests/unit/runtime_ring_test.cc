@@ -1,5 +1,3 @@
-#include "runtime/ring.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "runtime/options.h"
+#include "runtime/ring.h"
 
 namespace tessera::rt {
 namespace {

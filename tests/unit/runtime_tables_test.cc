@@ -65,8 +65,7 @@ TEST(OptionTable, ErrorsSayWhatWouldWork) {
   EXPECT_EQ(s.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(s.message(), "no option is called 'thread'; did you mean threads?");
   s = o.Set("memory", "3");
-  EXPECT_EQ(s.message(),
-            "no option is called 'memory'; did you mean memory_limit_bytes or memory_cache_bytes?");
+  EXPECT_EQ(s.message(), "no option is called 'memory'; did you mean memory_limit_bytes or memory_cache_bytes?");
   EXPECT_NE(o.Get("xyzzy").status().message().find("the options are threads, "), std::string::npos);
   for (const char* bad : {"", "many", "-1", "4097", "3x", " 3", "99999999999999999999"}) {
     s = o.Set("threads", bad);
@@ -250,8 +249,8 @@ TEST(DTypes, Promotion) {
 }
 
 TEST(Statuses, CrossTheApiUnchanged) {
-  const absl::Status all[] = {absl::OkStatus(),           InvalidArgument("a", 1),   NotFound("b"), OutOfRange("c"),
-                              ResourceExhausted("d"),     Unsupported("e"),          DataLoss("f"), Internal("g")};
+  const absl::Status all[] = {absl::OkStatus(),       InvalidArgument("a", 1), NotFound("b"), OutOfRange("c"),
+                              ResourceExhausted("d"), Unsupported("e"),        DataLoss("f"), Internal("g")};
   std::set<Code> codes;
   for (const absl::Status& s : all) {
     EXPECT_TRUE(codes.insert(ToPublic(s).code()).second);

@@ -1,5 +1,3 @@
-#include "runtime/tensor.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "runtime/fault.h"
+#include "runtime/tensor.h"
 
 namespace tessera::rt {
 namespace {

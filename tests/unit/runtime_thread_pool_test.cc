@@ -1,5 +1,3 @@
-#include "runtime/thread_pool.h"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +14,7 @@
 #include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
+#include "runtime/thread_pool.h"
 
 namespace tessera::rt {
 namespace {

@@ -61,7 +61,9 @@ TEST(Slice, IsPythonsOnEveryStartStopAndStep) {
           const std::vector<int64_t> want = PythonIndices(dim, start, stop, step);
           const ir::SliceRange got = ir::ResolveSlice(dim, start, stop, step);
           ASSERT_EQ(got.count, static_cast<int64_t>(want.size())) << dim << " " << start << ":" << stop << ":" << step;
-          if (!want.empty()) { ASSERT_EQ(got.first, want[0]); }
+          if (!want.empty()) {
+            ASSERT_EQ(got.first, want[0]);
+          }
         }
       }
     }
@@ -242,8 +244,7 @@ TEST(ShapeRules, Messages) {
             "stack: operand 1 is f32[3], operand 0 f32[2]; their dims must be equal");
   EXPECT_EQ(Inferred(Op::k_pad, {F32({3})}, {Ints{-2}, Ints{-2}, 0.0}),
             "pad: low -2 and high -2 cut more than dim 0 has, 3 (given f32[3])");
-  EXPECT_EQ(Inferred(Op::k_tril, {F32({3})}, {int64_t{0}}),
-            "tril: needs a matrix or a batch of them, not f32[3]");
+  EXPECT_EQ(Inferred(Op::k_tril, {F32({3})}, {int64_t{0}}), "tril: needs a matrix or a batch of them, not f32[3]");
 }
 
 TEST(ShapeRules, Symbols) {
