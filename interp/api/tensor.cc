@@ -216,10 +216,10 @@ Tensor Tensor::operator[](int64_t i) const {
   }
   if (i < 0) i += n;
   const Arg self(*this, std::source_location());
-  const Tensor row =
-      api::Run(ir::Op::k_slice, {&self}, {ir::Ints{i}, ir::Ints{i + 1}, ir::Ints{}, ir::Ints{0}}, TSR_SITE);
+  const ir::Ints start(1, i), stop(1, i + 1), step(1, 1), axis(1, 0);
+  const Tensor row = api::Run(ir::Op::k_slice, {&self}, {start, stop, step, axis}, TSR_SITE);
   const Arg sliced(row, std::source_location());
-  return api::Run(ir::Op::k_squeeze, {&sliced}, {ir::Ints{0}}, TSR_SITE);
+  return api::Run(ir::Op::k_squeeze, {&sliced}, {axis}, TSR_SITE);
 }
 
 Tensor Tensor::contiguous() const { return Wrap(Check(interp::Contiguous(ImplOf(*this, "contiguous")))); }

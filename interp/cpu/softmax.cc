@@ -3,6 +3,7 @@
 // log_softmax NaN, and so does a NaN. logsumexp, which has limits there, gives -inf and +inf.
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <type_traits>
 
 #include "interp/cpu/axis.h"
@@ -61,7 +62,8 @@ absl::Status LongRows(const View& xp, const View& yp, int64_t rows, int64_t n, b
     });
     double acc[3];
     ReduceRow(Prim::max, kCompute<T>, x, n, nullptr, acc);
-    const T max = *reinterpret_cast<const T*>(acc);
+    T max;
+    std::memcpy(&max, acc, sizeof max);
     ReduceRow(Prim::sumexp, kCompute<T>, x, n, &max, acc);
     const double total = AccView{acc, 1}.Value(0, 0, kCompute<T>);
     for_pieces([&](int64_t i, int64_t m) {

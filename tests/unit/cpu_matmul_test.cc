@@ -177,7 +177,9 @@ TEST(Matmul, NansAndInfinitiesAreNotLostToZeros) {
       for (int64_t i = 0; i < 40; ++i) {
         EXPECT_TRUE(std::isnan(y->Get(i * n))) << i;          // 0 * NaN
         EXPECT_TRUE(std::isnan(y->Get(i * n + n - 1))) << i;  // 0 * inf
-        if (n > 2) EXPECT_EQ(y->Get(i * n + 1), 0);
+        if (n > 2) {
+          EXPECT_EQ(y->Get(i * n + 1), 0);
+        }
       }
     }
   }

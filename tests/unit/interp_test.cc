@@ -24,13 +24,13 @@
 #ifndef TSR_TEST_SANITIZED
 // Counts this thread's heap allocations. Sanitizers bring an operator new of their own.
 static thread_local int64_t t_allocations = 0;
-void* operator new(size_t size) {
+[[gnu::noinline]] void* operator new(size_t size) {
   ++t_allocations;
   if (void* p = std::malloc(size)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
 #endif
 
 namespace tessera {
