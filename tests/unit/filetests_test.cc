@@ -174,7 +174,9 @@ TEST_P(FileTests, Run) {
     }
     EXPECT_EQ(prints, want.prints);
     EXPECT_EQ(reads, want.reads);
-    if (want.frees) EXPECT_EQ(rt::Cpu().memory_stats().bytes_in_use, before);
+    if (want.frees) {
+      EXPECT_EQ(rt::Cpu().memory_stats().bytes_in_use, before);
+    }
   }
   interp::SetPrintSink(nullptr);
 }

@@ -17,7 +17,9 @@ std::string Check(const Module& module) {
   const std::string text = Print(module);
   auto again = Parse(text);
   EXPECT_TRUE(again.ok()) << again.status().message() << "\n" << text;
-  if (again.ok()) EXPECT_EQ(Print(**again), text);
+  if (again.ok()) {
+    EXPECT_EQ(Print(**again), text);
+  }
   return text;
 }
 

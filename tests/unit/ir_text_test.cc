@@ -22,7 +22,9 @@ std::string RoundTrip(std::string_view text) {
   const std::string printed = Print(**module);
   auto again = Parse(printed);
   EXPECT_TRUE(again.ok()) << again.status().message() << "\n" << printed;
-  if (again.ok()) EXPECT_EQ(Print(**again), printed);
+  if (again.ok()) {
+    EXPECT_EQ(Print(**again), printed);
+  }
   return printed;
 }
 
