@@ -6,6 +6,7 @@
 
 #include "interp/cpu/axis.h"
 #include "interp/cpu/reduce.h"
+#include "interp/cpu/row_scratch.h"
 #include "interp/cpu/rows_isa.h"
 #include "interp/cpu/strided.h"
 #include "interp/kernel.h"
@@ -115,19 +116,14 @@ absl::Status NormRows(const Norm<T>& k) {
   const bool gather = !ContiguousFrom(k.x, k.first);
   std::atomic<bool> failed = false;
   rt::ParallelFor(k.rows, std::max<int64_t>(kWork / k.n, 1), [&](int64_t begin, int64_t end) {
-    Scratch memory;
-    const int64_t part = (k.n * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
-    if (narrow || gather) {
-      auto made = Scratch::Make(static_cast<size_t>(3 * part));
-      if (!made.ok()) {
-        failed = true;
-        return;
-      }
-      memory = *std::move(made);
+    RowScratch<T> scratch;
+    if ((narrow || gather) && !scratch.Make(k.n)) {
+      failed = true;
+      return;
     }
-    char* raw = memory.as<char>();
-    T* wide = reinterpret_cast<T*>(raw + part);
-    T* out = reinterpret_cast<T*>(raw + 2 * part);
+    char* raw = scratch.raw;
+    T* wide = scratch.wide;
+    T* out = scratch.out;
     for (int64_t row = begin; row < end; ++row) {
       const void* x = raw;
       if (gather)

@@ -8,6 +8,7 @@
 
 #include "interp/cpu/axis.h"
 #include "interp/cpu/reduce.h"
+#include "interp/cpu/row_scratch.h"
 #include "interp/cpu/rows_isa.h"
 #include "interp/cpu/strided.h"
 #include "interp/kernel.h"
@@ -89,21 +90,14 @@ absl::Status Rows(const View& xp, const View& yp, int64_t rows, int64_t n, bool 
   const bool scatter = n > 1 && yp.strides[last] != 1;
   std::atomic<bool> failed = false;
   rt::ParallelFor(rows, std::max<int64_t>(kWork / n, 1), [&](int64_t begin, int64_t end) {
-    Scratch memory;
-    // Raw input, input and output in the compute dtype; the raw output may overwrite the raw input.
-    const bool staged = narrow || gather || scatter;
-    const int64_t part = staged ? (n * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64 : 0;
-    if (staged) {
-      auto made = Scratch::Make(static_cast<size_t>(3 * part));
-      if (!made.ok()) {
-        failed = true;
-        return;
-      }
-      memory = *std::move(made);
+    RowScratch<T> scratch;
+    if ((narrow || gather || scatter) && !scratch.Make(n)) {
+      failed = true;
+      return;
     }
-    char* raw = memory.as<char>();
-    T* wide = reinterpret_cast<T*>(raw + part);
-    T* out = reinterpret_cast<T*>(raw + 2 * part);
+    char* raw = scratch.raw;
+    T* wide = scratch.wide;
+    T* out = scratch.out;
     for (int64_t row = begin; row < end; ++row) {
       const void* x = xp.as<char>() + OuterOffset(xp, last, row) * static_cast<int64_t>(SizeOf(xp.dtype));
       void* y = yp.as<char>() + OuterOffset(yp, last, row) * static_cast<int64_t>(SizeOf(yp.dtype));
