@@ -138,7 +138,7 @@ absl::Status Cols(const View& x, const View& y, const AxisSplit& s, bool log) {
       memory = *std::move(made);
     }
     T* wide = memory.as<T>();
-    T* out = wide + s.extent * tile;
+    T* out = direct ? nullptr : wide + s.extent * tile;
     alignas(64) char raw[kSoftmaxCols * 8];
     for (int64_t i = begin; i < end; ++i) {
       const int64_t outer = i / tiles, c0 = i % tiles * tile;
