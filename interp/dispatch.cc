@@ -175,7 +175,8 @@ void Release(absl::Span<TensorImpl*> out) {
 }
 
 std::string Where(const Source& source) {
-  if (source.file == nullptr) return "";
+  if (source.file == nullptr)
+    return source.line > 0 ? absl::StrCat(" (at line ", source.line, " of the function's text)") : "";
   std::string_view file = source.file;
   return absl::StrCat(" (at ", std::string(file.substr(file.rfind('/') + 1)), ":", source.line, ")");
 }

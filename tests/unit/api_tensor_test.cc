@@ -177,9 +177,13 @@ TEST(Runtime, DebugTellsEveryOp) {
   Tensor x = ones({2, 3});
   const int line = __LINE__ + 1;
   Tensor y = x + 1.0;
+  Function::parse("func @f(%x: tensor<N x M x f32>) -> tensor<N x M x f32> {\n  %y = exp %x\n  return %y\n}")
+      ->call({x});
   EXPECT_TRUE(Runtime::set_option("debug", "0").ok());
   Runtime::set_log_sink(nullptr);
-  ASSERT_EQ(lines.size(), 2u);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[2], "tier 1 enters @f at depth 0");
+  EXPECT_NE(lines[3].find("(at line 2 of the function's text)"), std::string::npos) << lines[3];
   EXPECT_NE(lines[1].find("tier 1 add f32[2,3] number -> f32[2,3]"), std::string::npos) << lines[1];
   EXPECT_NE(lines[1].find("api_tensor_test.cc:" + std::to_string(line)), std::string::npos) << lines[1];
 }
