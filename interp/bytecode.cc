@@ -27,7 +27,6 @@ class Decoder {
     out_ = std::make_unique<Bytecode>();
     out_->name = function_.name;
     out_->source = &function_;
-    out_->result_types = function_.results;
     registers_.assign(function_.values.size(), -1);
     for (const ir::Param& p : function_.params) {
       out_->params.push_back(Register(p.value));
@@ -89,7 +88,6 @@ class Decoder {
     Insn& insn = Emit(Code::move, from);
     SetOperands(insn, refs);
     SetResults(insn, targets.registers);
-    out_->max_moves = std::max(out_->max_moves, static_cast<int>(refs.size()));
   }
   Targets TargetsOf(const std::vector<ValueId>& values) {
     Targets targets{.registers = Registers(values), .dtypes = {}};

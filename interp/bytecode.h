@@ -67,11 +67,9 @@ struct Bytecode {
   std::vector<DType> immediate_dtypes;  // what each becomes where it must be a tensor (move, call, ret)
   int num_registers = 0;
   int num_slots = 0;  // loop counters
-  int max_moves = 0;  // widest move
   bool symbolic_attrs = false;
   std::vector<int32_t> params;  // registers
   std::vector<TensorType> param_types;
-  std::vector<TensorType> result_types;
   const ir::Function* source = nullptr;
 };
 

@@ -7,6 +7,7 @@
 #include "interp/cpu/gemm_loops.h"
 #include "interp/cpu/gemm_narrow.h"
 #include "interp/cpu/strided.h"
+#include "runtime/metrics.h"
 #include "runtime/thread_pool.h"
 
 namespace tessera::cpu {
@@ -44,6 +45,7 @@ void Sgemv(const rt::Blas& blas, int trans, int m, int n, double alpha, const do
 template <class T>
 void GemmOnce(const rt::Blas& blas, int64_t m, int64_t n, int64_t k, T alpha, const T* a, BlasMatrix fa, const T* b,
               BlasMatrix fb, T beta, T* c, int64_t ldc) {
+  rt::Count(rt::Metric::products_run);
   if ((n == 1 && ldc == 1) || m == 1) {
     // y = matrix * x. y is cleared here: what a gemv with beta 0 does to NaNs differs between BLAS versions.
     const int64_t outputs = n == 1 && ldc == 1 ? m : n;

@@ -9,7 +9,9 @@
 #include "interp/api/eager.h"
 #include "interp/interpreter.h"
 #include "runtime/fault.h"
+#include "runtime/metrics.h"
 #include "runtime/ring.h"
+#include "runtime/thread_pool.h"
 #include "tessera/tessera.h"
 
 #if defined(__has_feature)
@@ -236,6 +238,32 @@ TEST(Events, RingHoldsTheOps) {
   }
   EXPECT_EQ(found, 1);
   EXPECT_TRUE(Runtime::set_option("events", "0").ok());
+}
+
+// Every row of metrics.def is counted by something.
+TEST(Metrics, EveryRowMoves) {
+  const rt::MetricValues before = rt::SnapshotMetrics();
+  const Tensor x = ones({256, 256});
+  matmul(x, x);
+  Function::parse("func @f(%x: tensor<N x M x f32>) -> tensor<N x M x f32> {\n  %y = exp %x\n  return %y\n}")
+      ->call({x});
+  // Two threads that split loops all the time: sooner or later one finds the pool taken.
+  const auto moved = [&](rt::Metric m) {
+    return rt::SnapshotMetrics()[static_cast<int>(m)] > before[static_cast<int>(m)];
+  };
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) x + x;
+  });
+  for (int i = 0; i < 100000 && !(moved(rt::Metric::parallel_inline) && moved(rt::Metric::parallel_regions)); ++i)
+    x + x;
+  stop = true;
+  other.join();
+  for (const rt::MetricInfo& row : rt::kMetrics) {
+    // With one core nothing is ever split.
+    if (rt::NumThreads() == 1 && row.name.starts_with("parallel")) continue;
+    EXPECT_TRUE(moved(row.id)) << row.name;
+  }
 }
 
 TEST(Builder, BuildsWhatTextSays) {
