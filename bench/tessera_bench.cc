@@ -46,7 +46,7 @@ int Main(int argc, char** argv) {
       PrintUsage(stdout);
       return EXIT_SUCCESS;
     } else if (word == "--list") {
-      for (const Row& row : kRows) std::printf("%-16s %s\n", row.name, row.summary);
+      for (const Row& row : kRows) std::printf("%-18s %s\n", row.name, row.summary);
       return EXIT_SUCCESS;
     } else if (word == "--seconds" && std::atof(next.c_str()) > 0) {
       SetBudget(std::atof(argv[++i]));
@@ -54,6 +54,10 @@ int Main(int argc, char** argv) {
       return Serve(SgemmTask);
     } else if (word == "--serve" && next == "threads") {
       return Serve(ThreadsTask);
+    } else if (word == "--serve" && next == "tracing") {
+      return Serve(TracingTask);
+    } else if (word == "--trial" && !next.empty()) {
+      return TracingTrial(next);
     } else if (const Row* row = Find(word)) {
       chosen.push_back(row);
     } else {

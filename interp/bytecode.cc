@@ -27,6 +27,7 @@ class Decoder {
     out_ = std::make_unique<Bytecode>();
     out_->name = function_.name;
     out_->source = &function_;
+    out_->anchors.emplace_back(AnchorSlot::Kind::function, 0);
     registers_.assign(function_.values.size(), -1);
     for (const ir::Param& p : function_.params) {
       out_->params.push_back(Register(p.value));
@@ -215,7 +216,7 @@ class Decoder {
     SetFrees(branch, {verdict});
     const int branch_at = Here() - 1;
     DecodeBlock(body, body.params, params);
-    Emit(Code::back, from).target = head;
+    EmitBack(from, head);
     out_->code[branch_at].target = Here();
     EndLoop(from, AsOperands(condition.params), params);
   }
@@ -235,9 +236,19 @@ class Decoder {
     next.slot = slot;
     SetResults(next, {Register(body.params[0])});
     DecodeBlock(body, body.params, params);
-    Emit(Code::back, from).target = head;
+    EmitBack(from, head);
     out_->code[head].target = Here();
     EndLoop(from, AsOperands(carried), params);
+  }
+
+  void EmitBack(const Instruction& from, int head) {
+    Insn& back = Emit(Code::back, from);
+    back.target = head;
+    back.anchor = NewAnchor(AnchorSlot::Kind::loop, head);
+  }
+  int32_t NewAnchor(AnchorSlot::Kind kind, int pc) {
+    out_->anchors.emplace_back(kind, pc);
+    return static_cast<int32_t>(out_->anchors.size() - 1);
   }
 
   void EndLoop(const Instruction& from, const std::vector<ir::Operand>& carried, const Targets& params) {
@@ -294,6 +305,7 @@ class Decoder {
     SetOperands(insn, refs);
     SetResults(insn, results);
     SetFrees(insn, frees);
+    if (code == Code::print || code == Code::host_read) insn.anchor = NewAnchor(AnchorSlot::Kind::after_host, Here());
     if (code == Code::op && ir::Info(from.op).impl == ir::Impl::ew) insn.reuse = ReusedOperand(refs, frees);
   }
 

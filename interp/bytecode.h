@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "interp/anchor.h"
 #include "interp/dispatch.h"
 #include "ir/function.h"
 
@@ -54,6 +55,8 @@ struct Insn {
   int16_t reuse = -1;
   /// move: a bit for each of the first 32 operands that dies here and goes to one place, so that its reference moves.
   uint32_t steals = 0;
+  /// back: the loop's head; print, host_read: the instruction after it. Index in Bytecode::anchors, or -1.
+  int32_t anchor = -1;
   ir::Loc loc;
 };
 
@@ -71,6 +74,8 @@ struct Bytecode {
   std::vector<int32_t> params;  // registers
   std::vector<TensorType> param_types;
   const ir::Function* source = nullptr;
+  /// The first one is the function's entry. Their counts are all that changes in a Bytecode.
+  mutable std::deque<AnchorSlot> anchors;
 };
 
 /// All functions of a module, decoded. Index in `functions` equals index in module->functions.

@@ -222,6 +222,8 @@ absl::Status ExecuteGeneral(const OpInfo& op, absl::Span<const View* const> in, 
 
 }  // namespace
 
+Kernel KernelOf(Op op) { return kKernels[static_cast<int>(op)]; }
+
 absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs, rt::Device& device,
                      absl::Span<TensorImpl*> out, const Site& site) {
   rt::Count(rt::Metric::ops_executed);

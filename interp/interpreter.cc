@@ -5,6 +5,7 @@
 
 #include "interp/cpu/convert.h"
 #include "interp/format.h"
+#include "runtime/clock.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "runtime/per_thread.h"
@@ -19,54 +20,17 @@ using rt::TensorImpl;
 // Calls nest on the C++ stack; this many fit into a thread's usual 8 MiB with room to spare.
 constexpr int kMaxDepth = 1000;
 
-// Registers and counters of nested activations, one stack per thread, so that a call allocates nothing after the
-// first. Frames that do not fit (deep recursion, huge functions) go to the heap.
-class FrameMemory {
- public:
-  explicit FrameMemory(const Bytecode& code)
-      : words_(static_cast<size_t>(code.num_registers) + static_cast<size_t>(code.num_slots) * 3) {
-    Stack* stack = rt::PerThread<Stack>::Get();
-    if (stack != nullptr && stack->used + words_ <= kStackWords) {
-      stack_ = stack;
-      base_ = stack->words + stack->used;
-      stack->used += words_;
-    } else {
-      heap_ = std::make_unique<int64_t[]>(words_);
-      base_ = heap_.get();
-    }
-    std::memset(base_, 0, words_ * sizeof(int64_t));
+void ReleaseRegisters(Frame& frame) {
+  for (int i = 0; i < frame.code->num_registers; ++i) {
+    if (frame.registers[i] != nullptr) std::exchange(frame.registers[i], nullptr)->Release();
   }
-  ~FrameMemory() {
-    if (!heap_) stack_->used -= words_;
-  }
-  FrameMemory(const FrameMemory&) = delete;
-  TensorImpl** registers() { return reinterpret_cast<TensorImpl**>(base_); }
-  Frame::Counter* counters(const Bytecode& code) {
-    return reinterpret_cast<Frame::Counter*>(base_ + code.num_registers);
-  }
-
- private:
-  static constexpr size_t kStackWords = 16384;
-  // On the heap: a library that is opened late, as from Python, has little room for thread-local storage.
-  struct Stack {
-    size_t used = 0;
-    int64_t words[kStackWords];
-    void Retire() {}
-    void Fold() {}
-  };
-  size_t words_;
-  Stack* stack_ = nullptr;
-  int64_t* base_;
-  std::unique_ptr<int64_t[]> heap_;
-};
+}
 
 inline void Set(TensorImpl*& slot, TensorImpl* value) {
   TensorImpl* old = slot;
   slot = value;
   if (old != nullptr) old->Release();
 }
-
-int64_t ReadInt(const View& v) { return cpu::ToInt64(v.data, v.dtype); }
 
 absl::Status AtLine(const absl::Status& status, const Frame& frame, const Insn& insn) {
   const std::string& file = frame.instance->program->module->file;
@@ -81,13 +45,35 @@ class Machine {
   explicit Machine(Frame& frame) : f_(frame), code_(*frame.code) {}
 
   absl::Status Run(std::vector<Ref<TensorImpl>>* results) {
+    bool returned = false;
+    absl::Status status;
+    // A recording may open at any anchor and close at any instruction.
+    while (status.ok() && !returned) {
+      status = f_.recorder != nullptr ? Loop<true>(results, &returned) : Loop<false>(results, &returned);
+    }
+    rt::Count(rt::Metric::instructions_run, count_);
+    rt::Record(rt::EventKind::function_exit, Id(), f_.depth, count_);
+    return status;
+  }
+
+ private:
+  template <bool kRecord>
+  absl::Status Loop(std::vector<Ref<TensorImpl>>* results, bool* returned) {
     const Insn* const code = code_.code.data();
-    int64_t count = 0;
     absl::Status status;
     for (;;) {
       const Insn& insn = code[f_.pc];
-      ++count;
       int next = f_.pc + 1;
+      int64_t start = 0;
+      if constexpr (kRecord) {
+        if (f_.recorder->open()) f_.recorder->Before(f_, insn);
+        if (!f_.recorder->open()) {
+          f_.recorder = nullptr;
+          return status;
+        }
+        start = rt::NowNs();
+      }
+      ++count_;
       switch (insn.code) {
         case Code::op: status = Op(insn); break;
         case Code::constant: status = Constant(insn); break;
@@ -111,8 +97,7 @@ class Machine {
         case Code::ret:
           status = Return(insn, results);
           if (status.ok()) {
-            rt::Count(rt::Metric::instructions_run, count);
-            rt::Record(rt::EventKind::function_exit, Id(), f_.depth, count);
+            *returned = true;
             return status;
           }
           break;
@@ -123,20 +108,31 @@ class Machine {
         case Code::host_read: status = HostRead(insn); break;
       }
       if (!status.ok()) [[unlikely]] {
-        rt::Count(rt::Metric::instructions_run, count);
-        rt::Record(rt::EventKind::function_exit, Id(), f_.depth, count);
         // A callee's message has its own position; this one is of use only at the bottom.
         return insn.code == Code::call ? status : AtLine(status, f_, insn);
       }
+      if constexpr (kRecord) f_.recorder->After(f_, insn, next, rt::NowNs() - start);
       for (int i = 0; i < insn.num_frees; ++i) {
         TensorImpl*& r = f_.registers[code_.registers[insn.frees + i]];
         if (r != nullptr) std::exchange(r, nullptr)->Release();
       }
       f_.pc = next;
+      if (insn.anchor >= 0 && !kRecord) {
+        TSR_RETURN_IF_ERROR(Arrive(code_.anchors[insn.anchor], results, returned));
+        if (*returned || f_.recorder != nullptr) return status;
+      }
     }
   }
 
- private:
+  absl::Status Arrive(AnchorSlot& slot, std::vector<Ref<TensorImpl>>* results, bool* returned) {
+    if (!slot.Arrive()) return absl::OkStatus();
+    FunctionHook* hook = CurrentFunctionHook();
+    if (hook == nullptr) return absl::OkStatus();
+    TSR_ASSIGN_OR_RETURN(FunctionHook::Next next, hook->OnAnchor(f_, slot, results));
+    *returned = next == FunctionHook::Next::returned;
+    return absl::OkStatus();
+  }
+
   int64_t Id() const { return reinterpret_cast<int64_t>(&code_); }
   Pc ThePc() const { return {&code_, f_.pc, 0}; }
 
@@ -288,10 +284,15 @@ class Machine {
 
   Frame& f_;
   const Bytecode& code_;
+  int64_t count_ = 0;
 };
 
-// Binds the function's symbols to the dims of the arguments.
-absl::Status Bind(const Bytecode& code, absl::Span<TensorImpl* const> args, absl::InlinedVector<int64_t, 8>* values) {
+}  // namespace
+
+int64_t ReadInt(const View& v) { return cpu::ToInt64(v.data, v.dtype); }
+
+absl::Status Bind(const Bytecode& code, absl::Span<const TensorType* const> args,
+                  absl::InlinedVector<int64_t, 8>* values) {
   const ir::Function& function = *code.source;
   const ir::SymbolTable& symbols = *function.symbols;
   const int n = symbols.num_named();
@@ -330,7 +331,7 @@ absl::Status Bind(const Bytecode& code, absl::Span<TensorImpl* const> args, absl
       if (want >= 0) continue;
       const int64_t number = symbols.Evaluate(want, *values);
       if (number != args[i]->dims[d]) {
-        return InvalidArgument("@", code.name, ": argument ", i, " is ", ToString(static_cast<TensorType&>(*args[i])),
+        return InvalidArgument("@", code.name, ": argument ", i, " is ", ToString(*args[i]),
                                ", and dim ", d, " must be ", symbols.Name(want), " = ", number);
       }
     }
@@ -352,14 +353,15 @@ std::vector<std::vector<ir::Attr>> ResolveAttrs(const Bytecode& code, absl::Span
 }
 
 absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl* const> args, rt::Device& device,
-                         int depth, std::vector<Ref<TensorImpl>>* results) {
+                         int depth, std::vector<Ref<TensorImpl>>* results, Frame* caller, const Insn* call) {
   const Bytecode& code = *instance.program->functions[function];
   if (depth >= kMaxDepth) {
     return ResourceExhausted("@", code.name, ": calls are nested more than ", kMaxDepth,
                              " deep; is there a recursion without end?");
   }
   absl::InlinedVector<int64_t, 8> values;
-  TSR_RETURN_IF_ERROR(Bind(code, args, &values));
+  absl::InlinedVector<const TensorType*, 8> types(args.begin(), args.end());
+  TSR_RETURN_IF_ERROR(Bind(code, types, &values));
   std::vector<std::vector<ir::Attr>> resolved;
   if (code.symbolic_attrs) resolved = ResolveAttrs(code, values);
   rt::Count(rt::Metric::functions_called);
@@ -375,8 +377,21 @@ absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl
     args[i]->Retain();
     Set(frame.registers[code.params[i]], args[i]);
   }
+  if (caller != nullptr && caller->recorder != nullptr) [[unlikely]] {
+    if (caller->recorder->open() && caller->recorder->OnCall(*caller, *call, frame)) frame.recorder = caller->recorder;
+  } else if (code.anchors[0].Arrive()) {
+    if (FunctionHook* hook = CurrentFunctionHook()) {
+      auto next = hook->OnAnchor(frame, code.anchors[0], results);
+      if (!next.ok() || *next == FunctionHook::Next::returned) {
+        ReleaseRegisters(frame);
+        return next.status();
+      }
+    }
+  }
   return Resume(frame, results);
 }
+
+namespace {
 
 absl::Status Machine::CallFunction(const Insn& insn) {
   std::vector<Ref<TensorImpl>> owned;
@@ -387,7 +402,7 @@ absl::Status Machine::CallFunction(const Insn& insn) {
     owned.push_back(std::move(value));
   }
   std::vector<Ref<TensorImpl>> results;
-  TSR_RETURN_IF_ERROR(CallAtDepth(*f_.instance, insn.target, args, *f_.device, f_.depth + 1, &results));
+  TSR_RETURN_IF_ERROR(CallAtDepth(*f_.instance, insn.target, args, *f_.device, f_.depth + 1, &results, &f_, &insn));
   for (int i = 0; i < insn.num_results; ++i) {
     Set(f_.registers[code_.registers[insn.results + i]], results[i].release());
   }
@@ -405,11 +420,45 @@ PrintSink& ThePrintSink() {
 
 }  // namespace
 
+Instance::~Instance() {
+  if (FunctionHook* hook = CurrentFunctionHook(); hook != nullptr && program != nullptr) hook->OnInstanceEnd(*this);
+}
+
 std::unique_ptr<Instance> MakeInstance(std::shared_ptr<const ir::Module> module) {
+  StartTiers();
   auto instance = std::make_unique<Instance>();
   for (const ir::Buffer& b : module->buffers) instance->buffers.push_back(std::make_unique<BufferState>(b.type));
   instance->program = Decode(std::move(module));
   return instance;
+}
+
+// Registers and counters of nested activations, one stack per thread, so that a call allocates nothing after the
+// first. Frames that do not fit (deep recursion, huge functions) go to the heap.
+constexpr size_t kStackWords = 16384;
+// On the heap: a library that is opened late, as from Python, has little room for thread-local storage.
+struct FrameMemory::Stack {
+  size_t used = 0;
+  int64_t words[kStackWords];
+  void Retire() {}
+  void Fold() {}
+};
+
+FrameMemory::FrameMemory(const Bytecode& code)
+    : words_(static_cast<size_t>(code.num_registers) + static_cast<size_t>(code.num_slots) * 3) {
+  Stack* stack = rt::PerThread<Stack>::Get();
+  if (stack != nullptr && stack->used + words_ <= kStackWords) {
+    stack_ = stack;
+    base_ = stack->words + stack->used;
+    stack->used += words_;
+  } else {
+    heap_ = std::make_unique<int64_t[]>(words_);
+    base_ = heap_.get();
+  }
+  std::memset(base_, 0, words_ * sizeof(int64_t));
+}
+
+FrameMemory::~FrameMemory() {
+  if (!heap_) stack_->used -= words_;
 }
 
 absl::Status Resume(Frame& frame, std::vector<Ref<TensorImpl>>* results) {
@@ -419,9 +468,9 @@ absl::Status Resume(Frame& frame, std::vector<Ref<TensorImpl>>* results) {
   rt::Record(rt::EventKind::function_enter, reinterpret_cast<int64_t>(frame.code), frame.depth);
   TSR_LOG(2, "tier 1 enters @", frame.code->name, " at depth ", frame.depth);
   absl::Status status = Machine(frame).Run(results);
-  for (int i = 0; i < frame.code->num_registers; ++i) {
-    if (frame.registers[i] != nullptr) std::exchange(frame.registers[i], nullptr)->Release();
-  }
+  if (frame.recorder != nullptr && frame.recorder->open()) [[unlikely]]
+    frame.recorder->OnLeave(frame, status);
+  ReleaseRegisters(frame);
   if (observer != nullptr) [[unlikely]]
     observer->OnFunctionExit(frame.code);
   return status;

@@ -32,7 +32,10 @@ class BufferState {
 
 /// A program with the state its functions share.
 struct Instance {
-  std::unique_ptr<Program> program;
+  Instance() = default;
+  Instance(const Instance&) = delete;
+  ~Instance();
+  std::shared_ptr<const Program> program;
   std::vector<std::unique_ptr<BufferState>> buffers;  // as in the module
   /// Receives what host_read hands over. Called on the thread that runs the function.
   std::function<void(std::string_view label, rt::Ref<rt::TensorImpl>)> on_host_read;
@@ -54,12 +57,48 @@ struct Frame {
   };
   Counter* counters = nullptr;
   const std::vector<ir::Attr>* attrs = nullptr;  // code->attrs, or a copy with symbols replaced by numbers
+  InsnRecorder* recorder = nullptr;               // of a recording that this activation is part of
+};
+
+/// Registers and counters for a frame, empty. They come from a stack of the thread: the last one made is the first one
+/// to go.
+class FrameMemory {
+ public:
+  explicit FrameMemory(const Bytecode& code);
+  ~FrameMemory();
+  FrameMemory(const FrameMemory&) = delete;
+  rt::TensorImpl** registers() { return reinterpret_cast<rt::TensorImpl**>(base_); }
+  Frame::Counter* counters(const Bytecode& code) {
+    return reinterpret_cast<Frame::Counter*>(base_ + code.num_registers);
+  }
+
+ private:
+  struct Stack;
+  size_t words_;
+  Stack* stack_ = nullptr;
+  int64_t* base_;
+  std::unique_ptr<int64_t[]> heap_;
 };
 
 /// Checks the arguments against the parameter types (binding symbols and checking facts) and runs the function. The
 /// results are new references. `device` is where ops without tensor operands run.
 absl::Status Call(Instance& instance, int function, absl::Span<rt::TensorImpl* const> args, rt::Device& device,
                   std::vector<rt::Ref<rt::TensorImpl>>* results);
+
+/// The same from within a call that is `depth` deep.
+absl::Status CallAtDepth(Instance& instance, int function, absl::Span<rt::TensorImpl* const> args, rt::Device& device,
+                         int depth, std::vector<rt::Ref<rt::TensorImpl>>* results, Frame* caller = nullptr,
+                         const Insn* call = nullptr);
+
+/// The numbers of the function's symbols for arguments of those types, in the order of its symbol table; an error when
+/// the arguments do not fit the parameters.
+absl::Status Bind(const Bytecode& code, absl::Span<const TensorType* const> args,
+                  absl::InlinedVector<int64_t, 8>* values);
+/// code.attrs with those numbers in place of symbols.
+std::vector<std::vector<ir::Attr>> ResolveAttrs(const Bytecode& code, absl::Span<const int64_t> values);
+
+/// The value of an integer scalar.
+int64_t ReadInt(const View& v);
 
 /// Runs from frame.pc to the function's return. Consumes the registers.
 absl::Status Resume(Frame& frame, std::vector<rt::Ref<rt::TensorImpl>>* results);

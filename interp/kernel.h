@@ -29,6 +29,8 @@ struct KernelArgs {
 
 /// Runs to completion on the calling thread and the thread pool. A failure's message does not name the op.
 using Kernel = absl::Status (*)(const KernelArgs& args);
+/// Null for view, host and control ops.
+Kernel KernelOf(ir::Op op);
 
 }  // namespace tessera::interp
 

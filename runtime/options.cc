@@ -154,6 +154,8 @@ absl::Status Options::Set(std::string_view name, std::string_view text) {
   case OptionId::name: TSR_RETURN_IF_ERROR(SetCell(name##_, this->name(), *row, text)); break;
 #include "runtime/options.def"
   }
+  // What is written to the log or to the ring is nothing that a version relies on.
+  if (row->id != OptionId::debug && row->id != OptionId::events) epoch_.fetch_add(1, std::memory_order_relaxed);
   if (auto* changed = listeners_[static_cast<int>(row->id)].load()) changed();
   return absl::OkStatus();
 }

@@ -98,11 +98,14 @@ class Options {
   absl::StatusOr<std::string> Get(std::string_view name) const;
   /// `changed` runs after each later Set() of that option, in the thread that sets it. One listener per option.
   void OnChange(OptionId id, void (*changed)());
+  /// Grows with every Set().
+  uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
 
  private:
 #define TSR_OPTION(name, type, def, low, high, summary) internal::OptionCell<OptionType::type##_>::Cell name##_{def};
 #include "runtime/options.def"
   std::atomic<void (*)()> listeners_[kNumOptions] = {};
+  std::atomic<uint64_t> epoch_{0};
 };
 
 Options& options();

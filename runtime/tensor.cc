@@ -140,6 +140,10 @@ absl::StatusOr<Ref<TensorImpl>> TensorImpl::Make(Device& device, const TensorTyp
 }
 
 void TensorImpl::Destroy() {
+  if (Watcher* w = watcher()) [[unlikely]] {
+    w->OnDeath(*this);
+    set_watcher(nullptr);
+  }
   if (storage_ != nullptr) storage_->Release();
   FreeLists::Put(this);
 }

@@ -103,6 +103,7 @@ class Ref {
   T& operator*() const { return *p_; }
   T* operator->() const { return p_; }
   explicit operator bool() const { return p_ != nullptr; }
+  friend bool operator==(const Ref& a, const Ref& b) { return a.p_ == b.p_; }
 
  private:
   T* p_ = nullptr;
@@ -136,7 +137,23 @@ class Storage {
   void* done_arg_ = nullptr;
 };
 
-/// A tensor. dims, strides and data are set before it is shared and never change after that.
+class TensorImpl;
+
+/// Whoever must know when a tensor is used or dies: ops that wait to run, or a recording. A tensor has at most one.
+/// All calls may come from any thread.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  /// The contents of x are about to be used by the host. Afterwards x has them, or the status says why not.
+  virtual absl::Status OnAccess(TensorImpl& x) = 0;
+  /// The same for an op that executes at once.
+  virtual absl::Status OnOperand(TensorImpl& x) = 0;
+  /// The last reference to x is gone.
+  virtual void OnDeath(TensorImpl& x) = 0;
+};
+
+/// A tensor. dims and strides are set before it is shared and never change after that; so is data, unless a watcher
+/// says that the op which makes it has not run yet.
 class TensorImpl : public View {
  public:
   /// A TensorImpl with one reference, no storage and unset dims: the caller fills the View and calls set_storage().
@@ -155,12 +172,29 @@ class TensorImpl : public View {
   void set_storage(Storage* storage) { storage_ = storage; }
   Device& device() const { return storage_->device(); }
 
+  Watcher* watcher() const { return watcher_.load(std::memory_order_acquire); }
+  void set_watcher(Watcher* watcher) { watcher_.store(watcher, std::memory_order_release); }
+  /// The watcher's number for this tensor; meaningless without one.
+  uint32_t slot() const { return slot_; }
+  void set_slot(uint32_t slot) { slot_ = slot; }
+  /// For the one who holds the only reference: gives it a second one without an atomic addition.
+  void RetainUnique() { refs_.store(2, std::memory_order_relaxed); }
+
  private:
   friend struct FreeLists;
   void Destroy();
   std::atomic<int32_t> refs_{1};
+  uint32_t slot_ = 0;
   Storage* storage_ = nullptr;
+  std::atomic<Watcher*> watcher_{nullptr};
 };
+
+/// Makes sure that x has its contents.
+inline absl::Status Ready(TensorImpl& x) {
+  if (Watcher* w = x.watcher()) [[unlikely]]
+    return w->OnAccess(x);
+  return absl::OkStatus();
+}
 
 }  // namespace rt
 }  // namespace tessera

@@ -51,6 +51,12 @@ class TSR_API Runtime {
   /// Counters since the process began.
   static std::vector<MetricValue> metrics();
 
+  /// What got hot and what became of it, as tables: versions with what they cost and saved, deopts with their reasons,
+  /// recordings that were aborted, places that stay in tier 1.
+  static std::string explain();
+  /// Waits until no version is being built.
+  static void wait_for_builds();
+
   /// Receives log lines (option debug) in place of stderr; empty: stderr again.
   static void set_log_sink(std::function<void(int level, std::string_view line)> sink);
   /// Receives what `print` prints in place of the standard output; empty: standard output again.
@@ -58,6 +64,13 @@ class TSR_API Runtime {
 
   /// "0.1.0"
   static std::string_view version();
+};
+
+/// Marks the beginning of a step of a loop: `Step step;` at its top. A hint, never needed: it spares the runtime the
+/// search for the place where the loop begins.
+class TSR_API Step {
+ public:
+  Step();
 };
 
 }  // namespace tessera

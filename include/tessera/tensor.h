@@ -202,7 +202,11 @@ class TSR_API Tensor {
     t.impl_ = impl;
     return t;
   }
-  rt::TensorImpl* impl() const { return impl_; }
+  /// The tensor behind the handle, null for an empty one. Its contents are there: ops that wait to run are run first,
+  /// and an error of theirs is thrown.
+  rt::TensorImpl* impl() const;
+  /// The same as it is, perhaps without contents: good for its type alone.
+  rt::TensorImpl* waiting_impl() const { return impl_; }
 
  private:
   template <class T>

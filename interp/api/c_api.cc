@@ -118,6 +118,7 @@ absl::StatusOr<ir::Attr> ToAttr(const tsr_attr& a) {
       return ir::Attr(std::string(a.str));
     case TSR_ATTR_TENSOR:
       if (a.tensor == nullptr) return InvalidArgument("attribute ", a.name, ": tensor is null");
+      TSR_RETURN_IF_ERROR(rt::Ready(*Impl(a.tensor)));
       return ir::Attr(Ref<TensorImpl>::Share(Impl(a.tensor)));
   }
   return InvalidArgument("attribute ", a.name, ": no attribute kind ", a.kind);
@@ -183,7 +184,7 @@ tsr_code RunOp(const char* name, const tsr_operand* operands, size_t num_operand
   for (const Arg& a : args) pointers.push_back(&a);
   std::vector<Tensor> out = api::RunMany(op.op, pointers, *list, nullptr);
   std::vector<Ref<TensorImpl>> refs;
-  for (Tensor& t : out) refs.push_back(Ref<TensorImpl>::Share(t.impl()));
+  for (Tensor& t : out) refs.push_back(Ref<TensorImpl>::Share(t.waiting_impl()));
   return GiveResults(refs, results, num_results);
 }
 
@@ -259,6 +260,8 @@ tsr_code tsr_tensor_read(const tsr_tensor* x, void* data, size_t bytes) {
     if (!t.device().executes()) {
       return Fail(Unsupported("tsr_tensor_read: device ", std::string(t.device().name()), " holds no values"));
     }
+    const absl::Status status = rt::Ready(*Impl(x));
+    if (!status.ok()) return Fail(status);
     cpu::GatherBlock(t, 0, t.size(), data);
     return TSR_OK;
   });
@@ -266,6 +269,8 @@ tsr_code tsr_tensor_read(const tsr_tensor* x, void* data, size_t bytes) {
 
 tsr_code tsr_tensor_text(const tsr_tensor* x, char* text, size_t capacity, size_t* needed) {
   return Guard([&] {
+    const absl::Status status = rt::Ready(*Impl(x));
+    if (!status.ok()) return Fail(status);
     auto s = interp::Format(*Impl(x));
     return s.ok() ? GiveText(*s, text, capacity, needed) : Fail(s.status());
   });

@@ -3,6 +3,9 @@
 #include <atomic>
 #include <new>
 
+#include "interp/stream.h"
+#include "runtime/clock.h"
+
 namespace tessera::api {
 namespace {
 
@@ -10,14 +13,6 @@ using interp::ScalarView;
 using rt::TensorImpl;
 
 std::atomic<rt::Device*> g_device{nullptr};
-
-// The call sites of this thread's last sixteen ops, folded: each step pushes the oldest four bits out.
-thread_local uint64_t t_path = 0;
-
-inline uint64_t NextPath(const void* site) {
-  t_path = (t_path << 4) ^ (reinterpret_cast<uint64_t>(site) * 0x9e3779b97f4a7c15ull);
-  return t_path;
-}
 
 // Room for one operand that is a host number; made only where it is one.
 union ScalarRoom {
@@ -38,22 +33,13 @@ inline const View* Operand(ir::Op op, size_t i, const Arg& arg, ScalarRoom& room
     case Arg::Kind::tensor:
       if (!arg.tensor().defined()) [[unlikely]]
         ThrowEmpty(op, i, arg.where());
-      return arg.tensor().impl();
+      return arg.tensor().waiting_impl();
     case Arg::Kind::none: return nullptr;
     case Arg::Kind::boolean: return new (&room.view) ScalarView(arg.integer() != 0);
     case Arg::Kind::integer: return new (&room.view) ScalarView(arg.integer());
     case Arg::Kind::floating: return new (&room.view) ScalarView(arg.floating());
   }
   return nullptr;
-}
-
-inline interp::Site MakeSite(const Arg* first, const void* site) {
-  interp::Site s{{site, -1, NextPath(site)}, {}};
-  if (first != nullptr && first->where().line() != 0) {
-    s.source = {first->where().file_name(), static_cast<int>(first->where().line()),
-                static_cast<int>(first->where().column())};
-  }
-  return s;
 }
 
 // Trailing optional operands that were left out are not operands at all.
@@ -72,14 +58,71 @@ void SetDefaultDevice(rt::Device& device) { g_device.store(&device, std::memory_
 
 void Throw(const absl::Status& status) { throw Error(ToPublic(status)); }
 
-TensorImpl& ImplOf(const Tensor& x, const char* what) {
+const TensorImpl& TypeOf(const Tensor& x, const char* what) {
   if (!x.defined()) [[unlikely]] {
     Throw(InvalidArgument(what, ": the Tensor handle is empty; give it a value first"));
   }
+  return *x.waiting_impl();
+}
+TensorImpl& ImplOf(const Tensor& x, const char* what) {
+  TypeOf(x, what);
   return *x.impl();
 }
 
 ir::Ints ToInts(const Dims& dims) { return ir::Ints(dims.begin(), dims.end()); }
+
+namespace {
+
+// Runs the op in tier 1. Operands that wait to be computed are computed first.
+absl::Status RunNow(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+  for (const View* v : call.in) {
+    if (v == nullptr || v->weak) continue;
+    auto* x = const_cast<TensorImpl*>(static_cast<const TensorImpl*>(v));
+    if (rt::Watcher* w = x->watcher()) [[unlikely]]
+      TSR_RETURN_IF_ERROR(w->OnOperand(*x));
+  }
+  return interp::Execute(call.op, call.in, call.attrs, *call.device, out,
+                         interp::Site{{call.site, -1, call.path}, call.source()});
+}
+
+[[gnu::noinline]] absl::Status RunRecorded(interp::Stream& stream, const interp::EagerCall& call,
+                                           absl::Span<TensorImpl*> out) {
+  const int64_t start = rt::NowNs();
+  absl::Status status = RunNow(call, out);
+  interp::CurrentStreamHook()->OnExecuted(stream, call, out, status, rt::NowNs() - start);
+  return status;
+}
+
+// Counts the op. True when it waits for a version now, or is to be recorded.
+inline bool IsHot(interp::Stream& stream, const interp::EagerCall& call, absl::Span<TensorImpl*> out, bool* waits) {
+  if (--stream.until_decay <= 0) [[unlikely]]
+    interp::CurrentStreamHook()->OnDecay(stream);
+  interp::HotEntry& entry = stream.EntryOf(call.path);
+  if (entry.tag != interp::Stream::TagOf(call.path)) {
+    interp::CurrentStreamHook()->OnMiss(stream, entry, call);
+    return false;
+  }
+  if (--entry.countdown > 0) [[likely]]
+    return false;
+  *waits = interp::CurrentStreamHook()->OnHot(stream, entry, call, out);
+  return true;
+}
+
+absl::Status RunCall(interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+  interp::Stream* stream = interp::CurrentStream();
+  if (stream == nullptr) return RunNow(call, out);
+  call.path = stream->NextPath(call.site, call.op);
+  bool waits = false;
+  if (stream->mode == interp::Stream::Mode::idle) {
+    if (!IsHot(*stream, call, out, &waits)) return RunNow(call, out);
+  } else if (stream->mode == interp::Stream::Mode::matching) {
+    waits = interp::CurrentStreamHook()->OnOp(*stream, call, out);
+  }
+  if (waits) return absl::OkStatus();
+  return stream->mode == interp::Stream::Mode::recording ? RunRecorded(*stream, call, out) : RunNow(call, out);
+}
+
+}  // namespace
 
 Tensor Run(ir::Op op, std::initializer_list<const Arg*> args, std::initializer_list<ir::Attr> attrs, const void* site) {
   constexpr size_t kMost = 5;  // batch_norm
@@ -91,8 +134,9 @@ Tensor Run(ir::Op op, std::initializer_list<const Arg*> args, std::initializer_l
     ++n;
   }
   TensorImpl* out;
-  Check(interp::Execute(op, {in, TrimAbsent(in, n)}, {attrs.begin(), attrs.size()}, DefaultDevice(), {&out, 1},
-                        MakeSite(n > 0 ? *args.begin() : nullptr, site)));
+  interp::EagerCall call{op, {in, TrimAbsent(in, n)},        {attrs.begin(), attrs.size()},
+                         site, 0, &DefaultDevice(), n > 0 ? &(*args.begin())->where() : nullptr};
+  Check(RunCall(call, {&out, 1}));
   return Tensor::Adopt(out);
 }
 
@@ -102,8 +146,9 @@ std::vector<Tensor> RunMany(ir::Op op, absl::Span<const Arg* const> args, absl::
   std::vector<ScalarRoom> rooms(args.size());
   for (size_t i = 0; i < args.size(); ++i) in[i] = Operand(op, i, *args[i], rooms[i]);
   std::vector<TensorImpl*> out(ir::NumResults(ir::Info(op), attrs));
-  Check(interp::Execute(op, {in.data(), TrimAbsent(in.data(), in.size())}, attrs, DefaultDevice(), absl::MakeSpan(out),
-                        MakeSite(args.empty() ? nullptr : args[0], site)));
+  interp::EagerCall call{op,   {in.data(), TrimAbsent(in.data(), in.size())}, attrs,
+                         site, 0, &DefaultDevice(), args.empty() ? nullptr : &args[0]->where()};
+  Check(RunCall(call, absl::MakeSpan(out)));
   std::vector<Tensor> results;
   for (TensorImpl* y : out) results.push_back(Tensor::Adopt(y));
   return results;

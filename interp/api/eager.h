@@ -25,8 +25,10 @@ T Check(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-/// The impl of a defined tensor; throws for an empty handle.
+/// The impl of a defined tensor, with its contents; throws for an empty handle.
 rt::TensorImpl& ImplOf(const Tensor& x, const char* what);
+/// The same where its type is all that is asked for: it may still wait to be computed.
+const rt::TensorImpl& TypeOf(const Tensor& x, const char* what);
 inline Tensor Wrap(rt::Ref<rt::TensorImpl> impl) { return Tensor::Adopt(impl.release()); }
 
 ir::Ints ToInts(const Dims& dims);

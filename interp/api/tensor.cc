@@ -7,6 +7,7 @@
 #include "interp/cpu/strided.h"
 #include "interp/format.h"
 #include "interp/interpreter.h"
+#include "interp/stream.h"
 #include "ir/slice.h"
 #include "tessera/ops.h"
 
@@ -73,6 +74,11 @@ Tensor& Tensor::operator=(const Tensor& other) noexcept {
 }
 void Tensor::Drop() noexcept { impl_->Release(); }
 
+TensorImpl* Tensor::impl() const {
+  if (impl_ != nullptr) Check(rt::Ready(*impl_));
+  return impl_;
+}
+
 Tensor Tensor::FromBytes(DType dtype, const void* data, size_t count, const Dims& dims) {
   const TensorType type = TypeOf(dtype, dims, "Tensor::from");
   if (static_cast<size_t>(type.size()) != count) {
@@ -93,27 +99,27 @@ Tensor Tensor::from_bytes(std::span<const std::byte> bytes, DType dtype, const D
   return FromBytes(dtype, bytes.data(), bytes.size() / SizeOf(dtype), dims);
 }
 
-int Tensor::rank() const { return ImplOf(*this, "rank").rank; }
+int Tensor::rank() const { return api::TypeOf(*this, "rank").rank; }
 Dims Tensor::dims() const {
-  const TensorImpl& x = ImplOf(*this, "dims");
+  const TensorImpl& x = api::TypeOf(*this, "dims");
   return Dims(std::span<const int64_t>(x.dims, x.rank));
 }
 int64_t Tensor::dim(int axis) const {
-  const TensorImpl& x = ImplOf(*this, "dim");
+  const TensorImpl& x = api::TypeOf(*this, "dim");
   auto a = ir::CanonicalAxis(axis, x.rank);
   if (!a.ok()) Throw(Annotate(a.status(), "dim: "));
   return x.dims[*a];
 }
-int64_t Tensor::size() const { return ImplOf(*this, "size").size(); }
-DType Tensor::dtype() const { return ImplOf(*this, "dtype").dtype; }
-Device Tensor::device() const { return Device(&ImplOf(*this, "device").device()); }
+int64_t Tensor::size() const { return api::TypeOf(*this, "size").size(); }
+DType Tensor::dtype() const { return api::TypeOf(*this, "dtype").dtype; }
+Device Tensor::device() const { return Device(&api::TypeOf(*this, "device").device()); }
 Dims Tensor::strides() const {
-  const TensorImpl& x = ImplOf(*this, "strides");
+  const TensorImpl& x = api::TypeOf(*this, "strides");
   return Dims(std::span<const int64_t>(x.strides, x.rank));
 }
-bool Tensor::is_contiguous() const { return ImplOf(*this, "is_contiguous").IsContiguous(); }
+bool Tensor::is_contiguous() const { return api::TypeOf(*this, "is_contiguous").IsContiguous(); }
 bool Tensor::shares_storage_with(const Tensor& other) const {
-  return defined() && other.defined() && impl_->storage() == other.impl_->storage();
+  return defined() && other.defined() && impl()->storage() == other.impl()->storage();
 }
 
 void* Tensor::data() const { return impl_->data; }
@@ -135,8 +141,13 @@ void Tensor::MakeHostWritable(DType dtype) {
                           std::string(Name(dtype)), "; write<T>() with the matching T, or cast() first"));
   }
   CheckReadable(x, "write");
+  // Ops that wait to run may hold this tensor: once they have run, it need not be copied.
+  if (!x.unique()) {
+    if (interp::Stream* stream = interp::CurrentStream()) interp::CurrentStreamHook()->OnWrite(*stream);
+  }
   if (x.unique() && x.storage()->unique() && x.IsContiguous()) return;
   *this = clone();
+  impl();
 }
 
 std::vector<std::byte> Tensor::to_bytes() const {
@@ -166,7 +177,7 @@ void Tensor::Item(DType dtype, void* out) const {
 
 std::string Tensor::to_string() const {
   if (!defined()) return "(empty Tensor handle)";
-  return Check(interp::Format(*impl_));
+  return Check(interp::Format(*impl()));
 }
 void Tensor::print() const { interp::PrintLine(to_string()); }
 
@@ -207,7 +218,7 @@ Tensor Tensor::operator[](std::initializer_list<Slice> slices) const {
 }
 
 Tensor Tensor::operator[](int64_t i) const {
-  const TensorImpl& x = ImplOf(*this, "operator[]");
+  const TensorImpl& x = api::TypeOf(*this, "operator[]");
   if (x.rank == 0) Throw(InvalidArgument("operator[]: a scalar has no rows"));
   const int64_t n = x.dims[0];
   if (i < -n || i >= n) {
@@ -222,7 +233,11 @@ Tensor Tensor::operator[](int64_t i) const {
   return api::Run(ir::Op::k_squeeze, {&sliced}, {axis}, TSR_SITE);
 }
 
-Tensor Tensor::contiguous() const { return Wrap(Check(interp::Contiguous(ImplOf(*this, "contiguous")))); }
+Tensor Tensor::contiguous() const {
+  if (api::TypeOf(*this, "contiguous").IsContiguous()) return *this;
+  const Arg self(*this, std::source_location());
+  return api::Run(ir::Op::k_copy, {&self}, {}, TSR_SITE);
+}
 
 Tensor Tensor::to(Device device) const {
   TensorImpl& x = ImplOf(*this, "to");

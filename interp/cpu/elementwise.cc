@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "interp/cpu/convert.h"
+#include "interp/cpu/direct.h"
 #include "interp/cpu/loops_ew.h"
 #include "interp/cpu/strided.h"
 #include "interp/kernel.h"
@@ -451,6 +452,28 @@ inline const void* SplatNumber(const View& number, DType to, int64_t n, void* ro
 }
 
 }  // namespace
+
+bool FindDirect(const interp::KernelArgs& args, DirectLoop* direct) {
+  const View& out = *args.out[0];
+  if (args.in.size() > kMaxOperands) return false;
+  const DType dtype = args.op.rule == ir::DTypeRule::r_compare ? CompareDType(args) : out.dtype;
+  direct->loop = FindEwLoop(args.op.op, dtype);
+  direct->n = out.size();
+  direct->number = dtype;
+  if (direct->loop == nullptr || direct->n > kAlwaysSerial) return false;
+  DType want = args.op.op == ir::Op::k_where ? DType::boolean : dtype;
+  for (const View* v : args.in) {
+    if (v->weak) {
+      if (want != DType::f32 && want != DType::f64 && (want != DType::i64 || v->dtype == DType::f64)) return false;
+    } else if (v->dtype != want || !Matches(*v, out)) {
+      return false;
+    }
+    want = dtype;
+  }
+  return true;
+}
+
+void RepeatNumber(const View& number, DType to, int64_t n, void* room) { SplatNumber(number, to, n, room); }
 
 bool RunScalar(ir::Op op, DType dtype, absl::Span<const View* const> in, void* out) {
   const EwLoop loop = FindEwLoop(op, dtype);

@@ -6,6 +6,7 @@
 
 #include "interp/cpu/gemm_loops.h"
 #include "interp/cpu/gemm_narrow.h"
+#include "interp/cpu/gemm_small.h"
 #include "interp/cpu/strided.h"
 #include "runtime/metrics.h"
 #include "runtime/thread_pool.h"
@@ -13,8 +14,11 @@
 namespace tessera::cpu {
 namespace {
 
-// Below this many multiply-adds, loops of our own are done before a BLAS has looked at its arguments.
-constexpr int64_t kTinyProduct = 512;
+// Up to this many multiply-adds, loops of our own are done before a BLAS has looked at its arguments and packed them.
+constexpr int64_t kSmallProduct = 32 * 1024;
+// The same where k or n is so short that a BLAS spends more on packing than on multiplying.
+constexpr int64_t kThinProduct = 64 * 1024;
+constexpr int64_t kThin = 8;
 // Multiply-adds worth a piece of their own: about ten times what handing one to another thread costs.
 constexpr int64_t kMinPiece = 512 * 1024;
 // The same for matrix times vector, which memory bounds.
@@ -104,6 +108,17 @@ void GemmThreaded(const rt::Blas& blas, int64_t m, int64_t n, int64_t k, T alpha
   });
 }
 
+/// Asks neither for threads nor for the batch, so that a product is always computed the same way.
+bool IsSmall(int64_t m, int64_t n, int64_t k) {
+  const int64_t work = m * n * k;
+  return work <= kSmallProduct || (work <= kThinProduct && std::min(n, k) <= kThin);
+}
+
+const SmallGemmLoops& SmallLoops() {
+  static const SmallGemmLoops& loops = TSR_SELECT_ISA(kSmallGemmLoops);
+  return loops;
+}
+
 int64_t BatchCount(const GemmArgs& p) {
   int64_t count = 1;
   for (int d = 0; d < p.batch_rank; ++d) count *= p.batch_dims[d];
@@ -171,17 +186,6 @@ absl::Status Normalise(const GemmArgs& p, int64_t rows, int64_t cols, GemmOperan
   return absl::OkStatus();
 }
 
-template <class T>
-void TinyGemm(const GemmArgs& p, const T* a, const T* b, T* c) {
-  for (int64_t i = 0; i < p.m; ++i) {
-    for (int64_t j = 0; j < p.n; ++j) {
-      T sum = 0;
-      for (int64_t q = 0; q < p.k; ++q) sum += a[i * p.a.row + q * p.a.col] * b[q * p.b.row + j * p.b.col];
-      c[i * p.n + j] = sum;
-    }
-  }
-}
-
 /// Calls one(item) for every product of the batch, where one product is too small to be split.
 void ForBatch(const GemmArgs& p, absl::FunctionRef<void(int64_t item)> one) {
   const int64_t count = BatchCount(p);
@@ -192,20 +196,20 @@ void ForBatch(const GemmArgs& p, absl::FunctionRef<void(int64_t item)> one) {
 }
 
 template <class T>
+void SmallGemm(const GemmArgs& p, SmallGemmFn<T> fn) {
+  const T* a = static_cast<const T*>(p.a.data);
+  const T* b = static_cast<const T*>(p.b.data);
+  T* c = static_cast<T*>(p.c);
+  if (p.batch_rank == 0) return fn(p.m, p.n, p.k, a, p.a.row, p.a.col, b, p.b.row, p.b.col, c);
+  ForBatch(p, [&](int64_t t) {
+    fn(p.m, p.n, p.k, a + BatchOffset(p, p.a, t), p.a.row, p.a.col, b + BatchOffset(p, p.b, t), p.b.row, p.b.col,
+       c + t * p.m * p.n);
+  });
+}
+
+template <class T>
 absl::Status FloatGemm(GemmArgs& p) {
   T* c = static_cast<T*>(p.c);
-  if (p.m * p.n * p.k <= kTinyProduct) {
-    const T* a = static_cast<const T*>(p.a.data);
-    const T* b = static_cast<const T*>(p.b.data);
-    if (p.batch_rank == 0) {
-      TinyGemm(p, a, b, c);
-    } else {
-      ForBatch(p, [&](int64_t t) {
-        TinyGemm(p, a + BatchOffset(p, p.a, t), b + BatchOffset(p, p.b, t), c + t * p.m * p.n);
-      });
-    }
-    return absl::OkStatus();
-  }
   TSR_ASSIGN_OR_RETURN(const rt::Blas* blas, rt::GetBlas());
   BlasMatrix fa, fb;
   Scratch sa, sb;
@@ -331,6 +335,20 @@ void BlasGemmThreaded(const rt::Blas& blas, int64_t m, int64_t n, int64_t k, dou
   GemmThreaded(blas, m, n, k, alpha, a, a_form, b, b_form, beta, c, ldc);
 }
 
+bool RunSmallGemm(DType dtype, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_row, int64_t a_col,
+                  const void* b, int64_t b_row, int64_t b_col, void* c) {
+  if (m == 0 || n == 0 || k == 0 || !IsSmall(m, n, k)) return false;
+  if (dtype == DType::f32) {
+    SmallLoops().f32(m, n, k, static_cast<const float*>(a), a_row, a_col, static_cast<const float*>(b), b_row, b_col,
+                     static_cast<float*>(c));
+    return true;
+  }
+  if (dtype != DType::f64) return false;
+  SmallLoops().f64(m, n, k, static_cast<const double*>(a), a_row, a_col, static_cast<const double*>(b), b_row, b_col,
+                   static_cast<double*>(c));
+  return true;
+}
+
 absl::Status Gemm(GemmArgs p) {
   const int64_t outputs = BatchCount(p) * p.m * p.n;
   if (outputs == 0) return absl::OkStatus();
@@ -341,8 +359,14 @@ absl::Status Gemm(GemmArgs p) {
   FoldBatch(&p);
   static const GemmLoops& loops = TSR_SELECT_ISA(kGemmLoops);
   switch (p.dtype) {
-    case DType::f32: return FloatGemm<float>(p);
-    case DType::f64: return FloatGemm<double>(p);
+    case DType::f32:
+      if (!IsSmall(p.m, p.n, p.k)) return FloatGemm<float>(p);
+      SmallGemm(p, SmallLoops().f32);
+      return absl::OkStatus();
+    case DType::f64:
+      if (!IsSmall(p.m, p.n, p.k)) return FloatGemm<double>(p);
+      SmallGemm(p, SmallLoops().f64);
+      return absl::OkStatus();
     case DType::f16:
     case DType::bf16:
     case DType::f8e4m3:

@@ -1,6 +1,7 @@
 // The ops matmul and dot_general: they describe the product to Gemm() by strides, without moving elements where the
 // strides allow it.
 #include "interp/cpu/gemm.h"
+#include "interp/cpu/gemm_small.h"
 #include "interp/cpu/strided.h"
 #include "interp/kernel.h"
 
@@ -74,35 +75,44 @@ absl::Status GroupDims(const View& v, const ir::Ints& batch, const ir::Ints& con
   return absl::OkStatus();
 }
 
-/// The last two dims of an operand of matmul; `vector_row` says what a 1-d operand is.
-GemmOperand MatrixOf(const View& v, bool transposed, bool vector_row, int64_t* rows, int64_t* cols) {
-  GemmOperand x;
-  x.data = v.data;
+/// The last two dims of an operand of matmul.
+struct Matrix {
+  int64_t rows, cols;
+  int64_t row, col;
+};
+
+/// `vector_row` says what a 1-d operand is.
+Matrix MatrixOf(const View& v, bool transposed, bool vector_row) {
   if (v.rank == 1) {
-    *rows = vector_row ? 1 : v.dims[0];
-    *cols = vector_row ? v.dims[0] : 1;
-    (vector_row ? x.col : x.row) = v.strides[0];
-    (vector_row ? x.row : x.col) = v.dims[0];
-    return x;
+    const int64_t dim = v.dims[0], stride = v.strides[0];
+    return vector_row ? Matrix{1, dim, dim, stride} : Matrix{dim, 1, stride, dim};
   }
   const int r = v.rank - (transposed ? 1 : 2), c = v.rank - (transposed ? 2 : 1);
-  *rows = v.dims[r];
-  *cols = v.dims[c];
-  x.row = v.strides[r];
-  x.col = v.strides[c];
-  return x;
+  return {v.dims[r], v.dims[c], v.strides[r], v.strides[c]};
 }
 
 }  // namespace
 
 absl::Status k_matmul(const interp::KernelArgs& args) {
   const View &a = *args.in[0], &b = *args.in[1], &y = *args.out[0];
+  const Matrix ma = MatrixOf(a, args.flag(0), true), mb = MatrixOf(b, args.flag(1), false);
+  // Describing a batch would take as long as the smallest products.
+  if (a.rank <= 2 && b.rank <= 2 &&
+      RunSmallGemm(y.dtype, ma.rows, mb.cols, ma.cols, a.data, ma.row, ma.col, b.data, mb.row, mb.col, y.data)) {
+    return absl::OkStatus();
+  }
   GemmArgs p;
   p.dtype = y.dtype;
   p.c = y.data;
-  int64_t k;
-  p.a = MatrixOf(a, args.flag(0), true, &p.m, &p.k);
-  p.b = MatrixOf(b, args.flag(1), false, &k, &p.n);
+  p.m = ma.rows;
+  p.n = mb.cols;
+  p.k = ma.cols;
+  p.a.data = a.data;
+  p.a.row = ma.row;
+  p.a.col = ma.col;
+  p.b.data = b.data;
+  p.b.row = mb.row;
+  p.b.col = mb.col;
   const int a_batch = a.rank > 2 ? a.rank - 2 : 0, b_batch = b.rank > 2 ? b.rank - 2 : 0;
   p.batch_rank = a_batch > b_batch ? a_batch : b_batch;
   for (int d = 0; d < p.batch_rank; ++d) {

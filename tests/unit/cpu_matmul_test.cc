@@ -150,6 +150,104 @@ TEST(Matmul, BatchOfLargeProductsAndSharedWeights) {
   }
 }
 
+/// Every layout of an m x k by k x n product, against f64; and nothing written behind the result.
+template <class T>
+void CheckSmall(Rng& rng, DType dtype, int64_t m, int64_t n, int64_t k) {
+  for (int form = 0; form < 4; ++form) {
+    const bool ta = form & 1, tb = form & 2;
+    Array a = Contiguous(dtype, ta ? Dims{k, m} : Dims{m, k}), b = Contiguous(dtype, tb ? Dims{n, k} : Dims{k, n});
+    T *pa = a.v.as<T>(), *pb = b.v.as<T>();
+    for (int64_t i = 0; i < m * k; ++i) pa[i] = static_cast<T>(static_cast<double>(rng() >> 11) * 0x1p-52 - 1);
+    for (int64_t i = 0; i < k * n; ++i) pb[i] = static_cast<T>(static_cast<double>(rng() >> 11) * 0x1p-52 - 1);
+    auto y = Matmul(a, b, ta, tb);
+    ASSERT_TRUE(y.ok()) << y.status();
+    const T* c = y->v.as<T>();
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0, terms = 0;
+        for (int64_t q = 0; q < k; ++q) {
+          const double x = static_cast<double>(pa[ta ? q * m + i : i * k + q]) * pb[tb ? j * k + q : q * n + j];
+          sum += x;
+          terms += std::abs(x);
+        }
+        ASSERT_TRUE(Close(dtype, c[i * n + j], sum, terms))
+            << m << " x " << n << " x " << k << ", form " << form << ", at " << i << ", " << j;
+      }
+    }
+    for (size_t i = 1; i <= sizeof(T); ++i) {
+      ASSERT_EQ((*y->memory)[y->memory->size() - i], static_cast<char>(0xff)) << "written behind the result";
+    }
+  }
+}
+
+TEST(Matmul, AllSmallSizesAndLayouts) {
+  Rng rng(7);
+  for (int64_t m = 1; m <= 20; ++m) {
+    for (int64_t n = 1; n <= 20; ++n) {
+      for (int64_t k = 1; k <= 20; ++k) {
+        CheckSmall<float>(rng, DType::f32, m, n, k);
+        CheckSmall<double>(rng, DType::f64, m, n, k);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Thin and long ones, among them those with more rows of b than are packed at a time, on both sides of what is small.
+TEST(Matmul, ThinSizesAndLayouts) {
+  Rng rng(8);
+  for (const Dims& s : {Dims{500, 2, 2}, Dims{1, 1, 2000}, Dims{5, 3, 255}, Dims{5, 3, 256}, Dims{5, 3, 257},
+                        Dims{13, 17, 290}, Dims{9, 31, 600}, Dims{1, 77, 300}, Dims{77, 1, 300}, Dims{2, 900, 5},
+                        Dims{33, 33, 33}, Dims{64, 64, 16}, Dims{64, 64, 17}}) {
+    CheckSmall<float>(rng, DType::f32, s[0], s[1], s[2]);
+    CheckSmall<double>(rng, DType::f64, s[0], s[1], s[2]);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Tiles of several shapes cover a small product, and may overlap: where a value stands must not change its bits.
+TEST(Matmul, EqualRowsAndColumnsGiveEqualElements) {
+  Rng rng(9);
+  for (int form = 0; form < 4; ++form) {
+    for (const Dims& s :
+         {Dims{19, 31, 17}, Dims{3, 37, 23}, Dims{29, 3, 40}, Dims{1, 43, 37}, Dims{43, 1, 37}, Dims{11, 13, 300}}) {
+      const bool ta = form & 1, tb = form & 2;
+      const int64_t m = s[0], n = s[1], k = s[2];
+      Array a = Contiguous(DType::f32, ta ? Dims{k, m} : Dims{m, k});
+      Array b = Contiguous(DType::f32, tb ? Dims{n, k} : Dims{k, n});
+      for (int64_t q = 0; q < k; ++q) {
+        const double x = std::uniform_real_distribution<double>(-2, 2)(rng), y = x * 1.25 + 0.1;
+        for (int64_t i = 0; i < m; ++i) a.Set(ta ? q * m + i : i * k + q, x);
+        for (int64_t j = 0; j < n; ++j) b.Set(tb ? j * k + q : q * n + j, y);
+      }
+      auto y = Matmul(a, b, ta, tb);
+      ASSERT_TRUE(y.ok()) << y.status();
+      for (int64_t i = 1; i < m * n; ++i) ASSERT_EQ(y->Get(i), y->Get(0)) << ToString(a.v) << " element " << i;
+    }
+  }
+}
+
+TEST(Matmul, BatchOfSmallProductsIsEachOfThem) {
+  Rng rng(10);
+  Array a = Contiguous(DType::f32, {600, 7, 9}), b = Contiguous(DType::f32, {600, 11, 9});
+  Fill(rng, a);
+  Fill(rng, b);
+  auto all = Matmul(a, b, false, true);
+  ASSERT_TRUE(all.ok()) << all.status();
+  for (int64_t t : {0, 1, 299, 599}) {
+    Array x = a, w = b;
+    x.v.rank = w.v.rank = 2;
+    x.v.dims[0] = 7, w.v.dims[0] = 11, x.v.dims[1] = w.v.dims[1] = 9;
+    x.v.SetContiguousStrides();
+    w.v.SetContiguousStrides();
+    x.v.data = a.v.as<float>() + t * 7 * 9;
+    w.v.data = b.v.as<float>() + t * 11 * 9;
+    auto one = Matmul(x, w, false, true);
+    ASSERT_TRUE(one.ok()) << one.status();
+    EXPECT_EQ(std::memcmp(one->v.data, all->v.as<float>() + t * 7 * 11, 7 * 11 * sizeof(float)), 0) << t;
+  }
+}
+
 TEST(Matmul, NothingToSumGivesZeros) {
   for (DType t : {DType::f32, DType::bf16, DType::i8}) {
     const Array a = Contiguous(t, {2, 3, 0}), b = Contiguous(t, {2, 0, 4});
@@ -165,7 +263,8 @@ TEST(Matmul, NothingToSumGivesZeros) {
 }
 
 TEST(Matmul, NansAndInfinitiesAreNotLostToZeros) {
-  for (int64_t n : {2, 40, 1}) {
+  // Given to loops of our own, and (80 columns) to the BLAS.
+  for (int64_t n : {2, 13, 80, 1}) {
     for (DType t : {DType::f32, DType::f64, DType::bf16}) {
       Array a = Contiguous(t, {40, 40}), b = Contiguous(t, {40, n});
       for (int64_t i = 0; i < a.v.size(); ++i) a.Set(i, 0);

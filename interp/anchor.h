@@ -1,0 +1,79 @@
+// Where a later tier may take a function over: its entry, the head of a loop, and the instruction after an effect on
+// the host, where traces end. Tier 1 counts arrivals; what is hot goes to a hook, which the tiers implement.
+#ifndef TESSERA_INTERP_ANCHOR_H_
+#define TESSERA_INTERP_ANCHOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/status.h"
+#include "runtime/tensor.h"
+
+namespace tessera::interp {
+
+struct Frame;
+struct Insn;
+struct Instance;
+
+struct AnchorSlot {
+  enum class Kind : uint8_t { function, loop, after_host };
+  explicit AnchorSlot(Kind k, int32_t at) : kind(k), pc(at) {}
+  const Kind kind;
+  const int32_t pc;
+  std::atomic<int32_t> countdown{0};
+  /// What the hook keeps for this place.
+  std::atomic<void*> anchor{nullptr};
+
+  /// True when the count has come to 0. Counts may be lost when several threads come by at once.
+  bool Arrive() {
+    const int32_t left = countdown.load(std::memory_order_relaxed) - 1;
+    countdown.store(left, std::memory_order_relaxed);
+    return left <= 0;
+  }
+};
+
+/// Told of each instruction while a recording is open. It belongs to a thread and lives as long as the process.
+class InsnRecorder {
+ public:
+  virtual ~InsnRecorder() = default;
+  bool open() const { return open_; }
+  /// The instruction at frame.pc is about to run. May close the recording.
+  virtual void Before(Frame& frame, const Insn& insn) = 0;
+  /// It has run in `ns`: results are in their registers, dying registers are not freed yet, `next` is the pc after it.
+  virtual void After(Frame& frame, const Insn& insn, int next, int64_t ns) = 0;
+  /// A call: the callee's frame has its arguments. False: the callee is not followed.
+  virtual bool OnCall(Frame& caller, const Insn& insn, Frame& callee) = 0;
+  /// The frame was left by a return or by an error; its registers are still there.
+  virtual void OnLeave(Frame& frame, const absl::Status& status) = 0;
+
+ protected:
+  bool open_ = false;
+};
+
+class FunctionHook {
+ public:
+  enum class Next : uint8_t { interpret, returned };
+  virtual ~FunctionHook() = default;
+  /// The count of a slot has come to 0, with the frame at its pc. The hook runs a version, which leaves the frame at
+  /// another pc (interpret) or ends the call (returned: *results are set); or it opens a recording (frame.recorder);
+  /// or it does nothing. It also sets the count anew.
+  virtual absl::StatusOr<Next> OnAnchor(Frame& frame, AnchorSlot& slot,
+                                        std::vector<rt::Ref<rt::TensorImpl>>* results) = 0;
+  /// No frame of the instance is left and none will come: what is kept at its anchors can go.
+  virtual void OnInstanceEnd(Instance& instance) = 0;
+};
+
+namespace internal {
+[[gnu::visibility("hidden")]] extern std::atomic<FunctionHook*> g_function_hook;
+}
+/// Null for none. The hook must outlive every thread that runs functions.
+void SetFunctionHook(FunctionHook* hook);
+inline FunctionHook* CurrentFunctionHook() { return internal::g_function_hook.load(std::memory_order_acquire); }
+
+/// Defined by the tiers: sets the hooks, once. Called when a thread runs its first eager op and when a program is made.
+void StartTiers();
+
+}  // namespace tessera::interp
+
+#endif  // TESSERA_INTERP_ANCHOR_H_

@@ -1,0 +1,34 @@
+#include "interp/stream.h"
+
+#include "interp/anchor.h"
+
+namespace tessera::interp {
+namespace internal {
+
+std::atomic<StreamHook*> g_stream_hook{nullptr};
+std::atomic<bool> g_streams_on{true};
+std::atomic<FunctionHook*> g_function_hook{nullptr};
+
+void StreamHolder::Retire() {
+  StreamHook* hook = CurrentStreamHook();
+  if (stream != nullptr && hook != nullptr) hook->OnThreadEnd(*stream);
+  stream = nullptr;
+}
+
+Stream* NewStreamOfThread() {
+  StartTiers();
+  StreamHook* hook = CurrentStreamHook();
+  StreamHolder* holder = rt::PerThread<StreamHolder>::Get();
+  if (hook == nullptr || holder == nullptr) return nullptr;
+  holder->stream = hook->NewStream();
+  holder->asked = true;
+  return holder->stream;
+}
+
+}  // namespace internal
+
+void SetFunctionHook(FunctionHook* hook) { internal::g_function_hook.store(hook, std::memory_order_release); }
+void SwitchStreams(bool on) { internal::g_streams_on.store(on, std::memory_order_relaxed); }
+void SetStreamHook(StreamHook* hook) { internal::g_stream_hook.store(hook, std::memory_order_release); }
+
+}  // namespace tessera::interp

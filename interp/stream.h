@@ -1,0 +1,126 @@
+// The eager ops of one thread as a stream. Tier 1 counts here how often an op comes back in the same surroundings; what
+// is hot goes to a hook, which may record the ops that follow or let them wait for a version. The tiers implement the
+// hook; without one, an op pays one load.
+#ifndef TESSERA_INTERP_STREAM_H_
+#define TESSERA_INTERP_STREAM_H_
+
+#include <atomic>
+#include <cstdint>
+#include <source_location>
+
+#include "absl/types/span.h"
+#include "interp/observer.h"
+#include "ir/op.h"
+#include "runtime/per_thread.h"
+#include "runtime/tensor.h"
+
+namespace tessera::interp {
+
+/// One eager op as it was called. Operands may be tensors that wait to be computed.
+struct EagerCall {
+  ir::Op op;
+  absl::Span<const View* const> in;  // null where an optional operand is absent; weak ones are host numbers
+  absl::Span<const ir::Attr> attrs;
+  const void* site;  // return address into the program
+  uint64_t path;     // the same for the last sixteen ops of the thread, folded
+  rt::Device* device;
+  const std::source_location* where;  // null where it is unknown
+
+  Source source() const {
+    if (where == nullptr || where->line() == 0) return {};
+    return {where->file_name(), static_cast<int>(where->line()), static_cast<int>(where->column())};
+  }
+};
+
+/// A count of one path; the hook keeps its own pointer beside it.
+struct HotEntry {
+  uint32_t tag = 0;
+  int32_t countdown = 0;
+  void* anchor = nullptr;
+};
+
+struct Stream {
+  enum class Mode : uint8_t {
+    idle,       // ops run in tier 1 and are counted
+    matching,   // ops wait for a version
+    recording,  // ops run in tier 1 and are recorded
+  };
+  static constexpr int kEntries = 2048;
+
+  Mode mode = Mode::idle;
+  /// Unset path bits are ignored (option hash_bits).
+  uint64_t path_mask = ~uint64_t{0};
+  uint64_t path = 0;
+  int64_t until_decay = 0;
+  /// What the hook keeps for this thread.
+  void* state = nullptr;
+  HotEntry entries[kEntries];
+
+  uint64_t NextPath(const void* site, ir::Op op) {
+    path = (path << 4) ^ SiteHash(site, op);
+    return path & path_mask;
+  }
+  static uint64_t SiteHash(const void* site, ir::Op op) {
+    return (reinterpret_cast<uint64_t>(site) + (static_cast<uint64_t>(op) << 50)) * 0x9e3779b97f4a7c15ull;
+  }
+  HotEntry& EntryOf(uint64_t key) { return entries[(key * 0xd6e8feb86659fd93ull) >> 53]; }
+  static uint32_t TagOf(uint64_t key) { return static_cast<uint32_t>(key ^ (key >> 32)) | 1; }
+};
+
+/// Called on the thread of the stream.
+class StreamHook {
+ public:
+  virtual ~StreamHook() = default;
+  /// A thread runs its first eager op; null: it is not watched.
+  virtual Stream* NewStream() = 0;
+  virtual void OnThreadEnd(Stream& stream) = 0;
+  /// The stream is matching. True: the op waits, and `out` holds new references. False: run it in tier 1; the mode may
+  /// have changed.
+  virtual bool OnOp(Stream& stream, const EagerCall& call, absl::Span<rt::TensorImpl*> out) = 0;
+  /// The entry belongs to another path, which this op takes over or not.
+  virtual void OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) = 0;
+  /// The count of an idle stream's op has come to 0. As OnOp.
+  virtual bool OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, absl::Span<rt::TensorImpl*> out) = 0;
+  /// stream.until_decay has come to 0.
+  virtual void OnDecay(Stream& stream) = 0;
+  /// The stream is recording and the op has run, or failed.
+  virtual void OnExecuted(Stream& stream, const EagerCall& call, absl::Span<rt::TensorImpl* const> out,
+                          const absl::Status& status, int64_t ns) = 0;
+  /// The program says that a step of a loop begins (tessera::Step).
+  virtual void OnStep(Stream& stream, const void* site) = 0;
+  /// The host is about to write to a tensor that ops of this stream may still have to read.
+  virtual void OnWrite(Stream& stream) = 0;
+};
+
+namespace internal {
+[[gnu::visibility("hidden")]] extern std::atomic<StreamHook*> g_stream_hook;
+[[gnu::visibility("hidden")]] extern std::atomic<bool> g_streams_on;
+struct StreamHolder {  // asked: the hook was
+  Stream* stream = nullptr;
+  bool asked = false;
+  void Retire();
+  void Fold() {}
+};
+Stream* NewStreamOfThread();
+}  // namespace internal
+
+/// Null for none. The hook must outlive every thread that runs ops.
+void SetStreamHook(StreamHook* hook);
+/// Off: ops run in tier 1 and nothing is counted.
+void SwitchStreams(bool on);
+inline StreamHook* CurrentStreamHook() { return internal::g_stream_hook.load(std::memory_order_acquire); }
+
+/// This thread's stream; null when nobody watches.
+inline Stream* CurrentStream() {
+  if (!internal::g_streams_on.load(std::memory_order_relaxed)) [[unlikely]]
+    return nullptr;
+  if (auto* holder = rt::PerThread<internal::StreamHolder>::Peek()) [[likely]] {
+    if (holder->asked) [[likely]]
+      return holder->stream;
+  }
+  return internal::NewStreamOfThread();
+}
+
+}  // namespace tessera::interp
+
+#endif  // TESSERA_INTERP_STREAM_H_

@@ -1,0 +1,330 @@
+#include "tiers/deferral.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "interp/dispatch.h"
+#include "runtime/clock.h"
+#include "runtime/metrics.h"
+#include "tracer/control.h"
+#include "tracer/eager_recorder.h"
+
+namespace tessera::tiers {
+namespace {
+
+using deopt::DeoptReason;
+using deopt::GuardKind;
+using rt::Ref;
+using rt::TensorImpl;
+
+// With it, the owner's store and load need no fence between them: whoever wants in makes every core of the process pass
+// one.
+std::atomic<bool> g_membarrier{false};
+
+void SetFailure(GuardFailure* f, GuardKind guard, std::string expected, std::string seen) {
+  if (f == nullptr) return;
+  f->guard = guard;
+  f->reason = deopt::Info(guard).reason;
+  f->expected = std::move(expected);
+  f->seen = std::move(seen);
+}
+
+std::string NameOf(ir::Op op, const interp::Source& source) {
+  std::string name(ir::Info(op).name);
+  if (source.file == nullptr) return name;
+  const std::string_view file = source.file;
+  return absl::StrCat(name, " at ", std::string(file.substr(file.rfind('/') + 1)), ":", source.line);
+}
+
+}  // namespace
+
+void PrepareOwnerLocks() {
+  g_membarrier = syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+inline void Deferral::Enter() {
+  busy_.store(true, std::memory_order_relaxed);
+  if (g_membarrier.load(std::memory_order_relaxed)) [[likely]]
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (wanted_.load(std::memory_order_acquire)) [[unlikely]]
+    EnterSlow();
+}
+
+void Deferral::EnterSlow() {
+  do {
+    Leave();
+    { std::lock_guard wait(mutex_); }
+    busy_.exchange(true, std::memory_order_seq_cst);
+  } while (wanted_.load(std::memory_order_seq_cst));
+}
+
+bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& version, const interp::EagerCall& call,
+                     absl::Span<TensorImpl*> out) {
+  for (const View* v : call.in) {
+    if (v == nullptr || v->weak) continue;
+    auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*v));
+    if (rt::Watcher* w = x.watcher(); w != nullptr && !w->OnOperand(x).ok()) return false;
+  }
+  Enter();
+  owner_.store(tracer::ThisThread(), std::memory_order_relaxed);
+  // What could not be run before, for want of memory perhaps, comes first.
+  if (!finished_ && !Finish().ok()) {
+    Leave();
+    return false;
+  }
+  if (version_.get() != version.get() || activation_ == nullptr) {
+    Stop();
+    version_ = version;
+    activation_ = version->Acquire();
+  } else {
+    activation_->Begin();
+  }
+  anchor_ = anchor;
+  matched_ = 0;
+  finished_ = false;
+  num_steps_ = static_cast<int>(version_->trace().steps.size());
+  GuardFailure failure;
+  bool ok;
+  if (version_->trace().config_epoch != tracer::ConfigEpoch()) {
+    SetFailure(&failure, GuardKind::configuration, absl::StrCat(version_->trace().config_epoch),
+               absl::StrCat(tracer::ConfigEpoch()));
+    ok = false;
+  } else {
+    ok = TryMatch(call, out, nullptr) || TryMatch(call, out, &failure);
+  }
+  if (!ok) finished_ = true;
+  Leave();
+  if (!ok) Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
+  return ok;
+}
+
+bool Deferral::TryMatch(const interp::EagerCall& call, absl::Span<TensorImpl*> out, GuardFailure* failure) {
+  const Layout& layout = version_->layout();
+  const Layout::Step& step = layout.steps[matched_];
+  Activation& act = *activation_;
+  if (failure != nullptr) {
+    failure->step = matched_;
+    failure->source = call.source();
+  }
+  if (call.site != step.site || call.op != step.op || call.in.size() != step.num_in) [[unlikely]] {
+    if (failure != nullptr)
+      SetFailure(failure, GuardKind::branch, NameOf(step.op, version_->trace().steps[matched_].source),
+                 NameOf(call.op, call.source()));
+    return false;
+  }
+  const Layout::Operand* expected = layout.operands.data() + step.operands;
+  for (int k = 0; k < step.num_in; ++k) {
+    const Layout::Operand& want = expected[k];
+    const View* given = call.in[k];
+    bool same = false;
+    switch (want.kind) {
+      case Layout::Operand::Kind::result:
+      case Layout::Operand::Kind::known_input: same = given == act.tensor(want.value); break;
+      case Layout::Operand::Kind::absent: same = given == nullptr; break;
+      case Layout::Operand::Kind::number:
+        same = given != nullptr && given->weak && given->dtype == want.dtype;
+        if (same) act.SetNumber(want.value, *given);
+        break;
+      case Layout::Operand::Kind::new_input:
+        if (given == nullptr || given->weak) break;
+        auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
+        if (x.watcher() == this) break;
+        if (!act.SetInput(want.value, x, failure)) return false;
+        same = true;
+        break;
+    }
+    if (!same) [[unlikely]] {
+      SetFailure(failure, GuardKind::aliasing, absl::StrCat("operand ", k, " as recorded"), "another value");
+      return false;
+    }
+  }
+  if (step.has_attrs && !act.SetAttrs(matched_, call.attrs, failure)) [[unlikely]]
+    return false;
+  if (act.shapes_changed() && !act.Resolve(matched_, failure)) [[unlikely]]
+    return false;
+  const Trace& trace = version_->trace();
+  if (step.num_in == 0 && call.device != trace.device) [[unlikely]] {
+    SetFailure(failure, GuardKind::device, std::string(trace.device->name()), std::string(call.device->name()));
+    return false;
+  }
+  if (failure == nullptr) forced_ = tracer::GuardFails();
+  if (forced_) [[unlikely]] {
+    SetFailure(failure, GuardKind::branch, "", "");
+    if (failure != nullptr) failure->reason = DeoptReason::forced;
+    return false;
+  }
+  for (size_t k = 0; k < out.size(); ++k) out[k] = act.MakeHandle(layout.results[step.results + k], this);
+  ++matched_;
+  return true;
+}
+
+Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+  // Operands that wait elsewhere come first: waiting for another thread while being inside could wait for ever.
+  for (const View* v : call.in) {
+    if (v == nullptr || v->weak) continue;
+    auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*v));
+    if (rt::Watcher* w = x.watcher(); w != nullptr && w != this) [[unlikely]]
+      (void)w->OnOperand(x);
+  }
+  Enter();
+  if (finished_) {
+    // Another thread ran what waited here.
+    Leave();
+    return Outcome::ended;
+  }
+  if (matched_ == num_steps_) {
+    const absl::Status status = Finish();
+    Leave();
+    return status.ok() ? Outcome::ended : Outcome::left;
+  }
+  if (TryMatch(call, out, nullptr)) [[likely]] {
+    Outcome outcome = Outcome::waits;
+    if (version_->layout().steps[matched_ - 1].may_fail) [[unlikely]] {
+      // Runs at once; where it fails, tier 1 runs it again and says why.
+      if (!Run(matched_).ok()) {
+        for (TensorImpl*& y : out) std::exchange(y, nullptr)->Release();
+        --matched_;
+        outcome = Outcome::left;
+        GuardFailure failure;
+        failure.reason = DeoptReason::op_failed;
+        failure.step = matched_;
+        failure.source = call.source();
+        failure.expected = "success";
+        failure.seen = "an error";
+        (void)Finish();
+        Leave();
+        Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
+        return outcome;
+      }
+    }
+    Leave();
+    rt::Count(rt::Metric::ops_deferred);
+    return outcome;
+  }
+  if (Switch(call, out)) {
+    Leave();
+    rt::Count(rt::Metric::ops_deferred);
+    return Outcome::waits;
+  }
+  GuardFailure failure;
+  if (TryMatch(call, out, &failure)) {
+    Leave();
+    return Outcome::waits;
+  }
+  (void)Finish();
+  Leave();
+  Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
+  return Outcome::left;
+}
+
+bool Deferral::Switch(const interp::EagerCall&, absl::Span<TensorImpl*>) { return false; }
+
+absl::Status Deferral::Run(int to) {
+  absl::Status status = activation_->Run(to);
+  if (status.ok()) return status;
+  // The error of a step is that of its op in tier 1.
+  const TraceStep& step = version_->trace().steps[activation_->position()];
+  return absl::Status(status.code(), absl::StrCat(std::string(ir::Info(step.op).name), ": ", status.message()));
+}
+
+absl::Status Deferral::Finish() {
+  const bool whole = matched_ == num_steps_;
+  const bool timed = whole && Manager::TimeThisRun(*version_);
+  const int64_t start = timed ? rt::NowNs() : 0;
+  TSR_RETURN_IF_ERROR(Run(matched_));
+  const int64_t ns = timed ? rt::NowNs() - start : 0;
+  const int escapes = activation_->ReleaseHandles();
+  if (whole) {
+    rt::Count(rt::Metric::version_runs);
+    if (escapes > 0) [[unlikely]] {
+      GuardFailure failure;
+      SetFailure(&failure, GuardKind::escape, "handles that died", absl::StrCat(escapes, " alive"));
+      if (version_->counters->escapes.fetch_add(escapes, std::memory_order_relaxed) == 0)
+        Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
+    }
+  }
+  finished_ = true;
+  if (whole) Manager::Get().AddRun(*anchor_, *version_, ns);
+  activation_->Begin();
+  matched_ = 0;
+  return absl::OkStatus();
+}
+
+void Deferral::Stop() {
+  if (activation_ != nullptr) version_->Return(std::move(activation_));
+  activation_ = nullptr;
+  version_ = nullptr;
+}
+
+bool Deferral::End() {
+  const bool ok = Flush(DeoptReason::read).ok();
+  Enter();
+  if (ok) {
+    Stop();
+    anchor_ = nullptr;
+  }
+  owner_.store(nullptr, std::memory_order_relaxed);
+  Leave();
+  return ok;
+}
+
+absl::Status Deferral::Flush(DeoptReason reason) {
+  Enter();
+  if (finished_ || activation_ == nullptr) {
+    Leave();
+    return absl::OkStatus();
+  }
+  const bool whole = matched_ == num_steps_;
+  GuardFailure failure;
+  failure.reason = reason;
+  failure.step = matched_;
+  if (!whole) {
+    const TraceStep& step = version_->trace().steps[matched_];
+    failure.source = step.source;
+    failure.expected = NameOf(step.op, step.source);
+    failure.seen = "the use of a value";
+  }
+  const bool started = matched_ > 0;
+  absl::Status status = Finish();
+  if (status.ok() && stream_.mode == interp::Stream::Mode::matching && owner_.load() == tracer::ThisThread())
+    stream_.mode = interp::Stream::Mode::idle;
+  Leave();
+  if (!whole && started && status.ok()) Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
+  return status;
+}
+
+absl::Status Deferral::Use(TensorImpl& x, DeoptReason reason) {
+  if (owner_.load(std::memory_order_relaxed) == tracer::ThisThread()) return Flush(reason);
+  std::lock_guard lock(mutex_);
+  wanted_.store(true, std::memory_order_seq_cst);
+  if (g_membarrier.load(std::memory_order_relaxed))
+    syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+  else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  while (busy_.load(std::memory_order_acquire)) std::this_thread::yield();
+  absl::Status status;
+  if (x.watcher() == this && !finished_) {
+    const bool whole = matched_ == num_steps_;
+    GuardFailure failure;
+    failure.reason = DeoptReason::other_thread;
+    failure.step = matched_;
+    failure.expected = "use by its own thread";
+    failure.seen = "use by another thread";
+    status = Finish();
+    // The owner finds that nothing waits any more at its next op.
+    if (status.ok() && !whole) Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
+  }
+  wanted_.store(false, std::memory_order_release);
+  return status;
+}
+
+absl::Status Deferral::OnAccess(TensorImpl& x) { return Use(x, DeoptReason::read); }
+absl::Status Deferral::OnOperand(TensorImpl& x) { return Use(x, DeoptReason::branch); }
+
+}  // namespace tessera::tiers

@@ -1,0 +1,80 @@
+// Eager ops that wait for a version. Each op that arrives is checked against the next step of the trace; if it is the
+// one, it gets handles for its results and nothing is computed. The version runs when the first op after the trace
+// arrives or a value is used.
+#ifndef TESSERA_TIERS_DEFERRAL_H_
+#define TESSERA_TIERS_DEFERRAL_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "interp/stream.h"
+#include "tiers/manager.h"
+#include "tiers/version.h"
+
+namespace tessera::tiers {
+
+/// The waiting ops of one thread. The thread itself enters without an atomic operation; another thread that needs a
+/// value which waits here asks for entry, makes sure that the owner is out, and runs the ops.
+class Deferral final : public rt::Watcher {
+ public:
+  explicit Deferral(interp::Stream& stream) : stream_(stream) {}
+
+  // ---- on the thread of the stream
+  /// Begins to match a version with this op as its first. False: it is not; nothing changed.
+  bool Start(const std::shared_ptr<Anchor>& anchor, const rt::Ref<Version>& version, const interp::EagerCall& call,
+             absl::Span<rt::TensorImpl*> out);
+  enum class Outcome : uint8_t {
+    waits,  // the op waits; `out` is filled
+    left,   // it is not the op of the trace: what waited was run
+    ended,  // the trace was complete before it, and was run: the op may begin another one
+  };
+  Outcome Next(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  /// Runs what waits; a trace that is not complete counts as left for that reason.
+  absl::Status Flush(deopt::DeoptReason reason);
+  bool waiting() const { return activation_ != nullptr && matched_ > 0 && !finished_; }
+  bool complete() const { return waiting() && matched_ == num_steps_; }
+  /// The anchor of the version that matched last.
+  const std::shared_ptr<Anchor>& anchor() const { return anchor_; }
+  /// The thread ends: runs what waits and gives the activation back. False when that failed.
+  bool End();
+
+  // ---- on any thread
+  absl::Status OnAccess(rt::TensorImpl& x) override;
+  absl::Status OnOperand(rt::TensorImpl& x) override;
+  void OnDeath(rt::TensorImpl&) override {}
+
+ private:
+  bool TryMatch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out, GuardFailure* failure);
+  /// Another version of the anchor that has the same steps so far and takes this one, too.
+  bool Switch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  /// Gives the activation back.
+  void Stop();
+  absl::Status Run(int to);
+  absl::Status Finish();
+  void Enter();
+  void Leave() { busy_.store(false, std::memory_order_release); }
+  void EnterSlow();
+  absl::Status Use(rt::TensorImpl& x, deopt::DeoptReason reason);
+
+  interp::Stream& stream_;
+  std::shared_ptr<Anchor> anchor_;
+  rt::Ref<Version> version_;
+  std::unique_ptr<Activation> activation_;
+  int matched_ = 0;
+  int num_steps_ = 0;
+  bool finished_ = true;
+  bool forced_ = false;  // the last match failed because a test wanted it to
+
+  std::atomic<bool> busy_{false};   // the owner is inside
+  std::atomic<bool> wanted_{false};  // another thread wants in
+  std::mutex mutex_;
+  std::atomic<const void*> owner_{nullptr};
+};
+
+/// Called once: registers the process for the barrier that lets owners enter cheaply.
+void PrepareOwnerLocks();
+
+}  // namespace tessera::tiers
+
+#endif  // TESSERA_TIERS_DEFERRAL_H_

@@ -1,0 +1,77 @@
+// Eager ops under the tiers: which are counted, which are recorded, and which wait for a version.
+#ifndef TESSERA_TIERS_EAGER_H_
+#define TESSERA_TIERS_EAGER_H_
+
+#include <memory>
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+#include "interp/stream.h"
+#include "tiers/deferral.h"
+#include "tiers/manager.h"
+#include "tracer/eager_recorder.h"
+
+namespace tessera::tiers {
+
+/// An eager anchor: the op at which a repeating stretch begins, named by its path.
+struct EagerAnchor {
+  std::shared_ptr<Anchor> anchor;
+  uint64_t path = 0;
+  /// The first recording covers two rounds and looks for the best place to begin; this anchor may be that place.
+  bool explored = false;
+};
+
+/// What the hook keeps for one thread; never freed, and given to another thread when this one ends.
+class EagerThread {
+ public:
+  EagerThread() : deferral(stream) { stream.state = this; }
+  interp::Stream stream;
+  Deferral deferral;
+  tracer::EagerRecorder recorder;
+  EagerAnchor* recording = nullptr;  // where the open recording began
+  int64_t recording_start = 0;
+  int first_round = 0;            // steps of its first round, while it explores; 0: not round yet
+  bool record_next = false;       // the next op is where a recording should begin
+  uint64_t config_epoch = 0;
+  uint32_t misses = 0;
+  int steps_marked = 0;  // by tessera::Step since the last recording
+  EagerThread* next_free = nullptr;
+};
+
+class EagerTiers final : public interp::StreamHook {
+ public:
+  static EagerTiers& Get();  // never destroyed
+
+  interp::Stream* NewStream() override;
+  void OnThreadEnd(interp::Stream& stream) override;
+  bool OnOp(interp::Stream& stream, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out) override;
+  void OnMiss(interp::Stream& stream, interp::HotEntry& entry, const interp::EagerCall& call) override;
+  bool OnHot(interp::Stream& stream, interp::HotEntry& entry, const interp::EagerCall& call,
+             absl::Span<rt::TensorImpl*> out) override;
+  void OnDecay(interp::Stream& stream) override;
+  void OnExecuted(interp::Stream& stream, const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out,
+                  const absl::Status& status, int64_t ns) override;
+
+  void OnStep(interp::Stream& stream, const void* site) override;
+  void OnWrite(interp::Stream& stream) override;
+
+ private:
+  EagerAnchor& AnchorOf(uint64_t path);
+  bool Enter(EagerThread& t, EagerAnchor& a, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  void StartRecording(EagerThread& t, EagerAnchor& a);
+  void AbortRecording(EagerThread& t, tracer::TraceAbort reason);
+  /// Two rounds were recorded: makes the op at which the fewest values are alive the beginning. True when that is the op
+  /// which has just come.
+  bool Explored(EagerThread& t);
+  /// The recording ended before this op, which may begin the next one.
+  void Ended(EagerThread& t, tracer::TraceEnd end, const interp::EagerCall& call);
+  bool Idle(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+
+  std::mutex mutex_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<EagerAnchor>> anchors_;
+  EagerThread* free_ = nullptr;
+};
+
+}  // namespace tessera::tiers
+
+#endif  // TESSERA_TIERS_EAGER_H_

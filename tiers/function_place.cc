@@ -1,0 +1,175 @@
+#include "tiers/function_place.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+
+namespace tessera::tiers {
+namespace {
+
+using interp::AnchorSlot;
+using interp::Bytecode;
+using tracer::FunctionRecorder;
+using tracer::TraceEnd;
+
+// While a recording is open on a caller, arrivals within it are let pass in steps of this many.
+constexpr int32_t kWhileRecording = 16;
+
+FunctionRecorder::From FromOf(const AnchorSlot* slot) {
+  if (slot == nullptr) return FunctionRecorder::From::exit;
+  return slot->kind == AnchorSlot::Kind::loop ? FunctionRecorder::From::loop : FunctionRecorder::From::place;
+}
+
+std::string NameOf(const AnchorSlot* slot, const Bytecode& code, int pc) {
+  const bool entry = slot != nullptr && slot->kind == AnchorSlot::Kind::function;
+  const int line = entry ? code.source->loc.line : code.code[static_cast<size_t>(pc)].loc.line;
+  return line > 0 ? absl::StrCat("@", code.name, ":", line) : absl::StrCat("@", code.name, " pc ", pc);
+}
+
+Anchor::Kind KindOf(const AnchorSlot* slot) {
+  if (slot == nullptr) return Anchor::Kind::exit;
+  return slot->kind == AnchorSlot::Kind::loop ? Anchor::Kind::loop : Anchor::Kind::function;
+}
+
+}  // namespace
+
+// ---- FunctionVersion
+
+FunctionVersion::FunctionVersion(rt::Ref<Version> v)
+    : version(std::move(v)), exits(std::make_unique<Exit[]>(version->trace().steps.size() + 1)) {
+  const Trace& trace = version->trace();
+  absl::flat_hash_map<int32_t, ValueId> input_of;
+  for (size_t i = 0; i < trace.values.size(); ++i) {
+    if (trace.values[i].kind != TraceValue::Kind::input) continue;
+    inputs.push_back(static_cast<ValueId>(i));
+    input_of[trace.values[i].reg] = static_cast<ValueId>(i);
+  }
+  for (const tracer::TraceFrame& f : trace.frames) {
+    int depth = 0;
+    for (int32_t p = f.parent; p >= 0; p = trace.frames[static_cast<size_t>(p)].parent) ++depth;
+    inlined = std::max(inlined, depth);
+  }
+  if (trace.end == TraceEnd::stopped) {
+    for (AnchorSlot& slot : trace.frames[0].code->anchors)
+      if (slot.kind == AnchorSlot::Kind::loop && slot.pc == trace.end_pc) next = &slot;
+  }
+  if (trace.end != TraceEnd::loop) return;
+  absl::flat_hash_map<int32_t, ValueId> at_end;
+  for (const tracer::RegisterChange& c : trace.changes)
+    if (c.frame == 0) at_end[c.reg] = c.value;
+  absl::flat_hash_map<ValueId, int> places;
+  for (const auto& [reg, value] : at_end) {
+    const auto it = input_of.find(reg);
+    const ValueId in = it == input_of.end() ? kNoValue : it->second;
+    if (value == kNoValue)
+      freed.push_back(reg);
+    else if (in != value)
+      carried.push_back({in, value, reg, false});
+    ++places[value];
+  }
+  for (Activation::Carry& c : carried)
+    c.moves = trace.values[c.out].kind == TraceValue::Kind::result && places[c.out] == 1;
+}
+
+FunctionPlace& FunctionVersion::AddBridge(int step, const interp::Frame& frame) {
+  std::lock_guard lock(mutex_);
+  std::atomic<FunctionPlace*>& bridge = exits[static_cast<size_t>(step)].bridge;
+  if (bridge.load(std::memory_order_relaxed) == nullptr) {
+    bridges_.push_back(std::make_shared<FunctionPlace>(nullptr, *frame.code, frame.pc));
+    bridge.store(bridges_.back().get(), std::memory_order_release);
+  }
+  return *bridge.load(std::memory_order_relaxed);
+}
+
+const deopt::Snapshot& FunctionVersion::SnapshotAt(int position) {
+  std::atomic<const deopt::Snapshot*>& snapshot = exits[static_cast<size_t>(position)].snapshot;
+  if (const deopt::Snapshot* known = snapshot.load(std::memory_order_acquire)) return *known;
+  std::lock_guard lock(mutex_);
+  if (snapshot.load(std::memory_order_relaxed) == nullptr) {
+    snapshots_.push_back(std::make_unique<deopt::Snapshot>(deopt::TakeSnapshot(version->trace(), position)));
+    snapshot.store(snapshots_.back().get(), std::memory_order_release);
+  }
+  return *snapshot.load(std::memory_order_relaxed);
+}
+
+// ---- FunctionPlace
+
+FunctionPlace::FunctionPlace(AnchorSlot* slot, const Bytecode& code, int pc)
+    : slot_(slot),
+      from_(FromOf(slot)),
+      name_(NameOf(slot, code, pc)),
+      anchor_(Manager::Get().NewAnchor(KindOf(slot), name_)),
+      versions_(std::make_shared<const List>()) {}
+
+FunctionPlace::~FunctionPlace() { Manager::Get().Forget(*anchor_); }
+
+void FunctionPlace::Wait(int32_t arrivals) {
+  (slot_ != nullptr ? slot_->countdown : wait_).store(arrivals, std::memory_order_relaxed);
+}
+
+Anchor::Action FunctionPlace::Arrive() {
+  if (slot_ == nullptr) {
+    const int32_t left = wait_.load(std::memory_order_relaxed);
+    if (left > 0) {
+      wait_.store(left - 1, std::memory_order_relaxed);
+      return Anchor::Action::wait;
+    }
+  }
+  int32_t countdown = 1;
+  const Anchor::Action action = anchor_->Arrive(&countdown);
+  Wait(slot_ != nullptr ? countdown : countdown - 1);
+  return action;
+}
+
+void FunctionPlace::Record(interp::Frame& frame) {
+  FunctionRecorder* recorder = FunctionRecorder::OfThread();
+  if (recorder == nullptr || recorder->open()) return Wait(kWhileRecording);
+  recorder->Begin(frame, from_, name_, shared_from_this());
+}
+
+std::shared_ptr<const FunctionPlace::List> FunctionPlace::Versions() {
+  std::shared_ptr<const List> old;  // goes after the lock: bridges go with it
+  std::lock_guard lock(mutex_);
+  const uint32_t generation = anchor_->generation();
+  if (generation == generation_) [[likely]]
+    return versions_;
+  auto list = std::make_shared<List>();
+  for (const rt::Ref<Version>& v : anchor_->versions()) {
+    auto it = std::find_if(versions_->begin(), versions_->end(), [&](const auto& f) { return f->version == v; });
+    list->push_back(it != versions_->end() ? *it : std::make_shared<FunctionVersion>(v));
+  }
+  generation_ = generation;
+  old = std::exchange(versions_, std::move(list));
+  return versions_;
+}
+
+void FunctionPlace::OnTrace(std::shared_ptr<Trace> trace, int64_t ns) {
+  Wait(slot_ != nullptr ? 1 : 0);
+  Manager::Get().AddTrace(anchor_, std::move(trace), ns);
+}
+
+void FunctionPlace::OnAbort(tracer::TraceAbort reason, int64_t ns, const Bytecode* callee) {
+  Wait(Manager::Get().AddAbort(*anchor_, reason, ns));
+  if (callee == nullptr) return;
+  std::lock_guard lock(mutex_);
+  called_.push_back(callee);
+}
+
+bool FunctionPlace::IsLive(const AnchorSlot& loop) const {
+  FunctionPlace* place = PlaceAt(loop);
+  return place != nullptr && !place->anchor_->versions().empty();
+}
+
+bool FunctionPlace::MayInline(const Bytecode& callee) const {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::find(called_.begin(), called_.end(), &callee) != called_.end()) return false;
+  }
+  // A loop with versions of its own is too long to be unrolled.
+  return std::none_of(callee.anchors.begin(), callee.anchors.end(), [&](const AnchorSlot& slot) {
+    return slot.kind == AnchorSlot::Kind::loop && IsLive(slot);
+  });
+}
+
+}  // namespace tessera::tiers

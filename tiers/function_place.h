@@ -1,0 +1,97 @@
+// What the tiers keep at one place of a function: its anchor, and its versions as the driver runs them.
+#ifndef TESSERA_TIERS_FUNCTION_PLACE_H_
+#define TESSERA_TIERS_FUNCTION_PLACE_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "deopt/frames.h"
+#include "interp/interpreter.h"
+#include "tiers/manager.h"
+#include "tiers/version.h"
+#include "tracer/function_recorder.h"
+
+namespace tessera::tiers {
+
+class FunctionPlace;
+
+/// A version with what its trace says about every run, worked out once.
+struct FunctionVersion {
+  explicit FunctionVersion(rt::Ref<Version> v);
+
+  rt::Ref<Version> version;
+  std::vector<ValueId> inputs;              // in the order of their first use
+  std::vector<Activation::Carry> carried;  // end is loop: values that registers hold when an iteration ends
+  std::vector<int32_t> freed;              // end is loop: registers that hold nothing then
+  interp::AnchorSlot* next = nullptr;      // end is stopped: the anchor there
+  int inlined = 0;                         // most calls within calls
+
+  /// One for each step, and one for the end: what is known of exits there.
+  struct Exit {
+    std::atomic<int32_t> count{0};
+    std::atomic<FunctionPlace*> bridge{nullptr};
+    std::atomic<const deopt::Snapshot*> snapshot{nullptr};
+  };
+  const std::unique_ptr<Exit[]> exits;
+  std::atomic<uint32_t> forced{0};  // exits that tests asked for
+
+  /// The place of the bridge from that step, made once. It goes with this object.
+  FunctionPlace& AddBridge(int step, const interp::Frame& frame);
+  const deopt::Snapshot& SnapshotAt(int position);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<FunctionPlace>> bridges_;
+  std::vector<std::unique_ptr<const deopt::Snapshot>> snapshots_;
+};
+
+/// Thread-safe. Lives at least as long as the instance (exits: as the version they leave) and as any recording from it.
+class FunctionPlace final : public tracer::FunctionRecorder::Client,
+                            public std::enable_shared_from_this<FunctionPlace> {
+ public:
+  using From = tracer::FunctionRecorder::From;
+  using List = std::vector<std::shared_ptr<FunctionVersion>>;
+
+  /// slot: null for an exit. pc: where in the code it is.
+  FunctionPlace(interp::AnchorSlot* slot, const interp::Bytecode& code, int pc);
+  ~FunctionPlace() override;
+
+  Anchor& anchor() { return *anchor_; }
+  interp::AnchorSlot* slot() { return slot_; }
+  /// Counts an arrival that came past the slot's count.
+  Anchor::Action Arrive();
+  /// Opens a recording on the frame, if this thread can. The frame is at the place.
+  void Record(interp::Frame& frame);
+  /// The versions now, best first.
+  std::shared_ptr<const List> Versions();
+
+  void OnTrace(std::shared_ptr<Trace> trace, int64_t ns) override;
+  void OnAbort(tracer::TraceAbort reason, int64_t ns, const interp::Bytecode* callee) override;
+  bool IsLive(const interp::AnchorSlot& loop) const override;
+  bool MayInline(const interp::Bytecode& callee) const override;
+
+ private:
+  void Wait(int32_t arrivals);
+
+  interp::AnchorSlot* const slot_;
+  const From from_;
+  const std::string name_;
+  const std::shared_ptr<Anchor> anchor_;
+  std::atomic<int32_t> wait_{0};  // of an exit, which has no slot to count
+  mutable std::mutex mutex_;
+  uint32_t generation_ = 0;
+  std::shared_ptr<const List> versions_;
+  std::vector<const interp::Bytecode*> called_;  // functions that recordings do not inline any more
+};
+
+/// The place at a slot; null before the first arrival.
+inline FunctionPlace* PlaceAt(const interp::AnchorSlot& slot) {
+  return static_cast<FunctionPlace*>(slot.anchor.load(std::memory_order_acquire));
+}
+
+}  // namespace tessera::tiers
+
+#endif  // TESSERA_TIERS_FUNCTION_PLACE_H_

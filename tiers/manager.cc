@@ -1,0 +1,431 @@
+#include "tiers/manager.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/clock.h"
+#include "runtime/fault.h"
+#include "runtime/log.h"
+#include "runtime/metrics.h"
+#include "runtime/options.h"
+#include "runtime/ring.h"
+#include "tiers/replay.h"
+#include "tracer/control.h"
+#include "tracer/generalise.h"
+
+namespace tessera::tiers {
+namespace {
+
+using deopt::DeoptReason;
+using deopt::Ledger;
+using deopt::Policy;
+using rt::Ref;
+using tracer::Decide;
+using tracer::TraceAbort;
+
+/// Recordings that a place keeps of the same steps.
+constexpr size_t kMostSamples = 4;
+/// Recordings after which one without a fellow is built.
+constexpr int kMostAlone = 6;
+/// What building a version costs per step, before one was measured.
+constexpr double kBuildNsPerStep = 1500;
+/// Part of the tier-1 time that a version saves, before one was measured.
+constexpr double kExpectedSaving = 0.4;
+/// What handing an op to a version costs where the version is fed by eager calls.
+constexpr double kDeferNs = 30;
+/// Recordings that showed nothing new before a place stops asking for more.
+constexpr int kUselessSamples = 6;
+
+int32_t Saturate(int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX / 2)); }
+
+}  // namespace
+
+// ---- Anchor
+
+Anchor::Action Anchor::Arrive(int32_t* countdown) {
+  arrivals_.fetch_add(1, std::memory_order_relaxed);
+  *countdown = 1;
+  switch (phase_.load(std::memory_order_acquire)) {
+    case Phase::wanted: return Decide(true, 4) ? Action::record : Action::wait;
+    case Phase::building: return Action::wait;
+    case Phase::pinned: *countdown = INT32_MAX / 2; return Action::wait;
+    case Phase::live: break;
+  }
+  if (sample_wanted_.load(std::memory_order_relaxed)) return Decide(true, 4) ? Action::record : Action::enter;
+  if (const int32_t skip = skip_.load(std::memory_order_relaxed); skip > 0) {
+    skip_.store(skip - 1, std::memory_order_relaxed);
+    return Action::wait;
+  }
+  return Decide(true, 8) ? Action::enter : Action::record;
+}
+
+std::vector<Ref<Version>> Anchor::versions() const {
+  std::lock_guard lock(mutex_);
+  return versions_;
+}
+
+// ---- Manager
+
+Manager& Manager::Get() {
+  static auto* manager = new Manager;
+  return *manager;
+}
+
+std::shared_ptr<Anchor> Manager::NewAnchor(Anchor::Kind kind, std::string name) {
+  auto anchor = std::make_shared<Anchor>(kind, std::move(name));
+  std::lock_guard lock(mutex_);
+  anchors_.push_back(anchor);
+  return anchor;
+}
+
+std::vector<std::shared_ptr<Anchor>> Manager::anchors() const {
+  std::lock_guard lock(mutex_);
+  return anchors_;
+}
+
+int64_t Manager::num_versions() const {
+  int64_t n = 0;
+  for (const auto& a : anchors()) n += static_cast<int64_t>(a->versions().size());
+  return n;
+}
+
+void Manager::Forget(Anchor& anchor) {
+  anchor.phase_.store(Anchor::Phase::pinned, std::memory_order_release);
+  for (const Ref<Version>& v : anchor.versions()) Drop(anchor, *v, "dropped: its program is gone");
+  {
+    std::lock_guard lock(anchor.mutex_);
+    anchor.groups_.clear();
+  }
+  std::lock_guard lock(mutex_);
+  std::erase_if(anchors_, [&](const auto& a) { return a.get() == &anchor; });
+}
+
+void Manager::Reset() {
+  Drain();
+  for (const auto& a : anchors()) {
+    for (const Ref<Version>& v : a->versions()) Drop(*a, *v, "dropped: reset");
+    std::lock_guard lock(a->mutex_);
+    a->groups_.clear();
+    a->aborts_ = a->useless_samples_ = a->exits_in_a_row_ = a->shape_failures_ = a->other_failures_ = 0;
+    a->skip_ = 0;
+    a->sample_wanted_ = false;
+    a->phase_ = Anchor::Phase::wanted;
+  }
+}
+
+void Manager::AddTrace(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns) {
+  rt::Count(rt::Metric::traces_recorded);
+  static std::atomic<int64_t> next_id{1};
+  trace->id = next_id.fetch_add(1, std::memory_order_relaxed);
+  rt::Record(rt::EventKind::trace_record, trace->id, static_cast<int64_t>(trace->steps.size()), recording_ns);
+  TSR_LOG(2, "recorded trace ", trace->id, " at ", trace->name, ": ", trace->steps.size(), " steps, ",
+          trace->tier1_ns / 1000, " us in tier 1");
+  TSR_LOG(3, "trace ", trace->id, ":\n", ToString(*trace));
+  if (Keep(anchor, std::move(trace), recording_ns) && !rt::options().background()) BuildQueued();
+}
+
+bool Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns) {
+  std::lock_guard lock(anchor->mutex_);
+  if (anchor->phase_.load(std::memory_order_relaxed) == Anchor::Phase::pinned) return false;
+  anchor->name = trace->name;
+  anchor->recording_ns_ += recording_ns;
+  auto it = std::find_if(anchor->groups_.begin(), anchor->groups_.end(),
+                         [&](const Anchor::Group& g) { return SameSteps(*g.samples.back(), *trace); });
+  if (it == anchor->groups_.end()) {
+    if (anchor->groups_.size() >= static_cast<size_t>(rt::options().anchor_versions())) {
+      anchor->groups_.erase(anchor->groups_.begin());
+    }
+    it = anchor->groups_.insert(anchor->groups_.end(), Anchor::Group{});
+  } else if (it->built > 0 && std::all_of(it->samples.begin(), it->samples.end(), [&](const auto& s) {
+               return tracer::SameDims(*s, *trace);
+             })) {
+    // The program took the way that a version serves already.
+    if (++anchor->useless_samples_ >= kUselessSamples) {
+      anchor->sample_wanted_.store(false, std::memory_order_relaxed);
+      anchor->useless_samples_ = 0;
+    }
+    if (!anchor->versions_.empty()) return false;
+  }
+  // The first, because it is the oldest, and the latest ones.
+  if (it->samples.size() >= kMostSamples) it->samples.erase(it->samples.begin() + 1);
+  it->samples.push_back(std::move(trace));
+  // A second recording tells what varies, and that the first one was not the exception. Where a version is live already,
+  // this one was asked for; and a place that never does the same twice gets what it did last.
+  ++anchor->num_samples_;
+  const bool enough = it->samples.size() >= 2 || !anchor->versions_.empty() || anchor->num_samples_ >= kMostAlone;
+  if (!Decide(enough, 4)) return false;
+  anchor->num_samples_ = 0;
+  Submit(anchor, *it);
+  return true;
+}
+
+int32_t Manager::AddAbort(Anchor& anchor, TraceAbort reason, int64_t recording_ns) {
+  rt::Count(rt::Metric::traces_aborted);
+  Ledger::Get().AddAbort(anchor.name, reason, recording_ns);
+  std::unique_lock lock(anchor.mutex_);
+  const tracer::Retry retry = Info(reason).retry;
+  if (retry == tracer::Retry::free) return 1;
+  // A place that has a version keeps it, and does without the wider one.
+  const bool has_versions = !anchor.versions_.empty();
+  if (has_versions) {
+    anchor.sample_wanted_.store(false, std::memory_order_relaxed);
+    return 1;
+  }
+  ++anchor.aborts_;
+  if (retry == tracer::Retry::never || anchor.aborts_ >= rt::options().trace_attempts()) {
+    lock.unlock();
+    Pin(anchor, absl::StrCat("cannot be recorded: ", std::string(Info(reason).message)), false);
+    return INT32_MAX / 2;
+  }
+  return Saturate(int64_t{16} << (2 * anchor.aborts_));
+}
+
+void Manager::Pin(Anchor& anchor, const std::string& why, bool announce) {
+  anchor.phase_.store(Anchor::Phase::pinned, std::memory_order_release);
+  for (const Ref<Version>& v : anchor.versions()) Drop(anchor, *v, absl::StrCat("dropped: ", why));
+  {
+    std::lock_guard lock(anchor.mutex_);
+    anchor.groups_.clear();
+  }
+  Ledger::Get().AddPin(anchor.name, why, announce);
+}
+
+void Manager::Drop(Anchor& anchor, Version& version, const std::string& why) {
+  Ref<Version> held = Ref<Version>::Share(&version);
+  {
+    std::lock_guard lock(anchor.mutex_);
+    const size_t before = anchor.versions_.size();
+    std::erase_if(anchor.versions_, [&](const auto& v) { return v.get() == &version; });
+    if (anchor.versions_.size() == before) return;
+    if (anchor.versions_.empty() && anchor.phase_.load(std::memory_order_relaxed) == Anchor::Phase::live)
+      anchor.phase_.store(Anchor::Phase::wanted, std::memory_order_release);
+    anchor.generation_.fetch_add(1, std::memory_order_release);
+  }
+  version.dead.store(true, std::memory_order_release);
+  version.Trim();
+  rt::Count(rt::Metric::versions_dropped);
+  rt::Record(rt::EventKind::version_drop, version.id, version.bytes());
+  TSR_LOG(1, "version ", version.id, " of ", anchor.name, " ", why);
+  Ledger::Get().Update(version.id, [&](deopt::VersionRecord& r) { r.state = why; });
+}
+
+void Manager::AddExit(Anchor& anchor, Version& version, GuardFailure failure) {
+  rt::Count(rt::Metric::deopts);
+  version.counters->exits.fetch_add(1, std::memory_order_relaxed);
+  const DeoptReason reason = failure.reason;
+  const Policy policy = Info(reason).policy;
+  std::string detail = absl::StrCat("expected ", failure.expected, ", seen ", failure.seen);
+  const int32_t step = failure.step;
+  Ledger::Get().AddDeopt({rt::NowNs(), version.id, anchor.name, std::move(failure), policy});
+  if (policy == Policy::drop) return Drop(anchor, version, absl::StrCat("dropped: ", std::string(Info(reason).message)));
+  if (policy == Policy::keep) return;
+  // Such exits of functions grow bridges, which need no recording from the anchor; most are the ends of loops.
+  const Trace& trace = version.trace();
+  if (policy == Policy::bridge && !trace.is_eager && step >= 0 && trace.steps[step].frame == 0) return;
+  std::unique_lock lock(anchor.mutex_);
+  const int row = ++anchor.exits_in_a_row_;
+  if (row >= rt::options().deopt_pin()) {
+    lock.unlock();
+    return Pin(anchor, absl::StrCat(row, " deopts in a row, the last one because ", std::string(Info(reason).message),
+                                    " (", detail, ")"),
+               true);
+  }
+  // Back off: after the third failure in a row, stay in tier 1 for 1, 2, 4, ... arrivals.
+  if (row > 3) anchor.skip_.store(1 << std::min(row - 4, 12), std::memory_order_relaxed);
+  bool again = false;
+  if (policy == Policy::generalise) {
+    again = ++anchor.shape_failures_ >= rt::options().deopt_generalise();
+    if (again) {
+      anchor.shape_failures_ = 0;
+      anchor.cause_ = absl::StrCat("generalised: ", detail);
+    }
+  } else {
+    again = ++anchor.other_failures_ >= rt::options().hot_exit();
+    if (again) {
+      anchor.other_failures_ = 0;
+      anchor.cause_ = absl::StrCat("recorded anew: ", std::string(Info(reason).message));
+    }
+  }
+  if (Decide(again, 4) && anchor.phase_.load(std::memory_order_relaxed) == Anchor::Phase::live) {
+    anchor.sample_wanted_.store(true, std::memory_order_relaxed);
+    anchor.skip_.store(0, std::memory_order_relaxed);
+  }
+}
+
+void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs) {
+  deopt::VersionCounters& c = *version.counters;
+  c.runs.fetch_add(runs, std::memory_order_relaxed);
+  c.steps.fetch_add(runs * static_cast<int64_t>(version.trace().steps.size()), std::memory_order_relaxed);
+  if (anchor.exits_in_a_row_ != 0) {
+    std::lock_guard lock(anchor.mutex_);
+    anchor.exits_in_a_row_ = 0;
+  }
+  rt::Record(rt::EventKind::version_run, version.id, static_cast<int64_t>(version.trace().steps.size()), ns);
+  if (ns == 0) return;
+  const int64_t before = c.timed_runs.fetch_add(runs, std::memory_order_relaxed);
+  const int64_t total = c.timed_ns.fetch_add(ns, std::memory_order_relaxed) + ns;
+  if (before / 16 == (before + runs) / 16) return;
+  const Trace& trace = version.trace();
+  const double mine = static_cast<double>(total) / static_cast<double>(before + runs) +
+                      (trace.is_eager ? kDeferNs * static_cast<double>(trace.steps.size()) : 0);
+  const bool pays = mine <= 1.1 * static_cast<double>(trace.tier1_ns);
+  if (rt::options().profit_gate() && !Decide(pays, 8)) {
+    Pin(anchor, absl::StrCat("a version took ", static_cast<int64_t>(mine), " ns where tier 1 takes ", trace.tier1_ns,
+                             " ns"),
+        false);
+  }
+}
+
+void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group) {
+  const auto& last = *group.samples.back();
+  Job job{anchor, group.samples, group.widenings, anchor->cause_, anchor->recording_ns_, 0};
+  const int64_t arrivals = anchor->arrivals_.load(std::memory_order_relaxed);
+  // As many runs are expected to come as there have been.
+  job.gain = kExpectedSaving * static_cast<double>(last.tier1_ns) * static_cast<double>(std::max<int64_t>(arrivals, 16)) -
+             kBuildNsPerStep * static_cast<double>(last.steps.size());
+  if (job.cause.empty()) job.cause = absl::StrCat("hot after ", arrivals, " arrivals");
+  anchor->cause_.clear();
+  anchor->sample_wanted_.store(false, std::memory_order_relaxed);
+  anchor->phase_.store(anchor->versions_.empty() ? Anchor::Phase::building : Anchor::Phase::live,
+                       std::memory_order_release);
+  if (group.built > 0) ++group.widenings;
+  job.widenings = group.widenings;
+  group.built = static_cast<int>(group.samples.size());
+  std::lock_guard lock(queue_mutex_);
+  queue_.push_back(std::move(job));
+  std::push_heap(queue_.begin(), queue_.end(), [](const Job& a, const Job& b) { return a.gain < b.gain; });
+  if (!rt::options().background()) return;
+  if (!started_) {
+    started_ = true;
+    std::thread([this] { Work(); }).detach();
+  }
+  queued_.notify_one();
+}
+
+void Manager::Work() {
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
+  std::unique_lock lock(queue_mutex_);
+  for (;;) {
+    queued_.wait(lock, [&] { return !queue_.empty() && rt::options().background(); });
+    BuildNext(lock);
+  }
+}
+
+void Manager::BuildNext(std::unique_lock<std::mutex>& lock) {
+  std::pop_heap(queue_.begin(), queue_.end(), [](const Job& a, const Job& b) { return a.gain < b.gain; });
+  Job job = std::move(queue_.back());
+  queue_.pop_back();
+  ++building_;
+  lock.unlock();
+  Build(job);
+  job = {};
+  lock.lock();
+  --building_;
+  if (queue_.empty() && building_ == 0) idle_.notify_all();
+}
+
+void Manager::BuildQueued() {
+  std::unique_lock lock(queue_mutex_);
+  while (!queue_.empty()) BuildNext(lock);
+}
+
+void Manager::Drain() {
+  std::unique_lock lock(queue_mutex_);
+  idle_.wait(lock, [&] { return queue_.empty() && building_ == 0; });
+}
+
+void Manager::Build(const Job& job) {
+  const int64_t start = rt::NowNs();
+  Anchor& anchor = *job.anchor;
+  std::shared_ptr<const Trace> trace;
+  if (!rt::FaultFires(rt::Fault::compile)) {
+    trace = Generalise(job.samples, job.widenings > 0 ? tracer::Width::symbolic : tracer::Width::bucketed);
+  }
+  // Differences that no version can serve: the last recording alone, again and again, until the place is pinned.
+  if (trace == nullptr) trace = job.samples.back();
+  const Rung rung = trace->symbols == nullptr ? Rung::exact : job.widenings > 0 ? Rung::symbolic : Rung::bucketed;
+  Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, rung));
+  const int64_t ns = rt::NowNs() - start;
+  deopt::VersionRecord record;
+  record.trace_id = trace->id;
+  record.trace = anchor.name;
+  record.generator = "replay";
+  record.rung = rung;
+  record.cause = job.cause;
+  record.steps = static_cast<int64_t>(trace->steps.size());
+  record.recording_ns = job.recording_ns;
+  record.compile_ns = ns;
+  record.tier1_ns = trace->tier1_ns;
+  record.state = "live";
+  record.counters = version->counters;
+  version->id = Ledger::Get().AddVersion(record);
+  rt::Count(rt::Metric::versions_made);
+  if (anchor.kind == Anchor::Kind::exit) rt::Count(rt::Metric::bridges_made);
+  rt::Record(rt::EventKind::version_build, version->id, record.steps, ns);
+  TSR_LOG(1, "version ", version->id, " of ", anchor.name, ": ", record.steps, " steps, ", Name(rung), ", built in ",
+          ns / 1000, " us (", record.cause, ")");
+  std::vector<Ref<Version>> superseded;
+  {
+    std::lock_guard lock(anchor.mutex_);
+    if (anchor.phase_.load(std::memory_order_relaxed) == Anchor::Phase::pinned) {
+      Ledger::Get().Update(version->id, [](deopt::VersionRecord& r) { r.state = "dropped: came too late"; });
+      return;
+    }
+    for (const auto& v : anchor.versions_)
+      if (SameSteps(v->trace(), *trace)) superseded.push_back(v);
+    anchor.versions_.insert(anchor.versions_.begin(), version);
+    anchor.generation_.fetch_add(1, std::memory_order_release);
+    anchor.skip_.store(0, std::memory_order_relaxed);
+    anchor.phase_.store(Anchor::Phase::live, std::memory_order_release);
+    while (anchor.versions_.size() - superseded.size() > static_cast<size_t>(rt::options().anchor_versions())) {
+      superseded.push_back(anchor.versions_[anchor.versions_.size() - superseded.size() - 1]);
+    }
+  }
+  for (const auto& v : superseded) Drop(anchor, *v, absl::StrCat("dropped: version ", version->id, " replaces it"));
+  EnforceBudgets();
+}
+
+void Manager::EnforceBudgets() {
+  struct Candidate {
+    std::shared_ptr<Anchor> anchor;
+    Ref<Version> version;
+    double use;
+  };
+  std::vector<Candidate> all;
+  int64_t bytes = 0, handles = 0;
+  for (const auto& a : anchors()) {
+    for (const Ref<Version>& v : a->versions()) {
+      const int64_t runs = v->counters->runs.load(std::memory_order_relaxed);
+      const int64_t recent = runs - std::exchange(v->runs_at_last_pass, runs);
+      all.push_back({a, v, static_cast<double>(recent) * static_cast<double>(v->trace().tier1_ns)});
+      bytes += v->bytes();
+      handles += v->handles();
+    }
+  }
+  int64_t count = static_cast<int64_t>(all.size());
+  auto over = [&] {
+    return count > rt::options().version_count() || bytes > rt::options().version_bytes() ||
+           handles > rt::options().version_handles();
+  };
+  if (!over()) return;
+  // The youngest of equals stays: it has had no time to prove itself.
+  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    return a.use != b.use ? a.use < b.use : a.version->id < b.version->id;
+  });
+  for (const Candidate& c : all) {
+    if (!over() || count <= 1) break;
+    bytes -= c.version->bytes();
+    handles -= c.version->handles();
+    --count;
+    Drop(*c.anchor, *c.version, "evicted: over the budget of versions");
+    std::lock_guard lock(c.anchor->mutex_);
+    c.anchor->groups_.clear();
+  }
+}
+
+}  // namespace tessera::tiers

@@ -1,0 +1,140 @@
+// The tier manager: what happens at a hot place. It decides when to record, builds versions on a thread of low priority
+// in the order of their expected gain, installs and drops them, and answers to exits.
+#ifndef TESSERA_TIERS_MANAGER_H_
+#define TESSERA_TIERS_MANAGER_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tiers/version.h"
+#include "tracer/trace.h"
+
+namespace tessera::tiers {
+
+/// A place where traces begin. Shared by all threads that come by. Its atomics are read on every arrival; the rest is
+/// guarded by its mutex.
+class Anchor {
+ public:
+  enum class Kind : uint8_t { eager, function, loop, exit };
+  /// What an arrival is to do.
+  enum class Action : uint8_t {
+    wait,    // tier 1
+    record,  // tier 1 with a recording
+    enter,   // run a version
+  };
+
+  Anchor(Kind kind, std::string name) : kind(kind), name(std::move(name)) {}
+  const Kind kind;
+  std::string name;
+
+  /// Counts the arrival and says what to do. For `wait`, *countdown is the number of arrivals to let pass uncounted.
+  Action Arrive(int32_t* countdown);
+
+  /// A recording would be of use now.
+  bool wants_recording() const {
+    return phase_.load(std::memory_order_acquire) == Phase::wanted || sample_wanted_.load(std::memory_order_relaxed);
+  }
+  /// The versions, best first. Changes with each install and drop: compare generation() to keep a copy.
+  std::vector<rt::Ref<Version>> versions() const;
+  uint32_t generation() const { return generation_.load(std::memory_order_acquire); }
+
+ private:
+  friend class Manager;
+  enum class Phase : uint8_t { wanted, building, live, pinned };
+  /// Recordings of the same steps.
+  struct Group {
+    std::vector<std::shared_ptr<const Trace>> samples;
+    int built = 0;  // samples that the last build saw
+    int widenings = 0;
+  };
+
+  std::atomic<Phase> phase_{Phase::wanted};
+  std::atomic<bool> sample_wanted_{false};
+  std::atomic<int32_t> skip_{0};  // arrivals that stay in tier 1 after exits
+  std::atomic<uint32_t> generation_{1};
+  std::atomic<int64_t> arrivals_{0};
+
+  mutable std::mutex mutex_;
+  std::vector<rt::Ref<Version>> versions_;
+  std::vector<Group> groups_;
+  std::string cause_;
+  int aborts_ = 0;
+  int num_samples_ = 0;  // since the last build
+  int useless_samples_ = 0;
+  int exits_in_a_row_ = 0;
+  int shape_failures_ = 0;
+  int other_failures_ = 0;
+  int64_t recording_ns_ = 0;
+};
+
+class Manager {
+ public:
+  static Manager& Get();  // never destroyed
+
+  /// The rest of the process's life, or until Forget().
+  std::shared_ptr<Anchor> NewAnchor(Anchor::Kind kind, std::string name);
+  /// Drops its versions; nobody arrives there any more.
+  void Forget(Anchor& anchor);
+  /// Forgets everything that was learned, keeping anchors; for tests and when the configuration changes.
+  void Reset();
+
+  /// A recording from that anchor is complete.
+  void AddTrace(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns);
+  /// It gave nothing. Returns the arrivals to let pass before the next attempt.
+  int32_t AddAbort(Anchor& anchor, tracer::TraceAbort reason, int64_t recording_ns);
+  /// A version was left before its end. Books the deopt and decides what follows.
+  void AddExit(Anchor& anchor, Version& version, GuardFailure failure);
+  /// A version of that anchor came to its end, `runs` times in all of `ns`; ns is 0 where it was not timed.
+  void AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs = 1);
+  /// Should this run be timed? The first ones are, later one of 64.
+  static bool TimeThisRun(const Version& version) {
+    const int64_t runs = version.counters->runs.load(std::memory_order_relaxed);
+    return runs < 16 || (runs & 63) == 0;
+  }
+
+  /// Waits until nothing is queued or being built; for tests.
+  void Drain();
+  /// Keeps versions, bytes and handles within their budgets.
+  void EnforceBudgets();
+  /// All anchors, for the profile and for explain.
+  std::vector<std::shared_ptr<Anchor>> anchors() const;
+  int64_t num_versions() const;
+
+ private:
+  struct Job {
+    std::shared_ptr<Anchor> anchor;
+    std::vector<std::shared_ptr<const Trace>> samples;
+    int widenings = 0;
+    std::string cause;
+    int64_t recording_ns = 0;
+    double gain = 0;
+  };
+  /// Adds the recording to its group. True when a build was queued.
+  bool Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns);
+  void Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group);
+  void Build(const Job& job);
+  void BuildNext(std::unique_lock<std::mutex>& lock);
+  /// Builds what is queued on this thread.
+  void BuildQueued();
+  void Work();
+  void Drop(Anchor& anchor, Version& version, const std::string& why);
+  /// `announce`: the user hears of it, because something went wrong and not just nowhere.
+  void Pin(Anchor& anchor, const std::string& why, bool announce);
+
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Anchor>> anchors_;
+  std::mutex queue_mutex_;
+  std::condition_variable queued_, idle_;
+  std::vector<Job> queue_;
+  int building_ = 0;
+  bool started_ = false;
+};
+
+}  // namespace tessera::tiers
+
+#endif  // TESSERA_TIERS_MANAGER_H_

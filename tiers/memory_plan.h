@@ -1,0 +1,35 @@
+// Where the results of a trace live: values whose lives do not overlap share a slot of one arena. Which values share is
+// decided once per trace; how large the slots are follows from the shapes of a run.
+#ifndef TESSERA_TIERS_MEMORY_PLAN_H_
+#define TESSERA_TIERS_MEMORY_PLAN_H_
+
+#include <vector>
+
+#include "tracer/trace.h"
+
+namespace tessera::tiers {
+
+struct MemoryPlan {
+  int num_slots = 0;
+  /// Slot of each value, then of each extra; -1: it has no memory of its own (inputs, numbers, plain views).
+  std::vector<int32_t> slots;
+  /// Functions: the value leaves the version alive (in a register at its end, as a result, in a buffer or a call), so it
+  /// gets memory of its own from the start.
+  std::vector<bool> escapes;
+  /// The last step at which each value is needed.
+  std::vector<int> last;
+};
+
+/// An operand that is converted before a kernel sees it: lives for one step.
+struct Extra {
+  int step;
+};
+
+/// May the result of this step be a window onto its operand? True for view ops; some reshapes copy after all.
+bool MayShare(const tracer::TraceStep& step);
+
+MemoryPlan PlanMemory(const tracer::Trace& trace, const std::vector<Extra>& extras);
+
+}  // namespace tessera::tiers
+
+#endif  // TESSERA_TIERS_MEMORY_PLAN_H_

@@ -1,0 +1,29 @@
+// Sets the hooks of the interpreter and keeps them in step with the options.
+#include <mutex>
+
+#include "interp/anchor.h"
+#include "interp/stream.h"
+#include "runtime/options.h"
+#include "tiers/deferral.h"
+#include "tiers/eager.h"
+#include "tiers/function.h"
+#include "tracer/control.h"
+
+namespace tessera::interp {
+
+void StartTiers() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    rt::Options& options = rt::options();
+    tiers::PrepareOwnerLocks();
+    tracer::RefreshControl();
+    options.OnChange(rt::OptionId::chaos_seed, tracer::RefreshControl);
+    options.OnChange(rt::OptionId::deopt_every, tracer::RefreshControl);
+    options.OnChange(rt::OptionId::tier, [] { SwitchStreams(rt::options().tier() > 1); });
+    SwitchStreams(options.tier() > 1);
+    SetStreamHook(&tiers::EagerTiers::Get());
+    SetFunctionHook(&tiers::FunctionTiers::Get());
+  });
+}
+
+}  // namespace tessera::interp

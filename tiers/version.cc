@@ -1,0 +1,488 @@
+#include "tiers/version.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "interp/views.h"
+#include "ir/infer.h"
+
+namespace tessera::tiers {
+namespace {
+
+using rt::Ref;
+using rt::TensorImpl;
+
+// View ops compute addresses of data that is not there yet, from this one.
+char* const kSomewhere = reinterpret_cast<char*>(uintptr_t{1} << 40);
+
+bool HasSymbol(const std::vector<ir::Attr>& attrs) {
+  for (const ir::Attr& a : attrs) {
+    if (const auto* ints = std::get_if<ir::Ints>(&a))
+      for (int64_t i : *ints)
+        if (ir::IsSymbol(i)) return true;
+  }
+  return false;
+}
+
+// The step was recorded with other attributes, and nothing in its version depends on them.
+bool OtherAttrs(const TraceStep& step, const std::vector<ir::Attr>& given, GuardFailure* failure) {
+  for (size_t a = 0; failure != nullptr && a < given.size(); ++a) {
+    if (given[a] == step.attrs[a]) continue;
+    failure->guard = deopt::GuardKind::scalar_value;
+    failure->reason = deopt::DeoptReason::scalar;
+    failure->source = step.source;
+    failure->expected = ir::ToString(step.attrs[a]);
+    failure->seen = ir::ToString(given[a]);
+    break;
+  }
+  return false;
+}
+
+int64_t NamedIndex(const ir::SymbolTable& table, int64_t symbol) {
+  for (int s = 0; s < table.num_named(); ++s)
+    if (table.NamedSymbol(s) == symbol) return s;
+  return -1;
+}
+
+}  // namespace
+
+// ---- Layout
+
+Layout::Layout(const Trace& trace) {
+  dims.assign(trace.values.size() * kMaxRank, -1);
+  std::vector<bool> varies(trace.values.size(), false);
+  for (size_t v = 0; v < trace.values.size(); ++v) {
+    const TraceValue& value = trace.values[v];
+    if (value.kind == TraceValue::Kind::input) inputs.push_back(static_cast<ValueId>(v));
+    for (int d = 0; d < value.type.rank; ++d) {
+      const int64_t dim = value.type.dims[d];
+      if (!ir::IsSymbol(dim)) continue;
+      varies[v] = true;
+      auto it = std::find(expressions.begin(), expressions.end(), dim);
+      dims[v * kMaxRank + static_cast<size_t>(d)] = static_cast<int16_t>(it - expressions.begin());
+      if (it == expressions.end()) expressions.push_back(dim);
+    }
+  }
+  for (size_t i = 0; i < trace.steps.size(); ++i) {
+    const TraceStep& s = trace.steps[i];
+    const ir::OpInfo& op = ir::Info(s.op);
+    Step step;
+    step.site = s.site;
+    step.op = s.op;
+    step.num_in = static_cast<uint8_t>(std::min<size_t>(s.in.size(), 255));
+    step.num_out = static_cast<uint16_t>(s.out.size());
+    step.has_attrs = !s.attrs.empty();
+    step.operands = static_cast<uint32_t>(operands.size());
+    step.results = static_cast<uint32_t>(results.size());
+    step.varies = s.infer_at_run;
+    for (const ir::Attr& a : s.attrs) {
+      if (const auto* ints = std::get_if<ir::Ints>(&a))
+        for (int64_t n : *ints) step.attrs_vary |= ir::IsSymbol(n);
+    }
+    step.varies |= step.attrs_vary;
+    if (op.impl == ir::Impl::kernel && !op.name.starts_with("random_")) {
+      for (const ir::OperandSpec& o : op.operands) step.may_fail |= o.role == ir::Role::index;
+    }
+    for (ValueId v : s.in) {
+      if (v == kNoValue) {
+        operands.push_back({Operand::Kind::absent, DType::f32, v});
+        continue;
+      }
+      const TraceValue& value = trace.values[v];
+      step.varies |= varies[v];
+      const bool is_new = value.kind == TraceValue::Kind::input && value.step == static_cast<int32_t>(i) &&
+                          std::none_of(operands.begin() + step.operands, operands.end(),
+                                       [&](const Operand& o) { return o.value == v; });
+      operands.push_back({value.kind == TraceValue::Kind::result   ? Operand::Kind::result
+                          : value.kind == TraceValue::Kind::number ? Operand::Kind::number
+                          : is_new                                 ? Operand::Kind::new_input
+                                                                   : Operand::Kind::known_input,
+                          value.type.dtype, v});
+    }
+    for (ValueId v : s.out) {
+      // The strides of a window vary with those of what it looks at.
+      step.varies |= varies[v];
+      if (step.varies) varies[v] = true;
+      results.push_back(v);
+    }
+    steps.push_back(step);
+  }
+}
+
+// ---- Version
+
+Version::Version(std::shared_ptr<const Trace> trace, Rung rung)
+    : trace_(std::move(trace)), layout_(*trace_), rung_(rung) {
+  guards_.resize(trace_->values.size());
+  for (size_t v = 0; v < guards_.size(); ++v) {
+    const TraceValue& value = trace_->values[v];
+    if (value.kind != TraceValue::Kind::input) continue;
+    deopt::InputGuard& g = guards_[v];
+    g.device = trace_->device;
+    g.dtype = value.type.dtype;
+    g.rank = value.type.rank;
+    bool varies = false;
+    bool dense = true;
+    int64_t stride = 1;
+    for (int d = g.rank - 1; d >= 0; --d) {
+      const int64_t dim = value.type.dims[d];
+      g.strides[d] = value.strides[d];
+      g.dims[d] = dim;
+      if (ir::IsSymbol(dim)) {
+        g.dims[d] = -1 - NamedIndex(*trace_->symbols, dim);
+        varies = true;
+      }
+    }
+    // The recording's own dims are gone where they became symbols; a row-major tensor has falling strides down to 1.
+    for (int d = g.rank - 1; d >= 0 && dense; --d) {
+      if (ir::IsSymbol(value.type.dims[d])) {
+        dense = value.strides[d] == stride;
+        stride = d > 0 ? value.strides[d - 1] : 0;
+      } else if (value.type.dims[d] != 1) {
+        dense = value.strides[d] == stride;
+        stride *= value.type.dims[d];
+      }
+    }
+    g.layout = !varies ? deopt::InputGuard::Layout::exact
+               : dense ? deopt::InputGuard::Layout::dense
+                       : deopt::InputGuard::Layout::free;
+  }
+}
+
+std::unique_ptr<Activation> Version::Acquire() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Activation> a = std::move(idle_.back());
+      idle_.pop_back();
+      return a;
+    }
+  }
+  return NewActivation();
+}
+
+void Version::Return(std::unique_ptr<Activation> activation) {
+  activation->Begin();
+  std::lock_guard lock(mutex_);
+  // Past this point nobody trims a dead version.
+  if (!dead.load(std::memory_order_acquire)) idle_.push_back(std::move(activation));
+}
+
+void Version::Trim() {
+  std::vector<std::unique_ptr<Activation>> gone;
+  std::lock_guard lock(mutex_);
+  gone.swap(idle_);
+}
+
+// ---- Activation
+
+Activation::Activation(const Version& version)
+    : version_(version), trace_(version.trace()), layout_(version.layout()) {
+  version_.handles_.fetch_add(1, std::memory_order_relaxed);
+  const size_t n = trace_.values.size();
+  views_.resize(n);
+  tensors_.assign(n, nullptr);
+  number_of_.assign(n, -1);
+  counters_.resize(static_cast<size_t>(trace_.num_counters));
+  symbols_.assign(trace_.ranges.size(), -1);
+  expression_values_.assign(layout_.expressions.size(), 0);
+  expression_known_.assign(layout_.expressions.size(), 0);
+  last_symbols_ = symbols_;
+  if (!trace_.is_eager) {
+    step_attrs_.resize(trace_.steps.size());
+    for (size_t i = 0; i < trace_.steps.size(); ++i) {
+      const TraceStep& s = trace_.steps[i];
+      if (s.kind != TraceStep::Kind::op || !HasSymbol(trace_.frames[s.frame].code->attrs[s.attrs_index])) continue;
+      step_attrs_[i] = s.attrs;
+      if (s.frame == 0) root_symbolic_.push_back(static_cast<int>(i));
+    }
+  }
+  for (size_t v = 0; v < n; ++v) {
+    const TraceValue& value = trace_.values[v];
+    View& view = views_[v];
+    static_cast<TensorType&>(view) = value.type;
+    switch (value.kind) {
+      case TraceValue::Kind::number: {
+        number_of_[v] = static_cast<int32_t>(numbers_.size());
+        if (value.type.dtype == DType::f64)
+          numbers_.emplace_back(value.number.f);
+        else if (value.type.dtype == DType::i64)
+          numbers_.emplace_back(value.number.i);
+        else
+          numbers_.emplace_back(value.number.i != 0);
+        break;
+      }
+      case TraceValue::Kind::constant:
+        value.constant->Retain();
+        tensors_[v] = value.constant.get();
+        view = *value.constant;
+        break;
+      case TraceValue::Kind::input:
+        for (int d = 0; d < view.rank; ++d) view.strides[d] = value.strides[d];
+        break;
+      case TraceValue::Kind::result: break;
+    }
+  }
+}
+
+Activation::~Activation() {
+  version_.handles_.fetch_sub(1, std::memory_order_relaxed);
+  Account(-accounted_);
+  for (TensorImpl* t : tensors_) {
+    if (t == nullptr) continue;
+    // Nobody else holds a handle that still waits when its activation goes.
+    if (t->unique()) t->set_watcher(nullptr);
+    t->Release();
+  }
+}
+
+void Activation::Account(int64_t bytes) {
+  accounted_ += bytes;
+  version_.bytes_.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void Activation::Begin() {
+  Forget();
+  for (ValueId v : layout_.inputs)
+    if (tensors_[v] != nullptr) std::exchange(tensors_[v], nullptr)->Release();
+  for (const auto& list : {&published_, &made_}) {
+    for (ValueId v : *list)
+      if (tensors_[v] != nullptr) std::exchange(tensors_[v], nullptr)->Release();
+    list->clear();
+  }
+  if (!symbols_.empty()) {
+    if (position_ == static_cast<int>(trace_.steps.size())) last_symbols_ = symbols_;
+    std::fill(symbols_.begin(), symbols_.end(), -1);
+    std::fill(expression_known_.begin(), expression_known_.end(), 0);
+  }
+  if (shapes_changed_ && position_ < static_cast<int>(trace_.steps.size())) prepared_ = false;
+  shapes_changed_ = !prepared_;
+  position_ = 0;
+}
+
+bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
+  const deopt::InputGuard& guard = version_.guard(v);
+  if (!deopt::CheckInput(guard, x, trace_.ranges, symbols_, failure)) [[unlikely]] {
+    if (failure != nullptr) {
+      failure->value = v;
+      failure->reason = deopt::Info(failure->guard).reason;
+    }
+    return false;
+  }
+  View& view = views_[v];
+  if (guard.layout != deopt::InputGuard::Layout::exact) {
+    for (int d = 0; d < view.rank; ++d) {
+      if (view.dims[d] != x.dims[d] || view.strides[d] != x.strides[d]) shapes_changed_ = true;
+      view.dims[d] = x.dims[d];
+      view.strides[d] = x.strides[d];
+    }
+  }
+  view.data = x.data;
+  x.Retain();
+  if (tensors_[v] != nullptr) tensors_[v]->Release();
+  tensors_[v] = &x;
+  return true;
+}
+
+void Activation::SetNumber(ValueId v, const View& number) {
+  interp::ScalarView& mine = numbers_[number_of_[v]];
+  if (number.dtype == DType::boolean)
+    mine.b = *number.as<bool>();
+  else
+    mine.i = *number.as<int64_t>();
+}
+
+absl::Span<const ir::Attr> Activation::AttrsOf(int step) {
+  const TraceStep& s = trace_.steps[step];
+  if (!trace_.is_eager && !step_attrs_[step].empty()) return step_attrs_[step];
+  if (!trace_.is_eager || trace_.symbols == nullptr) return s.attrs;
+  if (!layout_.steps[step].attrs_vary) return s.attrs;
+  step_attrs_.resize(trace_.steps.size());
+  std::vector<ir::Attr>& attrs = step_attrs_[step];
+  attrs = s.attrs;
+  for (ir::Attr& a : attrs) {
+    if (auto* ints = std::get_if<ir::Ints>(&a))
+      for (int64_t& i : *ints) i = Evaluate(i);
+  }
+  return attrs;
+}
+
+int64_t Activation::Expression(int16_t index) {
+  if (!expression_known_[index]) {
+    expression_values_[index] = Evaluate(layout_.expressions[index]);
+    expression_known_[index] = 1;
+  }
+  return expression_values_[index];
+}
+
+int64_t Activation::Evaluate(int64_t dim) const {
+  return ir::IsSymbol(dim) ? trace_.symbols->Evaluate(dim, symbols_) : dim;
+}
+
+bool Activation::SetAttrs(int step, absl::Span<const ir::Attr> attrs, GuardFailure* failure) {
+  const std::vector<ir::Attr>& want = trace_.steps[step].attrs;
+  for (size_t a = 0; a < want.size(); ++a) {
+    if (want[a] == attrs[a]) [[likely]]
+      continue;
+    bool same = want[a].index() == attrs[a].index();
+    const auto* ints = std::get_if<ir::Ints>(&want[a]);
+    if (same && ints != nullptr && ints->size() == std::get<ir::Ints>(attrs[a]).size() && trace_.symbols != nullptr) {
+      const ir::Ints& given = std::get<ir::Ints>(attrs[a]);
+      for (size_t k = 0; k < ints->size() && same; ++k) {
+        const int64_t symbol = ir::IsSymbol((*ints)[k]) ? NamedIndex(*trace_.symbols, (*ints)[k]) : -1;
+        if (symbol >= 0 && symbols_[symbol] == -1) {
+          const tracer::DimRange& r = trace_.ranges[symbol];
+          same = given[k] != -1 && given[k] >= r.low && given[k] <= r.high && given[k] % r.divisor == 0;
+          symbols_[symbol] = given[k];
+          if (given[k] != last_symbols_[symbol]) shapes_changed_ = true;
+        } else {
+          same = Evaluate((*ints)[k]) == given[k];
+        }
+      }
+    } else {
+      same = false;
+    }
+    if (same) continue;
+    if (failure != nullptr) {
+      failure->guard = deopt::GuardKind::scalar_value;
+      failure->reason = deopt::DeoptReason::scalar;
+      failure->expected = ir::ToString(want[a]);
+      failure->seen = ir::ToString(attrs[a]);
+    }
+    return false;
+  }
+  return true;
+}
+
+bool Activation::SetRootAttrs(const std::vector<ir::Attr>* attrs, GuardFailure* failure) {
+  for (int i : root_symbolic_) {
+    const TraceStep& s = trace_.steps[i];
+    const std::vector<ir::Attr>& given = attrs[s.attrs_index];
+    if (given == step_attrs_[i]) continue;
+    if (!s.infer_at_run && given != s.attrs) return OtherAttrs(s, given, failure);
+    step_attrs_[i] = given;
+    shapes_changed_ = true;
+  }
+  return true;
+}
+
+bool Activation::Resolve(int step, GuardFailure* failure) {
+  if (trace_.is_eager && bound_once_ && !layout_.steps[step].varies) return true;
+  const TraceStep& s = trace_.steps[step];
+  if (s.kind != TraceStep::Kind::op) return true;
+  if (!trace_.is_eager && s.frame > 0 && !step_attrs_[step].empty() && trace_.symbols != nullptr) {
+    const tracer::TraceFrame& frame = trace_.frames[s.frame];
+    absl::InlinedVector<const TensorType*, 8> types;
+    for (ValueId v : frame.args) types.push_back(&views_[v]);
+    absl::InlinedVector<int64_t, 8> values;
+    std::vector<ir::Attr> given = s.attrs;
+    if (interp::Bind(*frame.code, types, &values).ok())
+      given = interp::ResolveAttrs(*frame.code, values)[s.attrs_index];
+    if (!s.infer_at_run && given != s.attrs) return OtherAttrs(s, given, failure);
+    step_attrs_[step] = std::move(given);
+  }
+  const ir::OpInfo& op = ir::Info(s.op);
+  auto refuse = [&] {
+    if (failure != nullptr) {
+      failure->guard = deopt::GuardKind::exact_dim;
+      failure->reason = deopt::DeoptReason::shape;
+      failure->expected = "operands as recorded";
+      failure->seen = "operands that the op refuses";
+    }
+    return false;
+  };
+  if (s.infer_at_run) {
+    absl::InlinedVector<const TensorType*, 8> in;
+    for (ValueId v : s.in) {
+      in.push_back(v == kNoValue ? nullptr
+                   : number_of_[v] >= 0 ? static_cast<const TensorType*>(&numbers_[number_of_[v]])
+                                        : &views_[v]);
+    }
+    absl::InlinedVector<TensorType, 2> out(s.out.size());
+    if (!ir::Infer({op, in, AttrsOf(step), nullptr}, absl::MakeSpan(out)).ok()) return refuse();
+    for (size_t k = 0; k < s.out.size(); ++k) {
+      const TensorType& want = trace_.values[s.out[k]].type;
+      if (out[k].rank != want.rank || out[k].dtype != want.dtype) return refuse();
+      for (int d = 0; d < want.rank; ++d) {
+        const int64_t symbol = ir::IsSymbol(want.dims[d]) ? NamedIndex(*trace_.symbols, want.dims[d]) : -1;
+        if (symbol >= 0 && symbols_[symbol] == -1) symbols_[symbol] = out[k].dims[d];
+        views_[s.out[k]].dims[d] = out[k].dims[d];
+      }
+    }
+  } else {
+    for (ValueId v : s.out) {
+      for (int d = 0; d < views_[v].rank; ++d) {
+        const int16_t e = layout_.dim(v, d);
+        if (e < 0) continue;
+        views_[v].dims[d] = Expression(e);
+        if (views_[v].dims[d] < 0) return refuse();
+      }
+    }
+  }
+  if (op.impl != ir::Impl::view) {
+    for (ValueId v : s.out) views_[v].SetContiguousStrides();
+    return true;
+  }
+  // Strides of views, so that a handle can be asked for them; where the data has to be copied, the result is row-major.
+  View source = number_of_[s.in[0]] >= 0 ? static_cast<const View&>(numbers_[number_of_[s.in[0]]]) : views_[s.in[0]];
+  source.data = kSomewhere;
+  const View* in = &source;
+  absl::InlinedVector<View*, 4> out;
+  for (ValueId v : s.out) out.push_back(&views_[v]);
+  if (!interp::MakeViews({op, {&in, 1}, absl::MakeSpan(out), AttrsOf(step)})) {
+    for (ValueId v : s.out) views_[v].SetContiguousStrides();
+  }
+  return true;
+}
+
+TensorImpl* Activation::MakeHandle(ValueId v, rt::Watcher* watcher) {
+  TensorImpl*& t = tensors_[v];
+  if (t != nullptr && t->unique()) {
+    t->RetainUnique();
+    if (!shapes_changed_) return t;
+  } else {
+    if (t != nullptr) t->Release();
+    t = TensorImpl::New();
+    t->dtype = views_[v].dtype;
+    t->rank = views_[v].rank;
+    if (!nothing_) nothing_ = rt::Storage::Wrap(*trace_.device, nullptr, 0, [](void*) {}, nullptr);
+    nothing_->Retain();
+    t->set_storage(nothing_.get());
+    t->set_slot(static_cast<uint32_t>(v));
+    t->set_watcher(watcher);
+    t->Retain();
+  }
+  const View& view = views_[v];
+  for (int d = 0; d < view.rank; ++d) {
+    t->dims[d] = view.dims[d];
+    t->strides[d] = view.strides[d];
+  }
+  return t;
+}
+
+absl::Status Activation::Run(int to) {
+  if (shapes_changed_) {
+    TSR_RETURN_IF_ERROR(Prepare(to));
+    // A function may leave at every run before the end; what was prepared in one go serves the next run all the same.
+    if (!trace_.is_eager && to == static_cast<int>(trace_.steps.size())) {
+      prepared_ = true;
+      shapes_changed_ = false;
+    }
+  }
+  TSR_RETURN_IF_ERROR(Place(to));
+  TSR_RETURN_IF_ERROR(RunSteps(to));
+  if (position_ == static_cast<int>(trace_.steps.size())) prepared_ = bound_once_ = true;
+  return absl::OkStatus();
+}
+
+int Activation::ReleaseHandles() {
+  int escaped = 0;
+  for (ValueId v : published_) {
+    escaped += trace_.values[v].death != tracer::kAtEnd;
+    std::exchange(tensors_[v], nullptr)->Release();
+  }
+  published_.clear();
+  return escaped;
+}
+
+}  // namespace tessera::tiers

@@ -1,0 +1,219 @@
+// A version: a trace compiled at one rung of the ladder. All generators make the same thing: guards on the inputs, code
+// that runs the steps, exits at steps whose guard fails, a cost and a size. What a run needs to know of its shapes is
+// common to all of them and lives in the Activation.
+#ifndef TESSERA_TIERS_VERSION_H_
+#define TESSERA_TIERS_VERSION_H_
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "deopt/guards.h"
+#include "deopt/ledger.h"
+#include "interp/interpreter.h"
+#include "tracer/trace.h"
+
+namespace tessera::tiers {
+
+using deopt::GuardFailure;
+using deopt::Rung;
+using tracer::kNoValue;
+using tracer::Trace;
+using tracer::TraceStep;
+using tracer::TraceValue;
+using tracer::ValueId;
+
+class Version;
+
+/// What of a trace does not depend on a run, in the form that runs want it.
+struct Layout {
+  /// An operand of an eager step, as it is compared with the one that arrives.
+  struct Operand {
+    enum class Kind : uint8_t { result, number, new_input, known_input, absent } kind;
+    DType dtype;
+    ValueId value;
+  };
+  struct Step {
+    const void* site = nullptr;
+    ir::Op op{};
+    uint8_t num_in = 0;
+    bool has_attrs = false;
+    bool may_fail = false;  // on values: indices out of range
+    uint16_t num_out = 0;
+    uint32_t operands = 0;  // first in `operands`
+    uint32_t results = 0;   // first in `results`
+    /// Types of operands or results, strides or attributes may differ from run to run.
+    bool varies = false;
+    bool attrs_vary = false;
+  };
+  std::vector<Step> steps;
+  std::vector<Operand> operands;
+  std::vector<ValueId> results;  // of all steps, in order
+  std::vector<ValueId> inputs;
+  /// The shape program: the distinct expressions over symbols, each evaluated once per run that needs it.
+  std::vector<int64_t> expressions;
+  /// For each value and dim, the index of its expression; -1: a number.
+  std::vector<int16_t> dims;
+  int16_t dim(ValueId v, int d) const { return dims[static_cast<size_t>(v) * kMaxRank + static_cast<size_t>(d)]; }
+
+  explicit Layout(const Trace& trace);
+};
+
+/// One run of a version at a time, with the memory it needs. It is used again for the next run, so that a run with the
+/// shapes of the last one prepares nothing. Not thread-safe; a version has as many as there are runs at once.
+class Activation {
+ public:
+  explicit Activation(const Version& version);
+  virtual ~Activation();
+  Activation(const Activation&) = delete;
+
+  /// Forgets the last run's inputs and results.
+  void Begin();
+
+  /// Checks the guards of input v and keeps a reference to x. Inputs come in the order of their first use.
+  bool SetInput(ValueId v, rt::TensorImpl& x, GuardFailure* failure);
+  void SetNumber(ValueId v, const View& number);
+  /// Eager: the attributes that came with the step, against those of the trace.
+  bool SetAttrs(int step, absl::Span<const ir::Attr> attrs, GuardFailure* failure);
+  /// Functions: the attributes of the frame in which the trace begins. Those that follow from the function's symbols may
+  /// be others than in the last run, or than recorded.
+  bool SetRootAttrs(const std::vector<ir::Attr>* attrs, GuardFailure* failure);
+  /// The types of the step's results, once its operands are known; false when a rule refuses them.
+  bool Resolve(int step, GuardFailure* failure);
+
+  /// Type and strides; data only once it was computed.
+  const View& view(ValueId v) const { return views_[v]; }
+  /// The tensor of v if there is one already: an input, a handle that waits, or a result with memory of its own.
+  rt::TensorImpl* tensor(ValueId v) const { return tensors_[v]; }
+  /// Some input is not like it was in the last run: results must be resolved anew.
+  bool shapes_changed() const { return shapes_changed_; }
+  /// Eager: a handle for the result v that waits, with one reference for the caller and one here.
+  rt::TensorImpl* MakeHandle(ValueId v, rt::Watcher* watcher);
+
+  /// Runs the steps from position() up to `to`. Stops early, with status ok, at a step whose guard fails; or with the
+  /// error of a step that failed, of which nothing was done. In both cases position() is that step.
+  absl::Status Run(int to);
+  int position() const { return position_; }
+  const GuardFailure& failure() const { return failure_; }
+
+  /// The tensor of a value that was computed, made if it lives in the version's own memory.
+  virtual absl::StatusOr<rt::Ref<rt::TensorImpl>> MakeTensor(ValueId v) = 0;
+  interp::Frame::Counter& counter(int i) { return counters_[i]; }
+
+  /// Eager, after Run(): lets go of the handles that are tensors like any other now; the rest is kept for the next run.
+  /// Returns how many of them had died by then in the recording.
+  int ReleaseHandles();
+
+  // ---- functions
+  interp::Instance* instance = nullptr;
+  rt::Device* device = nullptr;
+  int depth = 0;
+  /// A value that a register holds when an iteration ends, and with which the next one begins.
+  struct Carry {
+    ValueId in;  // the input that the register was; kNoValue: the trace reads it nowhere
+    ValueId out;
+    int32_t reg;
+    bool moves;  // `out` is a result that no other register holds
+  };
+  /// After a complete run of a trace that goes round: the next iteration, up to `to`, with the carried values in place of
+  /// their inputs. Each of them has the dims and strides of its input. As Run() otherwise.
+  virtual absl::Status RunAgain(absl::Span<const Carry> carried, int to) = 0;
+  /// Once RunAgain() was called: what the register of that carry held when the iteration began.
+  virtual rt::Ref<rt::TensorImpl> Carried(absl::Span<const Carry> carried, size_t k) const = 0;
+
+ protected:
+  /// Types, strides or attributes of the steps from position_ up to `to` may have changed since the last run.
+  virtual absl::Status Prepare(int to) = 0;
+  /// Gives memory to the results of the steps from position_ up to `to`.
+  virtual absl::Status Place(int to) = 0;
+  /// Runs them; sets position_ and failure_.
+  virtual absl::Status RunSteps(int to) = 0;
+  /// Gives up what results of the last run hold.
+  virtual void Forget() = 0;
+
+  /// Memory that the activation took (or gave back, negative).
+  void Account(int64_t bytes);
+  int64_t Evaluate(int64_t dim) const;
+  int64_t Expression(int16_t index);
+  /// The attributes of a step with numbers in place of symbols.
+  absl::Span<const ir::Attr> AttrsOf(int step);
+
+  const Version& version_;
+  const Trace& trace_;
+  const Layout& layout_;
+  std::vector<View> views_;
+  std::vector<rt::TensorImpl*> tensors_;  // one reference each
+  deopt::Symbols symbols_, last_symbols_;
+  std::deque<interp::ScalarView> numbers_;
+  std::vector<int32_t> number_of_;  // value to index in numbers_
+  std::vector<interp::Frame::Counter> counters_;
+  /// Attributes of steps that depend on shapes, as of the last run; none for other steps of functions.
+  std::vector<std::vector<ir::Attr>> step_attrs_;
+  std::vector<int> root_symbolic_;  // functions: those steps in the frame where the trace begins
+  rt::Ref<rt::Storage> nothing_;  // what handles that wait have in place of memory
+  int position_ = 0;
+  bool shapes_changed_ = true;  // in this run
+  bool prepared_ = false;       // every step, for the shapes of the last run
+  bool bound_once_ = false;      // every step was prepared at some time
+  std::vector<int64_t> expression_values_;
+  std::vector<uint8_t> expression_known_;
+  std::vector<ValueId> published_;  // eager: handles that have their contents
+  std::vector<ValueId> made_;       // functions: results that became tensors
+  int64_t accounted_ = 0;
+  GuardFailure failure_;
+};
+
+class Version {
+ public:
+  Version(std::shared_ptr<const Trace> trace, Rung rung);
+  virtual ~Version() = default;
+  Version(const Version&) = delete;
+
+  void Retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void Release() {
+    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  const Trace& trace() const { return *trace_; }
+  const Layout& layout() const { return layout_; }
+  Rung rung() const { return rung_; }
+  /// Guard of an input; meaningless for other values.
+  const deopt::InputGuard& guard(ValueId v) const { return guards_[v]; }
+
+  /// An activation of an earlier run, or a new one.
+  std::unique_ptr<Activation> Acquire();
+  void Return(std::unique_ptr<Activation> activation);
+  /// Gives up idle activations.
+  void Trim();
+
+  /// What its activations hold.
+  int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  int64_t handles() const { return handles_.load(std::memory_order_relaxed); }
+
+  int64_t id = 0;  // in the ledger
+  std::shared_ptr<deopt::VersionCounters> counters = std::make_shared<deopt::VersionCounters>();
+  /// Dropped or evicted: nobody may enter any more.
+  std::atomic<bool> dead{false};
+  std::atomic<int64_t> best_ns{INT64_MAX};  // of the runs that the profit gate looks at next
+  int64_t runs_at_last_pass = 0;  // of the manager's budgets
+
+ protected:
+  friend class Activation;
+  virtual std::unique_ptr<Activation> NewActivation() = 0;
+
+ private:
+  std::atomic<int32_t> refs_{1};
+  const std::shared_ptr<const Trace> trace_;
+  const Layout layout_;
+  const Rung rung_;
+  std::vector<deopt::InputGuard> guards_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Activation>> idle_;
+  mutable std::atomic<int64_t> bytes_{0}, handles_{0};  // of all activations
+};
+
+}  // namespace tessera::tiers
+
+#endif  // TESSERA_TIERS_VERSION_H_

@@ -1,0 +1,141 @@
+#include "tracer/eager_recorder.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera::tracer {
+namespace {
+
+using rt::TensorImpl;
+
+int32_t AlignmentOf(const void* data) {
+  const uintptr_t low = reinterpret_cast<uintptr_t>(data) & 63;
+  return low == 0 ? 64 : static_cast<int32_t>(low & -low);
+}
+
+std::string NameOf(const interp::EagerCall& call) {
+  const interp::Source source = call.source();
+  if (source.file == nullptr) return absl::StrCat("op ", std::string(ir::Info(call.op).name));
+  const std::string_view file = source.file;
+  return absl::StrCat(std::string(file.substr(file.rfind('/') + 1)), ":", source.line);
+}
+
+}  // namespace
+
+const void* ThisThread() {
+  static thread_local char marker;
+  return &marker;
+}
+
+void EagerRecorder::Begin(uint64_t config_epoch) {
+  trace_ = std::make_shared<Trace>();
+  trace_->is_eager = true;
+  trace_->config_epoch = config_epoch;
+  thread_ = ThisThread();
+  was_read_ = false;
+  read_elsewhere_.store(false, std::memory_order_relaxed);
+}
+
+ValueId EagerRecorder::Operand(const View& v, int step) {
+  Trace& t = *trace_;
+  TraceValue value;
+  value.type = v;
+  value.step = step;
+  if (v.weak) {
+    value.kind = TraceValue::Kind::number;
+    if (v.dtype == DType::boolean)
+      value.number.i = *v.as<bool>();
+    else
+      std::memcpy(&value.number, v.data, sizeof value.number);
+    t.values.push_back(std::move(value));
+    return static_cast<ValueId>(t.values.size() - 1);
+  }
+  auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(v));
+  if (x.watcher() == this) return static_cast<ValueId>(x.slot());
+  auto [it, fresh] = inputs_.try_emplace(&x, static_cast<ValueId>(t.values.size()));
+  if (!fresh) return it->second;
+  held_.push_back(rt::Ref<TensorImpl>::Share(&x));
+  value.kind = TraceValue::Kind::input;
+  value.alignment = AlignmentOf(x.data);
+  for (int d = 0; d < x.rank; ++d) value.strides[d] = x.strides[d];
+  t.values.push_back(std::move(value));
+  return it->second;
+}
+
+void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* const> out, int64_t ns) {
+  std::lock_guard lock(mutex_);
+  Trace& t = *trace_;
+  const int step = static_cast<int>(t.steps.size());
+  if (step == 0) {
+    t.name = NameOf(call);
+    t.device = out.empty() ? call.device : &out[0]->device();
+  }
+  TraceStep s;
+  s.op = call.op;
+  s.attrs.assign(call.attrs.begin(), call.attrs.end());
+  s.site = call.site;
+  s.path = call.path;
+  s.source = call.source();
+  s.ns = ns;
+  for (const View* v : call.in) s.in.push_back(v == nullptr ? kNoValue : Operand(*v, step));
+  for (TensorImpl* y : out) {
+    TraceValue value;
+    value.type = *y;
+    value.step = step;
+    s.out.push_back(static_cast<ValueId>(t.values.size()));
+    y->set_slot(static_cast<uint32_t>(t.values.size()));
+    y->set_watcher(this);
+    t.values.push_back(std::move(value));
+    live_.resize(t.values.size(), nullptr);
+    live_.back() = y;
+  }
+  t.tier1_ns += ns;
+  t.steps.push_back(std::move(s));
+}
+
+std::shared_ptr<Trace> EagerRecorder::Finish(TraceEnd end) {
+  std::shared_ptr<Trace> trace;
+  {
+    std::lock_guard lock(mutex_);
+    for (TensorImpl* y : live_)
+      if (y != nullptr) y->set_watcher(nullptr);
+    live_.clear();
+    trace = std::move(trace_);
+  }
+  inputs_.clear();
+  held_.clear();
+  if (trace == nullptr || trace->steps.empty()) return nullptr;
+  trace->end = end;
+  return trace;
+}
+
+int EagerRecorder::LiveAt(int position) const {
+  int live = 0;
+  for (const TraceValue& v : trace_->values) {
+    live += v.kind == TraceValue::Kind::result && v.step < position && v.death > position;
+  }
+  return live;
+}
+
+absl::Status EagerRecorder::OnAccess(TensorImpl&) {
+  if (ThisThread() == thread_)
+    was_read_ = true;
+  else
+    read_elsewhere_.store(true, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+absl::Status EagerRecorder::OnOperand(TensorImpl&) {
+  if (ThisThread() != thread_) read_elsewhere_.store(true, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+void EagerRecorder::OnDeath(TensorImpl& x) {
+  std::lock_guard lock(mutex_);
+  if (x.slot() >= live_.size() || live_[x.slot()] != &x) return;
+  live_[x.slot()] = nullptr;
+  trace_->values[x.slot()].death = static_cast<int32_t>(trace_->steps.size());
+}
+
+}  // namespace tessera::tracer

@@ -1,0 +1,61 @@
+// Records the eager ops of one thread.
+#ifndef TESSERA_TRACER_EAGER_RECORDER_H_
+#define TESSERA_TRACER_EAGER_RECORDER_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "interp/stream.h"
+#include "tracer/trace.h"
+
+namespace tessera::tracer {
+
+/// Lives as long as the process. Begin, Add and Finish are called on the recording thread; the watcher's methods on any.
+/// Tensors that come from outside are held while the recording is open, so that their addresses name them.
+class EagerRecorder final : public rt::Watcher {
+ public:
+  void Begin(uint64_t config_epoch);
+  /// The op has run. Not called for ops that failed.
+  void Add(const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out, int64_t ns);
+  /// Ends the recording and forgets it. Null when it holds no steps.
+  std::shared_ptr<Trace> Finish(TraceEnd end);
+  void Abort() { Finish(TraceEnd::stopped); }
+
+  bool open() const { return trace_ != nullptr; }
+  int num_steps() const { return static_cast<int>(trace_->steps.size()); }
+  const Trace& trace() const { return *trace_; }
+  /// The program read a value of the recording, or another thread did. Cleared by Begin().
+  /// The stretch ends here, as if something had been read.
+  void EndStretch() { was_read_ = true; }
+  bool was_read() const { return was_read_; }
+  bool was_read_elsewhere() const { return read_elsewhere_.load(std::memory_order_relaxed); }
+  /// How many results made before that position were alive at it.
+  int LiveAt(int position) const;
+
+  absl::Status OnAccess(rt::TensorImpl& x) override;
+  absl::Status OnOperand(rt::TensorImpl& x) override;
+  void OnDeath(rt::TensorImpl& x) override;
+
+ private:
+  ValueId Operand(const View& v, int step);
+
+  std::shared_ptr<Trace> trace_;
+  absl::flat_hash_map<const rt::TensorImpl*, ValueId> inputs_;
+  std::vector<rt::Ref<rt::TensorImpl>> held_;
+  std::mutex mutex_;                   // guards live_ and the deaths in trace_, which other threads may report
+  std::vector<rt::TensorImpl*> live_;  // by value; no reference
+  std::atomic<const void*> thread_{nullptr};
+  bool was_read_ = false;
+  std::atomic<bool> read_elsewhere_{false};
+};
+
+/// Tells threads apart.
+const void* ThisThread();
+
+}  // namespace tessera::tracer
+
+#endif  // TESSERA_TRACER_EAGER_RECORDER_H_

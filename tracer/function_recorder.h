@@ -1,0 +1,121 @@
+// Records the instructions of functions that one thread runs: through calls and branches, with loops unrolled, from an
+// anchor to where the trace closes.
+#ifndef TESSERA_TRACER_FUNCTION_RECORDER_H_
+#define TESSERA_TRACER_FUNCTION_RECORDER_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "interp/interpreter.h"
+#include "tracer/trace.h"
+
+namespace tessera::tracer {
+
+/// One per thread, used by that thread only. At most one recording is open at a time; tensors are not held by it, so
+/// that what works in place in tier 1 still does.
+class FunctionRecorder final : public interp::InsnRecorder {
+ public:
+  /// Whoever opened the recording. Called on the recording thread, after the recording has closed.
+  class Client {
+   public:
+    virtual ~Client() = default;
+    virtual void OnTrace(std::shared_ptr<Trace> trace, int64_t ns) = 0;
+    /// `callee`: the inlined function that was the cause; null for none.
+    virtual void OnAbort(TraceAbort reason, int64_t ns, const interp::Bytecode* callee) = 0;
+    /// Does code begin at that loop already? While recording.
+    virtual bool IsLive(const interp::AnchorSlot& loop) const = 0;
+    /// False for functions that are better called than inlined. While recording.
+    virtual bool MayInline(const interp::Bytecode& callee) const = 0;
+  };
+  enum class From : uint8_t {
+    place,  // a function's entry, or the instruction after an effect on the host
+    loop,   // a loop's head: leaving the loop is no use
+    exit,   // an exit of a version: however short, it saves the way through tier 1
+  };
+
+  /// This thread's recorder; null without memory or when the thread is past its end.
+  static FunctionRecorder* OfThread();
+
+  /// Opens a recording that begins at frame.pc; the frame is part of it from now on.
+  void Begin(interp::Frame& frame, From from, std::string name, std::shared_ptr<Client> client);
+
+  void Before(interp::Frame& frame, const interp::Insn& insn) override;
+  void After(interp::Frame& frame, const interp::Insn& insn, int next, int64_t ns) override;
+  bool OnCall(interp::Frame& caller, const interp::Insn& insn, interp::Frame& callee) override;
+  void OnLeave(interp::Frame& frame, const absl::Status& status) override;
+
+  // For rt::PerThread.
+  void Retire();
+  void Fold() {}
+
+ private:
+  // One activation that the recording passes through, with the value that each register holds.
+  struct Level {
+    interp::Frame* frame;
+    int32_t index;  // in Trace::frames
+    std::vector<ValueId> registers;
+    TraceStep pending;  // the instruction that is running
+    bool has_step = false;
+    bool inlined = false;  // the running call
+  };
+  // The recording as it was at an earlier position.
+  struct Mark {
+    size_t steps, values, changes, frames;
+    int32_t counters;
+    int ops;
+    int64_t ns;
+  };
+  struct LoopHead {
+    int visits = 0;
+    Mark mark;
+  };
+
+  Trace& trace() { return *trace_; }
+  Level& top() { return stack_.back(); }
+  int32_t position() const { return static_cast<int32_t>(trace_->steps.size()); }
+
+  ValueId AddValue(TraceValue value);
+  ValueId Register(int reg);
+  ValueId Number(const interp::Bytecode& code, interp::OperandRef ref);
+  /// The operand as a step takes it; kNoValue where it is absent.
+  ValueId Operand(const interp::Insn& insn, int i);
+  /// The operand as a register holds it: an immediate becomes a tensor by a step of its own.
+  ValueId TensorOperand(const interp::Insn& insn, int i);
+  ValueId Result(const View& type, int32_t step);
+  void AddStep(TraceStep step);
+  TraceStep StepAt(TraceStep::Kind kind, const interp::Insn& insn);
+  void Change(Level& level, int reg, ValueId value);
+  void Push(interp::Frame& frame, int32_t call_pc, std::vector<ValueId> args);
+
+  /// False when the recording closed.
+  bool AtLoopHead(const interp::AnchorSlot& slot);
+  void Describe(const interp::Insn& insn);
+  Mark Here() const;
+  void CutTo(const Mark& mark);
+  bool Useful(int ops, size_t steps) const;
+  void Stop(int32_t pc);
+  void Close(TraceEnd end, int32_t end_pc);
+  void Abort(TraceAbort reason, const interp::Bytecode* callee = nullptr);
+  int64_t End();
+
+  std::shared_ptr<Trace> trace_;
+  std::shared_ptr<Client> client_;
+  From from_ = From::place;
+  int32_t loop_end_ = -1;  // the back edge of the loop that the recording began at
+  bool first_ = true;      // no instruction was seen yet
+  bool failed_ = false;    // a value cannot be recorded; the recording aborts for `why_`
+  TraceAbort why_{};
+  int ops_ = 0;
+  int64_t start_ns_ = 0;
+  std::vector<Level> stack_;
+  std::vector<ValueId> returned_;  // by the inlined call that ended last
+  absl::flat_hash_map<std::pair<const interp::Bytecode*, interp::OperandRef>, ValueId> numbers_;
+  absl::flat_hash_map<std::pair<int32_t, int32_t>, LoopHead> loops_;  // by frame and pc
+};
+
+}  // namespace tessera::tracer
+
+#endif  // TESSERA_TRACER_FUNCTION_RECORDER_H_
