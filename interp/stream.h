@@ -23,8 +23,10 @@ struct EagerCall {
   absl::Span<const ir::Attr> attrs;
   const void* site;  // return address into the program
   uint64_t path;     // the same for the last sixteen ops of the thread, folded
-  rt::Device* device;
+  rt::Device* device;  // where ops without tensor operands run; null: the cpu
   const std::source_location* where;  // null where it is unknown
+
+  rt::Device& default_device() const { return device != nullptr ? *device : rt::Cpu(); }
 
   Source source() const {
     if (where == nullptr || where->line() == 0) return {};
@@ -54,6 +56,10 @@ struct Stream {
   int64_t until_decay = 0;
   /// What the hook keeps for this thread.
   void* state = nullptr;
+  void* waiting = nullptr;
+  /// The stream is matching. True: the op waits, and `out` holds new references. False: run it in tier 1; the mode may
+  /// have changed.
+  bool (*on_op)(Stream& stream, const EagerCall& call, absl::Span<rt::TensorImpl*> out) = nullptr;
   HotEntry entries[kEntries];
 
   uint64_t NextPath(const void* site, ir::Op op) {
@@ -74,12 +80,9 @@ class StreamHook {
   /// A thread runs its first eager op; null: it is not watched.
   virtual Stream* NewStream() = 0;
   virtual void OnThreadEnd(Stream& stream) = 0;
-  /// The stream is matching. True: the op waits, and `out` holds new references. False: run it in tier 1; the mode may
-  /// have changed.
-  virtual bool OnOp(Stream& stream, const EagerCall& call, absl::Span<rt::TensorImpl*> out) = 0;
   /// The entry belongs to another path, which this op takes over or not.
   virtual void OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) = 0;
-  /// The count of an idle stream's op has come to 0. As OnOp.
+  /// The count of an idle stream's op has come to 0. As Stream::on_op.
   virtual bool OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, absl::Span<rt::TensorImpl*> out) = 0;
   /// stream.until_decay has come to 0.
   virtual void OnDecay(Stream& stream) = 0;

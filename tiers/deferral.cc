@@ -46,7 +46,7 @@ void PrepareOwnerLocks() {
   g_membarrier = syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-inline void Deferral::Enter() {
+[[gnu::always_inline]] inline void Deferral::Enter() {
   busy_.store(true, std::memory_order_relaxed);
   if (g_membarrier.load(std::memory_order_relaxed)) [[likely]]
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -89,6 +89,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
   matched_ = 0;
   finished_ = false;
   num_steps_ = static_cast<int>(version_->trace().steps.size());
+  steps_ = version_->layout().steps.data();
   GuardFailure failure;
   bool ok;
   if (version_->trace().config_epoch != tracer::ConfigEpoch()) {
@@ -96,7 +97,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
                absl::StrCat(tracer::ConfigEpoch()));
     ok = false;
   } else {
-    ok = TryMatch(call, out, nullptr) || TryMatch(call, out, &failure);
+    ok = TryMatch<false>(call, out, nullptr) || TryMatch<true>(call, out, &failure);
   }
   if (!ok) finished_ = true;
   Leave();
@@ -104,16 +105,17 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
   return ok;
 }
 
-bool Deferral::TryMatch(const interp::EagerCall& call, absl::Span<TensorImpl*> out, GuardFailure* failure) {
+template <bool kExplain>
+inline bool Deferral::TryMatch(const interp::EagerCall& call, absl::Span<TensorImpl*> out, GuardFailure* failure) {
   const Layout& layout = version_->layout();
-  const Layout::Step& step = layout.steps[matched_];
+  const Layout::Step& step = steps_[matched_];
   Activation& act = *activation_;
-  if (failure != nullptr) {
+  if constexpr (kExplain) {
     failure->step = matched_;
     failure->source = call.source();
   }
   if (call.site != step.site || call.op != step.op || call.in.size() != step.num_in) [[unlikely]] {
-    if (failure != nullptr)
+    if constexpr (kExplain)
       SetFailure(failure, GuardKind::branch, NameOf(step.op, version_->trace().steps[matched_].source),
                  NameOf(call.op, call.source()));
     return false;
@@ -134,13 +136,18 @@ bool Deferral::TryMatch(const interp::EagerCall& call, absl::Span<TensorImpl*> o
       case Layout::Operand::Kind::new_input:
         if (given == nullptr || given->weak) break;
         auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
-        if (x.watcher() == this) break;
+        if (rt::Watcher* w = x.watcher(); w != nullptr) [[unlikely]] {
+          elsewhere_ = w != this;
+          if (!elsewhere_) break;
+          return false;
+        }
         if (!act.SetInput(want.value, x, failure)) return false;
         same = true;
         break;
     }
     if (!same) [[unlikely]] {
-      SetFailure(failure, GuardKind::aliasing, absl::StrCat("operand ", k, " as recorded"), "another value");
+      if constexpr (kExplain)
+        SetFailure(failure, GuardKind::aliasing, absl::StrCat("operand ", k, " as recorded"), "another value");
       return false;
     }
   }
@@ -148,31 +155,55 @@ bool Deferral::TryMatch(const interp::EagerCall& call, absl::Span<TensorImpl*> o
     return false;
   if (act.shapes_changed() && !act.Resolve(matched_, failure)) [[unlikely]]
     return false;
-  const Trace& trace = version_->trace();
-  if (step.num_in == 0 && call.device != trace.device) [[unlikely]] {
-    SetFailure(failure, GuardKind::device, std::string(trace.device->name()), std::string(call.device->name()));
+  if (step.num_in == 0 && &call.default_device() != version_->trace().device) [[unlikely]] {
+    if constexpr (kExplain)
+      SetFailure(failure, GuardKind::device, std::string(version_->trace().device->name()),
+                 std::string(call.default_device().name()));
     return false;
   }
-  if (failure == nullptr) forced_ = tracer::GuardFails();
+  if constexpr (!kExplain) forced_ = tracer::GuardFails();
   if (forced_) [[unlikely]] {
-    SetFailure(failure, GuardKind::branch, "", "");
-    if (failure != nullptr) failure->reason = DeoptReason::forced;
+    if constexpr (kExplain) {
+      SetFailure(failure, GuardKind::branch, "", "");
+      failure->reason = DeoptReason::forced;
+    }
     return false;
   }
-  for (size_t k = 0; k < out.size(); ++k) out[k] = act.MakeHandle(layout.results[step.results + k], this);
+  const ValueId* results = layout.results.data() + step.results;
+  for (size_t k = 0; k < out.size(); ++k) out[k] = act.MakeHandle(results[k], this);
   ++matched_;
   return true;
 }
 
-Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
-  // Operands that wait elsewhere come first: waiting for another thread while being inside could wait for ever.
-  for (const View* v : call.in) {
-    if (v == nullptr || v->weak) continue;
-    auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*v));
-    if (rt::Watcher* w = x.watcher(); w != nullptr && w != this) [[unlikely]]
-      (void)w->OnOperand(x);
-  }
+bool Deferral::OnOp(interp::Stream& stream, const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+  auto& waiting = *static_cast<Deferral*>(stream.waiting);
+  const Outcome outcome = waiting.Next(call, out);
+  return outcome == Outcome::waits || waiting.after(stream, outcome, call, out);
+}
+
+inline Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   Enter();
+  if (!finished_ && matched_ < num_steps_ && !steps_[matched_].may_fail) [[likely]] {
+    if (TryMatch<false>(call, out, nullptr)) [[likely]] {
+      Leave();
+      return Outcome::waits;
+    }
+  }
+  return NextSlow(call, out);
+}
+
+// The owner is inside.
+Deferral::Outcome Deferral::NextSlow(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+  if (std::exchange(elsewhere_, false)) {
+    // An operand waits elsewhere: waiting for another thread while being inside could wait for ever.
+    Leave();
+    for (const View* v : call.in) {
+      if (v == nullptr || v->weak) continue;
+      auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*v));
+      if (rt::Watcher* w = x.watcher(); w != nullptr && w != this) (void)w->OnOperand(x);
+    }
+    Enter();
+  }
   if (finished_) {
     // Another thread ran what waited here.
     Leave();
@@ -183,47 +214,31 @@ Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<Tenso
     Leave();
     return status.ok() ? Outcome::ended : Outcome::left;
   }
-  if (TryMatch(call, out, nullptr)) [[likely]] {
-    Outcome outcome = Outcome::waits;
-    if (version_->layout().steps[matched_ - 1].may_fail) [[unlikely]] {
-      // Runs at once; where it fails, tier 1 runs it again and says why.
-      if (!Run(matched_).ok()) {
-        for (TensorImpl*& y : out) std::exchange(y, nullptr)->Release();
-        --matched_;
-        outcome = Outcome::left;
-        GuardFailure failure;
-        failure.reason = DeoptReason::op_failed;
-        failure.step = matched_;
-        failure.source = call.source();
-        failure.expected = "success";
-        failure.seen = "an error";
-        (void)Finish();
-        Leave();
-        Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
-        return outcome;
-      }
-    }
-    Leave();
-    rt::Count(rt::Metric::ops_deferred);
-    return outcome;
-  }
-  if (Switch(call, out)) {
-    Leave();
-    rt::Count(rt::Metric::ops_deferred);
-    return Outcome::waits;
-  }
+  const bool may_fail = version_->layout().steps[matched_].may_fail;
   GuardFailure failure;
-  if (TryMatch(call, out, &failure)) {
+  if (TryMatch<false>(call, out, nullptr)) {
+    // An op that may fail on values runs at once; where it fails, tier 1 runs it again and says why.
+    if (!may_fail || Run(matched_).ok()) {
+      Leave();
+      return Outcome::waits;
+    }
+    for (TensorImpl*& y : out) std::exchange(y, nullptr)->Release();
+    --matched_;
+    failure.reason = DeoptReason::op_failed;
+    failure.step = matched_;
+    failure.source = call.source();
+    failure.expected = "success";
+    failure.seen = "an error";
+  } else if (TryMatch<true>(call, out, &failure)) {
     Leave();
     return Outcome::waits;
   }
+  elsewhere_ = false;
   (void)Finish();
   Leave();
   Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
   return Outcome::left;
 }
-
-bool Deferral::Switch(const interp::EagerCall&, absl::Span<TensorImpl*>) { return false; }
 
 absl::Status Deferral::Run(int to) {
   absl::Status status = activation_->Run(to);
@@ -238,6 +253,7 @@ absl::Status Deferral::Finish() {
   const bool timed = whole && Manager::TimeThisRun(*version_);
   const int64_t start = timed ? rt::NowNs() : 0;
   TSR_RETURN_IF_ERROR(Run(matched_));
+  rt::Count(rt::Metric::ops_deferred, matched_);
   const int64_t ns = timed ? rt::NowNs() - start : 0;
   const int escapes = activation_->ReleaseHandles();
   if (whole) {

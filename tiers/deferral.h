@@ -29,7 +29,13 @@ class Deferral final : public rt::Watcher {
     left,   // it is not the op of the trace: what waited was run
     ended,  // the trace was complete before it, and was run: the op may begin another one
   };
-  Outcome Next(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  [[gnu::always_inline]] Outcome Next(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  /// Stream::on_op. What is to be done with an op that does not wait, because the trace ended or was left, is up to
+  /// `after`.
+  static bool OnOp(interp::Stream& stream, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  using After = bool (*)(interp::Stream& stream, Outcome outcome, const interp::EagerCall& call,
+                         absl::Span<rt::TensorImpl*> out);
+  After after = nullptr;
   /// Runs what waits; a trace that is not complete counts as left for that reason.
   absl::Status Flush(deopt::DeoptReason reason);
   bool waiting() const { return activation_ != nullptr && matched_ > 0 && !finished_; }
@@ -45,9 +51,10 @@ class Deferral final : public rt::Watcher {
   void OnDeath(rt::TensorImpl&) override {}
 
  private:
-  bool TryMatch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out, GuardFailure* failure);
-  /// Another version of the anchor that has the same steps so far and takes this one, too.
-  bool Switch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  /// Checks the op against the next step, and lets it wait if it is the one. With `failure`, says what is wrong.
+  template <bool kExplain>
+  [[gnu::always_inline]] bool TryMatch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out, GuardFailure* failure);
+  Outcome NextSlow(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   /// Gives the activation back.
   void Stop();
   absl::Status Run(int to);
@@ -61,9 +68,11 @@ class Deferral final : public rt::Watcher {
   std::shared_ptr<Anchor> anchor_;
   rt::Ref<Version> version_;
   std::unique_ptr<Activation> activation_;
+  const Layout::Step* steps_ = nullptr;  // of version_
   int matched_ = 0;
   int num_steps_ = 0;
   bool finished_ = true;
+  bool elsewhere_ = false;  // the last match failed because an operand waits in another thread
   bool forced_ = false;  // the last match failed because a test wanted it to
 
   std::atomic<bool> busy_{false};   // the owner is inside

@@ -130,21 +130,19 @@ bool EagerTiers::Enter(EagerThread& t, EagerAnchor& a, const EagerCall& call, ab
   for (const Ref<Version>& v : a.anchor->versions()) {
     if (!t.deferral.Start(a.anchor, v, call, out)) continue;
     t.stream.mode = Stream::Mode::matching;
-    rt::Count(rt::Metric::ops_deferred);
     return true;
   }
   return false;
 }
 
-bool EagerTiers::OnOp(Stream& stream, const EagerCall& call, absl::Span<TensorImpl*> out) {
-  EagerThread& t = ThreadOf(stream);
-  switch (t.deferral.Next(call, out)) {
-    case Deferral::Outcome::waits: return true;
-    case Deferral::Outcome::left: stream.mode = Stream::Mode::idle; return false;
-    case Deferral::Outcome::ended: break;
-  }
-  stream.mode = Stream::Mode::idle;
-  return Idle(t, call, out);
+EagerThread::EagerThread() : deferral(stream) {
+  stream.state = this;
+  stream.waiting = &deferral;
+  stream.on_op = Deferral::OnOp;
+  deferral.after = [](Stream& stream, Deferral::Outcome outcome, const EagerCall& call, absl::Span<TensorImpl*> out) {
+    stream.mode = Stream::Mode::idle;
+    return outcome == Deferral::Outcome::ended && EagerTiers::Get().Idle(ThreadOf(stream), call, out);
+  };
 }
 
 bool EagerTiers::Idle(EagerThread& t, const EagerCall& call, absl::Span<TensorImpl*> out) {
@@ -204,15 +202,15 @@ bool EagerTiers::Explored(EagerThread& t) {
   int best = n;
   // Twice the same stretch? Then every value of the first round has met its fate in the second.
   if (t.recorder.num_steps() == 2 * n) {
-    int fewest = t.recorder.LiveAt(2 * n);
+    const std::vector<int> live = t.recorder.LiveCounts();
+    absl::flat_hash_map<uint64_t, int> rounds;
+    for (const tracer::TraceStep& s : trace.steps) ++rounds[s.path];
+    int fewest = live[2 * n];
     for (int m = 0; m < n; ++m) {
-      const uint64_t path = trace.steps[n + m].path;
-      const auto same = [&](const tracer::TraceStep& s) { return s.path == path; };
-      if (std::count_if(trace.steps.begin(), trace.steps.end(), same) > 2) continue;
-      if (const int live = t.recorder.LiveAt(n + m); live < fewest) {
-        fewest = live;
-        best = m;
-      }
+      // A path that comes twice in a round would end the trace too early.
+      if (live[n + m] >= fewest || rounds[trace.steps[n + m].path] > 2) continue;
+      fewest = live[n + m];
+      best = m;
     }
   }
   for (const tracer::TraceStep& s : trace.steps) {

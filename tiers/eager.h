@@ -24,7 +24,7 @@ struct EagerAnchor {
 /// What the hook keeps for one thread; never freed, and given to another thread when this one ends.
 class EagerThread {
  public:
-  EagerThread() : deferral(stream) { stream.state = this; }
+  EagerThread();
   interp::Stream stream;
   Deferral deferral;
   tracer::EagerRecorder recorder;
@@ -44,7 +44,6 @@ class EagerTiers final : public interp::StreamHook {
 
   interp::Stream* NewStream() override;
   void OnThreadEnd(interp::Stream& stream) override;
-  bool OnOp(interp::Stream& stream, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out) override;
   void OnMiss(interp::Stream& stream, interp::HotEntry& entry, const interp::EagerCall& call) override;
   bool OnHot(interp::Stream& stream, interp::HotEntry& entry, const interp::EagerCall& call,
              absl::Span<rt::TensorImpl*> out) override;
@@ -52,6 +51,8 @@ class EagerTiers final : public interp::StreamHook {
   void OnExecuted(interp::Stream& stream, const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out,
                   const absl::Status& status, int64_t ns) override;
 
+  /// The op after a trace: counted, and perhaps the first one of another.
+  bool Idle(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   void OnStep(interp::Stream& stream, const void* site) override;
   void OnWrite(interp::Stream& stream) override;
 
@@ -65,7 +66,6 @@ class EagerTiers final : public interp::StreamHook {
   bool Explored(EagerThread& t);
   /// The recording ended before this op, which may begin the next one.
   void Ended(EagerThread& t, tracer::TraceEnd end, const interp::EagerCall& call);
-  bool Idle(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
 
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<EagerAnchor>> anchors_;

@@ -167,9 +167,8 @@ bool FunctionPlace::MayInline(const Bytecode& callee) const {
     if (std::find(called_.begin(), called_.end(), &callee) != called_.end()) return false;
   }
   // A loop with versions of its own is too long to be unrolled.
-  return std::none_of(callee.anchors.begin(), callee.anchors.end(), [&](const AnchorSlot& slot) {
-    return slot.kind == AnchorSlot::Kind::loop && IsLive(slot);
-  });
+  return std::none_of(callee.anchors.begin(), callee.anchors.end(),
+                      [&](const AnchorSlot& slot) { return slot.kind == AnchorSlot::Kind::loop && IsLive(slot); });
 }
 
 }  // namespace tessera::tiers

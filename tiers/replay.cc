@@ -73,6 +73,7 @@ class ReplayActivation final : public Activation {
     storages_.resize(n);
     roots_.assign(n, -1);
     own_.assign(n, false);
+    windowed_.assign(n, false);
     cast_views_.resize(replay.casts().size());
     bound_.resize(trace_.steps.size());
     size_t cast = 0;
@@ -124,22 +125,16 @@ class ReplayActivation final : public Activation {
     kept_.clear();
     for (uint32_t k = first; k < last; ++k) {
       const ValueId v = layout_.results[k];
-      own_[v] = false;
       const bool kept = trace_.is_eager ? tensors_[v] != nullptr && !tensors_[v]->unique() : plan_.escapes[v];
-      if (!kept) continue;
-      own_[roots_[v]] = true;
-      kept_.push_back(v);
+      if (kept) kept_.push_back(v);
     }
-    for (uint32_t k = first; k < last; ++k) {
-      const ValueId v = layout_.results[k];
-      if (roots_[v] != v || plan_.slots[v] < 0) continue;
-      if (own_[v]) {
-        TSR_ASSIGN_OR_RETURN(storages_[v], rt::Storage::Make(*trace_.device, BytesOf(views_[v])));
-        stored_.push_back(v);
-        SetData(v, storages_[v]->data());
-      } else {
-        SetData(v, arena_data_[v]);
-      }
+    for (ValueId v : kept_) {
+      const int32_t root = roots_[v];
+      if (plan_.slots[root] < 0 || own_[root]) continue;
+      own_[root] = true;
+      TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, BytesOf(views_[root])));
+      stored_.push_back(root);
+      SetData(root, storages_[root]->data());
     }
     for (ValueId v : layout_.inputs)
       if (tensors_[v] != nullptr) data_[v] = tensors_[v]->data;
@@ -270,12 +265,13 @@ class ReplayActivation final : public Activation {
         stored_.push_back(root);
         if (BytesOf(views_[root]) > 0) std::memcpy(storages_[root]->data(), data_[root], BytesOf(views_[root]));
         const char* old = static_cast<const char*>(data_[root]);
+        char* const now = static_cast<char*>(storages_[root]->data());
         // Windows that were made already look at the copy from now on.
-        for (size_t w = 0; w < roots_.size(); ++w) {
-          if (roots_[w] != root || data_[w] == nullptr) continue;
-          SetData(static_cast<ValueId>(w),
-                  static_cast<char*>(storages_[root]->data()) + (static_cast<const char*>(data_[w]) - old));
+        for (size_t w = 0; windowed_[root] && w < roots_.size(); ++w) {
+          if (roots_[w] != root || data_[w] == nullptr || w == static_cast<size_t>(root)) continue;
+          SetData(static_cast<ValueId>(w), now + (static_cast<const char*>(data_[w]) - old));
         }
+        SetData(root, now);
       }
       storage = storages_[root];
     }
@@ -291,7 +287,11 @@ class ReplayActivation final : public Activation {
   }
 
   void Forget() override {
-    for (ValueId v : stored_) storages_[v] = nullptr;
+    for (ValueId v : stored_) {
+      storages_[v] = nullptr;
+      own_[v] = false;
+      SetData(v, arena_data_[v]);
+    }
     stored_.clear();
     for (TensorImpl*& t : unread_)
       if (t != nullptr) std::exchange(t, nullptr)->Release();
@@ -465,6 +465,7 @@ class ReplayActivation final : public Activation {
       return;
     }
     for (ValueId v : s.out) roots_[v] = roots_[s.in[0]];
+    windowed_[roots_[s.in[0]]] = true;
     b.kind = s.out.size() == 1 ? Bound::Kind::window : Bound::Kind::windows;
     b.in[0] = s.in[0];
     if (s.out.size() == 1) b.n = views_[b.out].as<char>() - kSomewhere;
@@ -498,7 +499,9 @@ class ReplayActivation final : public Activation {
     char* base = static_cast<char*>(arena_->data());
     for (int i = from; i < to; ++i) {
       for (ValueId v : trace_.steps[i].out) {
-        if (plan_.slots[v] >= 0) arena_data_[v] = base + slot_bytes_[plan_.slots[v]];
+        if (plan_.slots[v] < 0) continue;
+        arena_data_[v] = base + slot_bytes_[plan_.slots[v]];
+        if (roots_[v] == v && !own_[v]) SetData(v, arena_data_[v]);
       }
       const Bound& b = bound_[i];
       for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k)
@@ -681,6 +684,7 @@ class ReplayActivation final : public Activation {
   std::vector<ValueId> kept_;      // results of this range that leave the version
   std::vector<ValueId> stored_;    // values with a storage
   std::vector<int32_t> roots_;     // the value whose memory each value lies in
+  std::vector<uint8_t> windowed_;  // some value is a window onto it
   std::vector<uint8_t> own_;       // the value has memory of its own in this run
   std::vector<Ref<rt::Storage>> storages_;
   std::vector<ValueId> lasting_;     // functions: results that may be tensors when a run ends

@@ -176,8 +176,7 @@ void Version::Trim() {
 
 // ---- Activation
 
-Activation::Activation(const Version& version)
-    : version_(version), trace_(version.trace()), layout_(version.layout()) {
+Activation::Activation(const Version& version) : version_(version), trace_(version.trace()), layout_(version.layout()) {
   version_.handles_.fetch_add(1, std::memory_order_relaxed);
   const size_t n = trace_.values.size();
   views_.resize(n);
@@ -284,14 +283,6 @@ bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
   return true;
 }
 
-void Activation::SetNumber(ValueId v, const View& number) {
-  interp::ScalarView& mine = numbers_[number_of_[v]];
-  if (number.dtype == DType::boolean)
-    mine.b = *number.as<bool>();
-  else
-    mine.i = *number.as<int64_t>();
-}
-
 absl::Span<const ir::Attr> Activation::AttrsOf(int step) {
   const TraceStep& s = trace_.steps[step];
   if (!trace_.is_eager && !step_attrs_[step].empty()) return step_attrs_[step];
@@ -379,7 +370,8 @@ bool Activation::Resolve(int step, GuardFailure* failure) {
     if (interp::Bind(*frame.code, types, &values).ok())
       given = interp::ResolveAttrs(*frame.code, values)[s.attrs_index];
     if (!s.infer_at_run && given != s.attrs) return OtherAttrs(s, given, failure);
-    step_attrs_[step] = std::move(given);
+    // A step whose attributes are the same every time is bound to them once.
+    if (given != step_attrs_[step]) step_attrs_[step] = std::move(given);
   }
   const ir::OpInfo& op = ir::Info(s.op);
   auto refuse = [&] {
@@ -394,7 +386,7 @@ bool Activation::Resolve(int step, GuardFailure* failure) {
   if (s.infer_at_run) {
     absl::InlinedVector<const TensorType*, 8> in;
     for (ValueId v : s.in) {
-      in.push_back(v == kNoValue ? nullptr
+      in.push_back(v == kNoValue        ? nullptr
                    : number_of_[v] >= 0 ? static_cast<const TensorType*>(&numbers_[number_of_[v]])
                                         : &views_[v]);
     }
@@ -435,11 +427,10 @@ bool Activation::Resolve(int step, GuardFailure* failure) {
   return true;
 }
 
-TensorImpl* Activation::MakeHandle(ValueId v, rt::Watcher* watcher) {
+TensorImpl* Activation::NewHandle(ValueId v, rt::Watcher* watcher) {
   TensorImpl*& t = tensors_[v];
   if (t != nullptr && t->unique()) {
     t->RetainUnique();
-    if (!shapes_changed_) return t;
   } else {
     if (t != nullptr) t->Release();
     t = TensorImpl::New();

@@ -74,7 +74,13 @@ class Activation {
 
   /// Checks the guards of input v and keeps a reference to x. Inputs come in the order of their first use.
   bool SetInput(ValueId v, rt::TensorImpl& x, GuardFailure* failure);
-  void SetNumber(ValueId v, const View& number);
+  void SetNumber(ValueId v, const View& number) {
+    interp::ScalarView& mine = numbers_[number_of_[v]];
+    if (number.dtype == DType::boolean)
+      mine.b = *number.as<bool>();
+    else
+      mine.i = *number.as<int64_t>();
+  }
   /// Eager: the attributes that came with the step, against those of the trace.
   bool SetAttrs(int step, absl::Span<const ir::Attr> attrs, GuardFailure* failure);
   /// Functions: the attributes of the frame in which the trace begins. Those that follow from the function's symbols may
@@ -90,7 +96,13 @@ class Activation {
   /// Some input is not like it was in the last run: results must be resolved anew.
   bool shapes_changed() const { return shapes_changed_; }
   /// Eager: a handle for the result v that waits, with one reference for the caller and one here.
-  rt::TensorImpl* MakeHandle(ValueId v, rt::Watcher* watcher);
+  rt::TensorImpl* MakeHandle(ValueId v, rt::Watcher* watcher) {
+    rt::TensorImpl* t = tensors_[v];
+    if (t == nullptr || shapes_changed_ || !t->unique()) [[unlikely]]
+      return NewHandle(v, watcher);
+    t->RetainUnique();
+    return t;
+  }
 
   /// Runs the steps from position() up to `to`. Stops early, with status ok, at a step whose guard fails; or with the
   /// error of a step that failed, of which nothing was done. In both cases position() is that step.
@@ -135,6 +147,7 @@ class Activation {
 
   /// Memory that the activation took (or gave back, negative).
   void Account(int64_t bytes);
+  rt::TensorImpl* NewHandle(ValueId v, rt::Watcher* watcher);
   int64_t Evaluate(int64_t dim) const;
   int64_t Expression(int16_t index);
   /// The attributes of a step with numbers in place of symbols.

@@ -14,6 +14,13 @@ int32_t AlignmentOf(const void* data) {
   return low == 0 ? 64 : static_cast<int32_t>(low & -low);
 }
 
+void SetType(TraceValue& value, const TensorType& type) {
+  value.type.dtype = type.dtype;
+  value.type.rank = type.rank;
+  value.type.weak = type.weak;
+  for (int d = 0; d < type.rank; ++d) value.type.dims[d] = type.dims[d];
+}
+
 std::string NameOf(const interp::EagerCall& call) {
   const interp::Source source = call.source();
   if (source.file == nullptr) return absl::StrCat("op ", std::string(ir::Info(call.op).name));
@@ -32,6 +39,9 @@ void EagerRecorder::Begin(uint64_t config_epoch) {
   trace_ = std::make_shared<Trace>();
   trace_->is_eager = true;
   trace_->config_epoch = config_epoch;
+  trace_->steps.reserve(last_steps_ + last_steps_ / 4);
+  trace_->values.reserve(3 * last_steps_);
+  live_.reserve(3 * last_steps_);
   thread_ = ThisThread();
   was_read_ = false;
   read_elsewhere_.store(false, std::memory_order_relaxed);
@@ -39,16 +49,15 @@ void EagerRecorder::Begin(uint64_t config_epoch) {
 
 ValueId EagerRecorder::Operand(const View& v, int step) {
   Trace& t = *trace_;
-  TraceValue value;
-  value.type = v;
-  value.step = step;
   if (v.weak) {
+    TraceValue& value = t.values.emplace_back();
+    SetType(value, v);
+    value.step = step;
     value.kind = TraceValue::Kind::number;
     if (v.dtype == DType::boolean)
       value.number.i = *v.as<bool>();
     else
       std::memcpy(&value.number, v.data, sizeof value.number);
-    t.values.push_back(std::move(value));
     return static_cast<ValueId>(t.values.size() - 1);
   }
   auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(v));
@@ -56,10 +65,12 @@ ValueId EagerRecorder::Operand(const View& v, int step) {
   auto [it, fresh] = inputs_.try_emplace(&x, static_cast<ValueId>(t.values.size()));
   if (!fresh) return it->second;
   held_.push_back(rt::Ref<TensorImpl>::Share(&x));
+  TraceValue& value = t.values.emplace_back();
+  SetType(value, x);
+  value.step = step;
   value.kind = TraceValue::Kind::input;
   value.alignment = AlignmentOf(x.data);
   for (int d = 0; d < x.rank; ++d) value.strides[d] = x.strides[d];
-  t.values.push_back(std::move(value));
   return it->second;
 }
 
@@ -69,9 +80,9 @@ void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* co
   const int step = static_cast<int>(t.steps.size());
   if (step == 0) {
     t.name = NameOf(call);
-    t.device = out.empty() ? call.device : &out[0]->device();
+    t.device = out.empty() ? &call.default_device() : &out[0]->device();
   }
-  TraceStep s;
+  TraceStep& s = t.steps.emplace_back();
   s.op = call.op;
   s.attrs.assign(call.attrs.begin(), call.attrs.end());
   s.site = call.site;
@@ -80,18 +91,16 @@ void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* co
   s.ns = ns;
   for (const View* v : call.in) s.in.push_back(v == nullptr ? kNoValue : Operand(*v, step));
   for (TensorImpl* y : out) {
-    TraceValue value;
-    value.type = *y;
-    value.step = step;
     s.out.push_back(static_cast<ValueId>(t.values.size()));
     y->set_slot(static_cast<uint32_t>(t.values.size()));
     y->set_watcher(this);
-    t.values.push_back(std::move(value));
+    TraceValue& value = t.values.emplace_back();
+    SetType(value, *y);
+    value.step = step;
     live_.resize(t.values.size(), nullptr);
     live_.back() = y;
   }
   t.tier1_ns += ns;
-  t.steps.push_back(std::move(s));
 }
 
 std::shared_ptr<Trace> EagerRecorder::Finish(TraceEnd end) {
@@ -106,15 +115,21 @@ std::shared_ptr<Trace> EagerRecorder::Finish(TraceEnd end) {
   inputs_.clear();
   held_.clear();
   if (trace == nullptr || trace->steps.empty()) return nullptr;
+  last_steps_ = trace->steps.size();
   trace->end = end;
   return trace;
 }
 
-int EagerRecorder::LiveAt(int position) const {
-  int live = 0;
+std::vector<int> EagerRecorder::LiveCounts() const {
+  const size_t n = trace_->steps.size();
+  std::vector<int> live(n + 2, 0);
   for (const TraceValue& v : trace_->values) {
-    live += v.kind == TraceValue::Kind::result && v.step < position && v.death > position;
+    if (v.kind != TraceValue::Kind::result) continue;
+    ++live[static_cast<size_t>(v.step) + 1];
+    --live[std::min<size_t>(static_cast<size_t>(v.death), n + 1)];
   }
+  for (size_t i = 1; i < live.size(); ++i) live[i] += live[i - 1];
+  live.pop_back();
   return live;
 }
 

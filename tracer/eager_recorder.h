@@ -33,8 +33,8 @@ class EagerRecorder final : public rt::Watcher {
   void EndStretch() { was_read_ = true; }
   bool was_read() const { return was_read_; }
   bool was_read_elsewhere() const { return read_elsewhere_.load(std::memory_order_relaxed); }
-  /// How many results made before that position were alive at it.
-  int LiveAt(int position) const;
+  /// For each position of the recording, how many results made before it were alive at it.
+  std::vector<int> LiveCounts() const;
 
   absl::Status OnAccess(rt::TensorImpl& x) override;
   absl::Status OnOperand(rt::TensorImpl& x) override;
@@ -48,6 +48,7 @@ class EagerRecorder final : public rt::Watcher {
   std::vector<rt::Ref<rt::TensorImpl>> held_;
   std::mutex mutex_;                   // guards live_ and the deaths in trace_, which other threads may report
   std::vector<rt::TensorImpl*> live_;  // by value; no reference
+  size_t last_steps_ = 64;             // of the last recording: the next one is as long
   std::atomic<const void*> thread_{nullptr};
   bool was_read_ = false;
   std::atomic<bool> read_elsewhere_{false};

@@ -70,7 +70,8 @@ void FunctionRecorder::Begin(Frame& frame, From from, std::string name, std::sha
 
 void FunctionRecorder::Push(Frame& frame, int32_t call_pc, std::vector<ValueId> args) {
   const auto index = static_cast<int32_t>(trace().frames.size());
-  trace().frames.push_back({frame.code, stack_.empty() ? -1 : top().index, call_pc, std::move(args), trace().num_counters});
+  trace().frames.push_back(
+      {frame.code, stack_.empty() ? -1 : top().index, call_pc, std::move(args), trace().num_counters});
   trace().num_counters += frame.code->num_slots;
   stack_.push_back({&frame, index, std::vector<ValueId>(static_cast<size_t>(frame.code->num_registers), kNoValue), {}});
 }
@@ -240,7 +241,7 @@ void FunctionRecorder::Describe(const Insn& insn) {
   }
   if (failed_) return;
   level.pending = StepAt(kind, insn);
-  level.pending.in = std::move(in);
+  level.pending.in.assign(in.begin(), in.end());
   level.pending.target = insn.target;
   const int32_t first_counter = trace().frames[static_cast<size_t>(level.index)].first_counter;
   switch (insn.code) {
@@ -275,7 +276,7 @@ void FunctionRecorder::After(Frame& frame, const Insn& insn, int, int64_t ns) {
   const int32_t* results = code.registers.data() + insn.results;
   std::vector<ValueId> out;
   if (insn.code == Code::move) {
-    out = std::move(level.pending.in);
+    out.assign(level.pending.in.begin(), level.pending.in.end());
   } else if (insn.code == Code::constant) {
     const auto& constant = std::get<rt::Ref<rt::TensorImpl>>(frame.attrs[insn.attrs][0]);
     if (&constant->device() != trace().device) return Abort(TraceAbort::other_device);
@@ -294,7 +295,7 @@ void FunctionRecorder::After(Frame& frame, const Insn& insn, int, int64_t ns) {
       if (&x.device() != trace().device) return Abort(TraceAbort::other_device);
       out.push_back(Result(x, position()));
     }
-    level.pending.out = out;
+    level.pending.out.assign(out.begin(), out.end());
     level.pending.ns = ns;
     AddStep(std::move(level.pending));
   }
@@ -311,7 +312,7 @@ bool FunctionRecorder::OnCall(Frame& caller, const Insn&, Frame& callee) {
     if (level.frame->code == callee.code) return false;
   if (callee.device != trace().device || HasHostEffect(*callee.code) || !client_->MayInline(*callee.code)) return false;
   if (!Decide(true, 8)) return false;
-  const std::vector<ValueId> args = std::move(top().pending.in);
+  const std::vector<ValueId> args(top().pending.in.begin(), top().pending.in.end());
   top().inlined = true;
   Push(callee, caller.pc, args);
   for (size_t i = 0; i < args.size(); ++i) Change(top(), callee.code->params[i], args[i]);

@@ -45,7 +45,7 @@ class Hasher {
     Number(text.size());
     Bytes(text);
   }
-  void Ids(const std::vector<ValueId>& ids) {
+  void Ids(absl::Span<const ValueId> ids) {
     Number(ids.size());
     for (const ValueId id : ids) Number(static_cast<uint64_t>(id));
   }
@@ -133,7 +133,7 @@ std::string Where(const Trace& trace, const TraceStep& step) {
   return absl::StrCat("@", trace.frames[step.frame].code->name, " pc ", step.pc);
 }
 
-int64_t BytesOf(const Trace& trace, const std::vector<ValueId>& ids) {
+int64_t BytesOf(const Trace& trace, absl::Span<const ValueId> ids) {
   int64_t bytes = 0;
   for (const ValueId id : ids) {
     if (id == kNoValue || trace.values[id].kind == TraceValue::Kind::number) continue;
@@ -429,8 +429,10 @@ void AddRecording(const Trace& recording, ProfileEntry& entry) {
   if (std::find(entry.samples.begin(), entry.samples.end(), numbers) == entry.samples.end())
     entry.samples.push_back(std::move(numbers));
   entry.tier1_ns = std::min(entry.tier1_ns, recording.tier1_ns);
-  for (InputProfile& i : entry.inputs) AddInput(recording.values[static_cast<size_t>(i.value)], i);
-  for (size_t i = 0; i < recording.steps.size(); ++i) {
+  // The entry may come from a file, which promises nothing.
+  for (InputProfile& i : entry.inputs)
+    if (const auto v = static_cast<size_t>(i.value); v < recording.values.size()) AddInput(recording.values[v], i);
+  for (size_t i = 0; i < std::min(entry.steps.size(), recording.steps.size()); ++i) {
     const TraceStep& s = recording.steps[i];
     StepProfile& step = entry.steps[i];
     step.ns = std::min(step.ns, s.ns);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "interp/bytecode.h"
 #include "interp/observer.h"
 #include "ir/op.h"
@@ -85,8 +86,8 @@ struct TraceStep {
   bool outcome = false;
   int32_t target = -1;  // buffer, function
   int32_t counter = -1;
-  std::vector<ValueId> in;  // kNoValue where an optional operand is absent
-  std::vector<ValueId> out;
+  absl::InlinedVector<ValueId, 4> in;  // kNoValue where an optional operand is absent
+  absl::InlinedVector<ValueId, 2> out;
   std::vector<ir::Attr> attrs;  // elements of Ints may be symbols of the trace's table
   /// The rules cannot say the result's dims from symbols: they are inferred anew for each shape.
   bool infer_at_run = false;

@@ -81,7 +81,7 @@ absl::Status RunNow(const interp::EagerCall& call, absl::Span<TensorImpl*> out) 
     if (rt::Watcher* w = x->watcher()) [[unlikely]]
       TSR_RETURN_IF_ERROR(w->OnOperand(*x));
   }
-  return interp::Execute(call.op, call.in, call.attrs, *call.device, out,
+  return interp::Execute(call.op, call.in, call.attrs, call.default_device(), out,
                          interp::Site{{call.site, -1, call.path}, call.source()});
 }
 
@@ -108,7 +108,7 @@ inline bool IsHot(interp::Stream& stream, const interp::EagerCall& call, absl::S
   return true;
 }
 
-absl::Status RunCall(interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+[[gnu::always_inline]] inline absl::Status RunCall(interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   interp::Stream* stream = interp::CurrentStream();
   if (stream == nullptr) return RunNow(call, out);
   call.path = stream->NextPath(call.site, call.op);
@@ -116,7 +116,7 @@ absl::Status RunCall(interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   if (stream->mode == interp::Stream::Mode::idle) {
     if (!IsHot(*stream, call, out, &waits)) return RunNow(call, out);
   } else if (stream->mode == interp::Stream::Mode::matching) {
-    waits = interp::CurrentStreamHook()->OnOp(*stream, call, out);
+    waits = stream->on_op(*stream, call, out);
   }
   if (waits) return absl::OkStatus();
   return stream->mode == interp::Stream::Mode::recording ? RunRecorded(*stream, call, out) : RunNow(call, out);
@@ -135,7 +135,7 @@ Tensor Run(ir::Op op, std::initializer_list<const Arg*> args, std::initializer_l
   }
   TensorImpl* out;
   interp::EagerCall call{op, {in, TrimAbsent(in, n)},        {attrs.begin(), attrs.size()},
-                         site, 0, &DefaultDevice(), n > 0 ? &(*args.begin())->where() : nullptr};
+                         site, 0, g_device.load(std::memory_order_relaxed), n > 0 ? &(*args.begin())->where() : nullptr};
   Check(RunCall(call, {&out, 1}));
   return Tensor::Adopt(out);
 }
@@ -147,7 +147,7 @@ std::vector<Tensor> RunMany(ir::Op op, absl::Span<const Arg* const> args, absl::
   for (size_t i = 0; i < args.size(); ++i) in[i] = Operand(op, i, *args[i], rooms[i]);
   std::vector<TensorImpl*> out(ir::NumResults(ir::Info(op), attrs));
   interp::EagerCall call{op,   {in.data(), TrimAbsent(in.data(), in.size())}, attrs,
-                         site, 0, &DefaultDevice(), args.empty() ? nullptr : &args[0]->where()};
+                         site, 0, g_device.load(std::memory_order_relaxed), args.empty() ? nullptr : &args[0]->where()};
   Check(RunCall(call, absl::MakeSpan(out)));
   std::vector<Tensor> results;
   for (TensorImpl* y : out) results.push_back(Tensor::Adopt(y));

@@ -14,8 +14,7 @@ enum class DType : uint8_t;
 namespace tessera::cpu {
 
 /// c = a b with any strides of a and b; c is contiguous, only written, and overlaps neither. One thread; nothing is
-/// allocated. No dim is 0. How an element is summed depends on k and on the strides, never on where in c it stands, so
-/// a product may be cut anywhere.
+/// allocated. No dim is 0. How an element is summed depends on the dims and strides, never on where in c it stands.
 template <class T>
 using SmallGemmFn = void (*)(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b,
                              int64_t b_row, int64_t b_col, T* c);

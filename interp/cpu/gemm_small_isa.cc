@@ -7,22 +7,21 @@ namespace {
 
 // A tile of kRows x kWidth elements of c stays in registers while k runs, each element with one sum over k in order.
 // That is why tiles may overlap: where rows or columns are left over, the last tile begins earlier and computes a few
-// elements again, to the same bits, and no tile has a ragged edge.
+// elements again, to the same bits, and no tile has a ragged edge. (Not where it adds to c: that would add twice.)
 constexpr int kWidthBytes = 64;
-// Bytes of a tile: 16 registers, which is enough to hide the latency of two multiply-adds a cycle.
+// Bytes of a tile: half of the vector registers, which hides the latency of the sums and leaves room for a and b.
 #if defined(__AVX512F__)
 constexpr int kTileBytes = 1024;
-#elif defined(__AVX__)
-constexpr int kTileBytes = 512;
-#else
+#elif defined(__AVX__) || defined(__aarch64__)
 constexpr int kTileBytes = 256;
+#else
+constexpr int kTileBytes = 128;
 #endif
 constexpr int kMaxRows = 8;
 // b is packed where its columns are not adjacent: this many of its rows at a time.
 constexpr int kPanelDepth = 256;
-// Up to this many rows, and from this k on, dot products with lanes along k.
-constexpr int kDotRows = 4;
-constexpr int kMinDot = 8;
+// With few rows a packed panel is used too seldom to pay; dot products with lanes along k do, from this k on.
+constexpr int64_t DotsFrom(int64_t rows) { return rows <= 2 ? 8 : rows <= 4 ? 64 : INT64_MAX; }
 
 template <class T, int kWidth>
 struct VectorOf {
@@ -53,8 +52,9 @@ TSR_INLINE V MulAdd(V a, V b, V c) {
 #elif defined(__clang__)
   return __builtin_elementwise_fma(a, b, c);
 #else
-  for (int l = 0; l < kWidth; ++l)
+  for (int l = 0; l < kWidth; ++l) {
     c[l] = sizeof(c[l]) == 4 ? __builtin_fmaf(a[l], b[l], c[l]) : __builtin_fma(a[l], b[l], c[l]);
+  }
   return c;
 #endif
 }
@@ -152,76 +152,96 @@ TSR_INLINE void Columns(const Product<T>& p, int64_t j) {
   }
 }
 
-/// panel[q][w] = from[w][q] for kBlock columns w, in squares that become loads of vectors, shuffles and stores.
-template <int kWidth, int kBlock, class T>
-TSR_INLINE void TransposeBlock(int64_t depth, const T* from, int64_t ld, T* panel) {
+/// All columns of b, which are adjacent. Few rows leave few sums to work on at a time, so the tiles are wider then.
+template <class T>
+TSR_INLINE void Adjacent(const Product<T>& p) {
+  if (p.m < 4) {
+    Columns<2 * kWidthBytes / sizeof(T)>(p, 0);
+  } else {
+    Columns<kWidthBytes / sizeof(T)>(p, 0);
+  }
+}
+
+/// to[q][w] = from[w][q] for kBlock columns w, in squares that become loads of vectors, shuffles and stores.
+template <int kBlock, class T>
+TSR_INLINE void TransposeBlock(int64_t depth, const T* from, int64_t from_ld, T* to, int64_t to_ld) {
   int64_t q = 0;
   for (; q + kBlock <= depth; q += kBlock) {
     T square[kBlock][kBlock];
-    for (int i = 0; i < kBlock; ++i) __builtin_memcpy(square[i], from + i * ld + q, sizeof square[i]);
+    for (int i = 0; i < kBlock; ++i) __builtin_memcpy(square[i], from + i * from_ld + q, sizeof square[i]);
     for (int j = 0; j < kBlock; ++j) {
-      for (int i = 0; i < kBlock; ++i) panel[(q + j) * kWidth + i] = square[i][j];
+      for (int i = 0; i < kBlock; ++i) to[(q + j) * to_ld + i] = square[i][j];
     }
   }
   for (; q < depth; ++q) {
-    for (int i = 0; i < kBlock; ++i) panel[q * kWidth + i] = from[i * ld + q];
+    for (int i = 0; i < kBlock; ++i) to[q * to_ld + i] = from[i * from_ld + q];
   }
 }
 
-template <int kWidth, class T>
-TSR_INLINE void Transpose(int64_t depth, int64_t cols, const T* from, int64_t ld, T* panel) {
+template <class T>
+TSR_INLINE void Transpose(int64_t depth, int64_t cols, const T* from, int64_t from_ld, T* to, int64_t to_ld) {
   int64_t w = 0;
-  for (; w + 4 <= cols; w += 4) TransposeBlock<kWidth, 4>(depth, from + w * ld, ld, panel + w);
-  for (; w + 2 <= cols; w += 2) TransposeBlock<kWidth, 2>(depth, from + w * ld, ld, panel + w);
-  for (; w < cols; ++w) TransposeBlock<kWidth, 1>(depth, from + w * ld, ld, panel + w);
+  for (; w + 4 <= cols; w += 4) TransposeBlock<4>(depth, from + w * from_ld, from_ld, to + w, to_ld);
+  for (; w + 2 <= cols; w += 2) TransposeBlock<2>(depth, from + w * from_ld, from_ld, to + w, to_ld);
+  for (; w < cols; ++w) TransposeBlock<1>(depth, from + w * from_ld, from_ld, to + w, to_ld);
 }
 
-/// For b of any strides: 64 bytes of columns and kPanelDepth rows of it are copied at a time.
+/// For b of any strides: a panel of it is copied at a time, as wide as its depth allows.
 template <class T>
 __attribute__((noinline)) void Packed(const Product<T>& p) {
-  constexpr int kWidth = kWidthBytes / sizeof(T);
+  constexpr int64_t kWidth = kWidthBytes / sizeof(T);
   alignas(64) T panel[kPanelDepth * kWidth];
-  for (int64_t j = 0; j < p.n; j += kWidth) {
-    Product<T> part = p;
-    part.n = p.n - j < kWidth ? p.n - j : kWidth;
-    part.b = panel;
-    part.b_row = kWidth;
+  const int64_t depth = p.k < kPanelDepth ? p.k : kPanelDepth;
+  const int64_t width = p.n <= kWidth ? kWidth : kPanelDepth / depth * kWidth;
+  Product<T> part = p;
+  part.b = panel;
+  part.b_row = width;
+  for (int64_t j = 0; j < p.n; j += width) {
+    part.n = p.n - j < width ? p.n - j : width;
     part.c = p.c + j;
-    for (int64_t q0 = 0; q0 < p.k; q0 += kPanelDepth) {
-      part.k = p.k - q0 < kPanelDepth ? p.k - q0 : kPanelDepth;
+    for (int64_t q0 = 0; q0 < p.k; q0 += depth) {
+      part.k = p.k - q0 < depth ? p.k - q0 : depth;
       part.a = p.a + q0 * p.a_col;
+      part.add = q0 > 0;
       const T* from = p.b + q0 * p.b_row + j * p.b_col;
       if (p.b_row == 1) {
-        Transpose<kWidth>(part.k, part.n, from, p.b_col, panel);
+        Transpose(part.k, part.n, from, p.b_col, panel, width);
       } else {
         for (int64_t q = 0; q < part.k; ++q) {
-          for (int64_t w = 0; w < part.n; ++w) panel[q * kWidth + w] = from[q * p.b_row + w * p.b_col];
+          for (int64_t w = 0; w < part.n; ++w) panel[q * width + w] = from[q * p.b_row + w * p.b_col];
         }
       }
-      part.add = q0 > 0;
-      Columns<kWidth>(part, 0);
+      Adjacent(part);
     }
   }
 }
 
-/// kCount rows of a times a vector, both adjacent along k.
+/// kCount dot products with x, everything adjacent along k: in 32 bytes of lanes, then 16, then one by one.
 template <int kCount, class T>
 TSR_INLINE void Dots(int64_t k, const T* a, int64_t a_row, const T* x, T* c) {
-  constexpr int kLanes = 32 / sizeof(T);
+  constexpr int kLanes = 32 / sizeof(T), kHalf = kLanes / 2;
   typedef Vec<T, kLanes> V;
+  typedef Vec<T, kHalf> Half;
   V sum[kCount] = {};
   int64_t q = 0;
   for (; q + kLanes <= k; q += kLanes) {
     const V v = Load<V>(x + q);
     for (int r = 0; r < kCount; ++r) sum[r] = MulAdd<kLanes>(Load<V>(a + r * a_row + q), v, sum[r]);
   }
+  Half half[kCount];
   for (int r = 0; r < kCount; ++r) {
-    T t[kLanes];
-    __builtin_memcpy(t, &sum[r], sizeof t);
-    for (int w = kLanes / 2; w > 0; w /= 2) {
-      for (int l = 0; l < w; ++l) t[l] += t[l + w];
-    }
-    Vec<T, 1> total = {t[0]};
+    T lanes[kLanes];
+    __builtin_memcpy(lanes, &sum[r], sizeof lanes);
+    half[r] = Load<Half>(lanes) + Load<Half>(lanes + kHalf);
+  }
+  if (q + kHalf <= k) {
+    const Half v = Load<Half>(x + q);
+    for (int r = 0; r < kCount; ++r) half[r] = MulAdd<kHalf>(Load<Half>(a + r * a_row + q), v, half[r]);
+    q += kHalf;
+  }
+  for (int r = 0; r < kCount; ++r) {
+    Vec<T, 1> total = {half[r][0] + half[r][1]};
+    if (kHalf == 4) total[0] += half[r][kHalf - 2] + half[r][kHalf - 1];
     for (int64_t s = q; s < k; ++s) total = MulAdd<1>(Vec<T, 1>{a[r * a_row + s]}, Vec<T, 1>{x[s]}, total);
     c[r] = total[0];
   }
@@ -245,12 +265,9 @@ void SmallGemm(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64
   Product<T> p = {m, n, k, a, a_row, a_col, b, b_row, b_col, c, n, false};
   // A column of c is stored like a row, so a vector may stand on either side; on the left it is a row of a.
   if (n == 1) p = {1, m, k, b, b_col, b_row, a, a_col, a_row, c, m, false};
-  // With few rows a packed panel would be used too seldom to pay.
-  if (p.m <= kDotRows && p.a_col == 1 && p.b_row == 1 && p.b_col != 1 && k >= kMinDot) return ByDots(p);
-  if (p.n > 1 && p.b_col != 1) return Packed(p);
-  // Few rows leave few sums to work on at a time, so the tiles are wider.
-  if (p.m < 4) return Columns<2 * kWidthBytes / sizeof(T)>(p, 0);
-  Columns<kWidthBytes / sizeof(T)>(p, 0);
+  if (p.a_col == 1 && p.b_row == 1 && (p.b_col != 1 || p.n == 1) && k >= DotsFrom(p.m)) return ByDots(p);
+  if (p.b_col != 1 && p.n > 1) return Packed(p);
+  Adjacent(p);
 }
 
 }  // namespace

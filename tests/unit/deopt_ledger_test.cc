@@ -407,8 +407,8 @@ TEST(TraceText, OneLineForEachStep) {
     TraceStep& s = trace.steps.emplace_back();
     s.kind = kind;
     s.op = op;
-    s.out = std::move(out);
-    s.in = std::move(in);
+    s.out.assign(out.begin(), out.end());
+    s.in.assign(in.begin(), in.end());
     s.source = {"/home/me/train.cc", line, 1};
     return s;
   };

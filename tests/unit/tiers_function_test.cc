@@ -18,9 +18,9 @@ using testing::WithOptions;
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 // Hot at once, built at once, kept whatever it measures.
-const Settings kHot = {{"tier", "3"},        {"background", "false"}, {"hot_loop", "2"},      {"hot_function", "2"},
-                       {"hot_exit", "2"},    {"profit_gate", "false"}, {"deopt_every", "0"},  {"chaos_seed", "0"},
-                       {"deopt_pin", "1000"}};
+const Settings kHot = {{"tier", "3"},         {"background", "false"}, {"hot_loop", "2"},
+                       {"hot_function", "2"}, {"hot_exit", "2"},       {"profit_gate", "false"},
+                       {"deopt_every", "0"},  {"chaos_seed", "0"},     {"deopt_pin", "1000"}};
 const Settings kInterpreter = {{"tier", "1"}};
 
 Settings With(Settings settings, const Settings& more) {
@@ -45,7 +45,9 @@ struct Case {
   std::vector<std::vector<Tensor>> calls;
 };
 
-std::vector<std::vector<Tensor>> Times(int n, const std::vector<Tensor>& args) { return {static_cast<size_t>(n), args}; }
+std::vector<std::vector<Tensor>> Times(int n, const std::vector<Tensor>& args) {
+  return {static_cast<size_t>(n), args};
+}
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
@@ -62,7 +64,8 @@ std::vector<Case> Cases() {
       yield %j, %e
     }
     return %r
-  })", Times(12, {Ramp(5), Number(9)})});
+  })",
+                   Times(12, {Ramp(5), Number(9)})});
   cases.push_back({"for_loop_and_swap", R"(func @f(%n: tensor<i64>) -> (tensor<i64>, tensor<i64>, tensor<i64>) {
     %one = constant {value = tensor<i64>[1]}
     %x, %y, %unused = for %i in (0, %n, 1) (%a = %one, %b = 2, %u = 7) -> (tensor<i64>, tensor<i64>, tensor<i64>) {
@@ -71,7 +74,8 @@ std::vector<Case> Cases() {
       yield %b, %c, %w
     }
     return %x, %y, %unused
-  })", Times(10, {Number(11)})});
+  })",
+                   Times(10, {Number(11)})});
   cases.push_back({"nested", R"(func @f(%x: tensor<4 x f32>, %n: tensor<i64>) -> tensor<4 x f32> {
     %r = for %i in (0, %n, 1) (%a = %x) -> (tensor<4 x f32>) {
       %k = cast %i {dtype = f32}
@@ -85,7 +89,8 @@ std::vector<Case> Cases() {
       yield %t
     }
     return %r
-  })", Times(8, {Ramp(4), Number(7)})});
+  })",
+                   Times(8, {Ramp(4), Number(7)})});
   cases.push_back({"flipping_branch", R"(func @f(%n: tensor<i64>) -> (tensor<i64>, tensor<f32>) {
     %r, %s = for %i in (0, %n, 1) (%a = 0, %z = 1.0) -> (tensor<i64>, tensor<f32>) {
       %m = mod %i, 2
@@ -103,8 +108,11 @@ std::vector<Case> Cases() {
       yield %b, %q
     }
     return %r, %s
-  })", Times(6, {Number(24)})});
-  cases.push_back({"early_exit", R"(func @f(%x: tensor<3 x f32>) -> (tensor<3 x f32>, tensor<i64>) {
+  })",
+                   Times(6, {Number(24)})});
+  cases.push_back(
+      {"early_exit",
+       R"(func @f(%x: tensor<3 x f32>) -> (tensor<3 x f32>, tensor<i64>) {
     %r, %k, %more = while (%a = %x, %i = 0, %go = true) -> (tensor<3 x f32>, tensor<i64>, tensor<bool>) {
       yield %go
     } do {
@@ -115,8 +123,10 @@ std::vector<Case> Cases() {
       yield %b, %j, %again
     }
     return %r, %k
-  })", {{Ramp(3)}, {Ramp(3)}, {full({3}, 0.001)}, {full({3}, 50.0)}, {Ramp(3)}, {Ramp(3)}, {full({3}, 0.01)}}});
-  cases.push_back({"inlined", R"(func @f(%x: tensor<N x f32>, %n: tensor<i64>) -> tensor<N x f32> {
+  })",
+       {{Ramp(3)}, {Ramp(3)}, {full({3}, 0.001)}, {full({3}, 50.0)}, {Ramp(3)}, {Ramp(3)}, {full({3}, 0.01)}}});
+  cases.push_back({"inlined",
+                   R"(func @f(%x: tensor<N x f32>, %n: tensor<i64>) -> tensor<N x f32> {
     %r = for %i in (0, %n, 1) (%a = %x) -> (tensor<N x f32>) {
       %b = call @step(%a, %i, 0.5)
       %c = call @shift(%b)
@@ -153,8 +163,16 @@ std::vector<Case> Cases() {
     %q = sub %p, 1.0
     %r = reshape %q {dims = [K]}
     return %r
-  })", {{Ramp(4), Number(9)}, {Ramp(4), Number(9)}, {Ramp(6), Number(7)}, {Ramp(4), Number(9)}, {Ramp(9), Number(8)},
-        {Ramp(6), Number(9)}, {Ramp(12), Number(9)}, {Ramp(1), Number(6)}, {Ramp(5), Number(9)}}});
+  })",
+                   {{Ramp(4), Number(9)},
+                    {Ramp(4), Number(9)},
+                    {Ramp(6), Number(7)},
+                    {Ramp(4), Number(9)},
+                    {Ramp(9), Number(8)},
+                    {Ramp(6), Number(9)},
+                    {Ramp(12), Number(9)},
+                    {Ramp(1), Number(6)},
+                    {Ramp(5), Number(9)}}});
   cases.push_back({"recursion", R"(func @fib(%n: tensor<i64>) -> tensor<i64> {
     %small = lt %n, 2
     %r = if %small -> (tensor<i64>) {
@@ -168,7 +186,8 @@ std::vector<Case> Cases() {
       yield %s
     }
     return %r
-  })", Times(4, {Number(9)})});
+  })",
+                   Times(4, {Number(9)})});
   cases.push_back({"buffers", R"(
   buffer @count : tensor<i64>
   buffer @w : tensor<3 x f32>
@@ -185,7 +204,8 @@ std::vector<Case> Cases() {
     }
     %last = buffer_read {buffer = "w"}
     return %first, %last
-  })", Times(8, {Ramp(3)})});
+  })",
+                   Times(8, {Ramp(3)})});
   cases.push_back({"host_effects", R"(func @f(%x: tensor<2 x f32>) -> tensor<2 x f32> {
     %r = for %i in (0, 8, 1) (%a = %x) -> (tensor<2 x f32>) {
       %b = mul %a, 1.25
@@ -209,8 +229,10 @@ std::vector<Case> Cases() {
     print %y {label = "say"}
     %z = neg %y
     return %z
-  })", Times(6, {Ramp(2)})});
-  cases.push_back({"failing_op", R"(func @f(%x: tensor<4 x f32>, %n: tensor<i64>) -> tensor<f32> {
+  })",
+                   Times(6, {Ramp(2)})});
+  cases.push_back({"failing_op",
+                   R"(func @f(%x: tensor<4 x f32>, %n: tensor<i64>) -> tensor<f32> {
     %r = for %i in (0, %n, 1) (%s = 0.0) -> (tensor<f32>) {
       %id = reshape %i {dims = [1]}
       %t = take %x, %id {axis = 0}
@@ -219,9 +241,16 @@ std::vector<Case> Cases() {
       yield %v
     }
     return %r
-  })", {{Ramp(4), Number(4)}, {Ramp(4), Number(4)}, {Ramp(4), Number(4)}, {Ramp(4), Number(9)}, {Ramp(4), Number(4)},
-        {Ramp(4), Number(6)}}});
-  cases.push_back({"failing_callee", R"(func @f(%x: tensor<4 x f32>, %n: tensor<i64>) -> tensor<f32> {
+  })",
+                   {{Ramp(4), Number(4)},
+                    {Ramp(4), Number(4)},
+                    {Ramp(4), Number(4)},
+                    {Ramp(4), Number(9)},
+                    {Ramp(4), Number(4)},
+                    {Ramp(4), Number(6)}}});
+  cases.push_back(
+      {"failing_callee",
+       R"(func @f(%x: tensor<4 x f32>, %n: tensor<i64>) -> tensor<f32> {
     %r = for %i in (0, %n, 1) (%s = 0.0) -> (tensor<f32>) {
       %u = call @get(%x, %i)
       %v = add %s, %u
@@ -235,13 +264,15 @@ std::vector<Case> Cases() {
     %t = take %y, %id {axis = 0}
     %u = reshape %t {dims = []}
     return %u
-  })", {{Ramp(4), Number(4)}, {Ramp(4), Number(4)}, {Ramp(4), Number(4)}, {Ramp(4), Number(9)}, {Ramp(4), Number(4)}}});
+  })",
+       {{Ramp(4), Number(4)}, {Ramp(4), Number(4)}, {Ramp(4), Number(4)}, {Ramp(4), Number(9)}, {Ramp(4), Number(4)}}});
   cases.push_back({"endless_recursion", R"(func @f(%n: tensor<i64>) -> tensor<i64> {
     %m = add %n, 1
     %k = mul %m, 2
     %r = call @f(%k)
     return %r
-  })", Times(3, {Number(1)})});
+  })",
+                   Times(3, {Number(1)})});
   cases.push_back({"strides_that_change", R"(func @f(%x: tensor<N x N x f32>) -> tensor<N x N x f32> {
     %y = add %x, 1.0
     %r = for %i in (0, 9, 1) (%a = %y) -> (tensor<N x N x f32>) {
@@ -259,9 +290,11 @@ std::vector<Case> Cases() {
       yield %c
     }
     return %r
-  })", Times(6, {reshape(Ramp(9), {3, 3})})});
+  })",
+                   Times(6, {reshape(Ramp(9), {3, 3})})});
   // N is seen by no input of the loop.
-  cases.push_back({"symbols_behind_the_loop", R"(func @f(%x: tensor<N x f32>) -> tensor<f32> {
+  cases.push_back({"symbols_behind_the_loop",
+                   R"(func @f(%x: tensor<N x f32>) -> tensor<f32> {
     %r = for %i in (0, 8, 1) (%a = 0.0) -> (tensor<f32>) {
       %o = full 1.0 {dims = [N]}
       %s = sum %o {axes = [0]}
@@ -269,20 +302,66 @@ std::vector<Case> Cases() {
       yield %b
     }
     return %r
-  })", {{Ramp(4)}, {Ramp(4)}, {Ramp(6)}, {Ramp(4)}, {Ramp(7)}, {Ramp(6)}, {Ramp(30)}, {Ramp(4)}}});
-  cases.push_back({"facts_of_a_callee", R"(func @f(%x: tensor<M x f32>, %y: tensor<N x f32>) -> tensor<M x f32> {
+  })",
+                   {{Ramp(4)}, {Ramp(4)}, {Ramp(6)}, {Ramp(4)}, {Ramp(7)}, {Ramp(6)}, {Ramp(30)}, {Ramp(4)}}});
+  // Every shape passes the guards of the symbolic version; the callee still takes even ones only.
+  cases.push_back({"facts_of_a_callee",
+                   R"(func @f(%x: tensor<M x f32>) -> tensor<M x f32> {
     %a = mul %x, 2.0
-    %b = mul %y, 3.0
-    %r = call @pairwise(%a, %b)
+    %b = add %a, 3.0
+    %r = call @even(%b)
     return %r
   }
-  func @pairwise(%x: tensor<A x f32>, %y: tensor<B x f32>) -> tensor<A x f32> where A == B {
-    %s = sum %y {axes = [0], keepdims = true}
+  func @even(%x: tensor<A x f32>) -> tensor<A x f32> where A % 2 == 0 {
+    %s = sum %x {axes = [0], keepdims = true}
     %t = add %x, %s
     return %t
-  })", {{Ramp(4), Ramp(4)}, {Ramp(4), Ramp(4)}, {Ramp(4), Ramp(4)}, {Ramp(6), Ramp(6)}, {Ramp(8), Ramp(8)},
-        {Ramp(4), Ramp(6)}, {Ramp(8), Ramp(6)}, {Ramp(9), Ramp(9)}, {Ramp(5), Ramp(4)}}});
-  cases.push_back({"returns_what_it_got", R"(func @f(%x: tensor<3 x f32>, %p: tensor<bool>) -> (tensor<3 x f32>, tensor<3 x f32>, tensor<i64>) {
+  })",
+                   {{Ramp(4)},
+                    {Ramp(4)},
+                    {Ramp(4)},
+                    {Ramp(6)},
+                    {Ramp(6)},
+                    {Ramp(12)},
+                    {Ramp(30)},
+                    {Ramp(300)},
+                    {Ramp(8)},
+                    {Ramp(5)},
+                    {Ramp(70)},
+                    {Ramp(9)},
+                    {Ramp(8)}}});
+  // One dim varies and the other does not: attributes that follow from the second stay as they were bound.
+  std::vector<std::vector<Tensor>> rows;
+  for (int64_t n : {2, 2, 2, 3, 3, 5, 9, 17, 4, 33, 6, 7}) rows.push_back({reshape(Ramp(n * 4), {n, 4})});
+  cases.push_back({"attributes_of_a_callee", R"(func @f(%x: tensor<N x C x f32>) -> tensor<N x C x f32> {
+    %a = mul %x, 2.0
+    %b = call @noise(%a)
+    %r = add %b, 1.0
+    return %r
+  }
+  func @noise(%x: tensor<A x B x f32>) -> tensor<A x B x f32> {
+    %u = random_uniform 3, 0 {dims = [B]}
+    %v = add %x, %u
+    %w = random_uniform 4, 0 {dims = [A, B]}
+    %y = mul %v, %w
+    return %y
+  })",
+                   rows});
+  // A value is needed for two iterations, so that its memory must not be used again after one.
+  cases.push_back(
+      {"delay_line",
+       R"(func @f(%x: tensor<3 x f32>, %n: tensor<i64>) -> (tensor<3 x f32>, tensor<3 x f32>, tensor<3 x f32>) {
+    %p, %q, %r = for %i in (0, %n, 1) (%a = %x, %b = %x, %z = %x) -> (tensor<3 x f32>, tensor<3 x f32>, tensor<3 x f32>) {
+      %c = add %a, 1.0
+      %e = mul %c, %b
+      yield %c, %a, %e
+    }
+    return %p, %q, %r
+  })",
+       Times(5, {Ramp(3), Number(12)})});
+  cases.push_back(
+      {"returns_what_it_got",
+       R"(func @f(%x: tensor<3 x f32>, %p: tensor<bool>) -> (tensor<3 x f32>, tensor<3 x f32>, tensor<i64>) {
     %a = add %x, 1.0
     %b = mul %a, %a
     %c = if %p -> (tensor<3 x f32>) {
@@ -291,9 +370,16 @@ std::vector<Case> Cases() {
       yield %b
     }
     return %c, %x, 5
-  })", {{Ramp(3), Tensor::scalar(true)}, {Ramp(3), Tensor::scalar(true)}, {Ramp(3), Tensor::scalar(true)},
-        {Ramp(3), Tensor::scalar(false)}, {Ramp(3), Tensor::scalar(true)}, {Ramp(3), Tensor::scalar(false)},
-        {Ramp(3), Tensor::scalar(false)}, {Ramp(3), Tensor::scalar(false)}, {Ramp(3), Tensor::scalar(false)}}});
+  })",
+       {{Ramp(3), Tensor::scalar(true)},
+        {Ramp(3), Tensor::scalar(true)},
+        {Ramp(3), Tensor::scalar(true)},
+        {Ramp(3), Tensor::scalar(false)},
+        {Ramp(3), Tensor::scalar(true)},
+        {Ramp(3), Tensor::scalar(false)},
+        {Ramp(3), Tensor::scalar(false)},
+        {Ramp(3), Tensor::scalar(false)},
+        {Ramp(3), Tensor::scalar(false)}}});
   return cases;
 }
 
@@ -310,6 +396,8 @@ struct Config {
   Settings settings;
 };
 
+void PrintTo(const Config& config, std::ostream* out) { *out << config.name; }
+
 class FunctionTiers : public ::testing::TestWithParam<Config> {};
 
 TEST_P(FunctionTiers, SeeWhatTheInterpreterSees) {
@@ -321,13 +409,16 @@ TEST_P(FunctionTiers, SeeWhatTheInterpreterSees) {
 
 INSTANTIATE_TEST_SUITE_P(
     Configs, FunctionTiers,
-    ::testing::Values(Config{"hot", {}}, Config{"hot_exit_1", {{"hot_exit", "1"}, {"hot_loop", "1"}, {"hot_function", "1"}}},
-                      Config{"no_bridges", {{"hot_exit", "1000000"}}}, Config{"no_inlining", {{"trace_depth", "1"}}},
+    ::testing::Values(Config{"hot", {}},
+                      Config{"hot_exit_1", {{"hot_exit", "1"}, {"hot_loop", "1"}, {"hot_function", "1"}}},
+                      Config{"no_bridges", {{"hot_exit", "1000000"}}},
+                      Config{"inlines_one_level", {{"trace_depth", "1"}}},
                       Config{"short_unroll", {{"trace_unroll", "1"}}}, Config{"deopt_1", {{"deopt_every", "1"}}},
                       Config{"deopt_2", {{"deopt_every", "2"}}}, Config{"deopt_3", {{"deopt_every", "3"}}},
                       Config{"deopt_5", {{"deopt_every", "5"}}}, Config{"chaos_1", {{"chaos_seed", "1"}}},
                       Config{"chaos_2", {{"chaos_seed", "2"}}}, Config{"chaos_3", {{"chaos_seed", "3"}}},
-                      Config{"background", {{"background", "true"}}}, Config{"defaults", {{"hot_loop", "40"}, {"hot_function", "200"}}}),
+                      Config{"background", {{"background", "true"}}},
+                      Config{"defaults", {{"hot_loop", "40"}, {"hot_function", "200"}}}),
     [](const auto& info) { return info.param.name; });
 
 // ---- every frame that deopt puts together is one that the interpreter had
@@ -553,9 +644,13 @@ TEST(FunctionRecorder, AbortsForEveryReason) {
   })";
   const std::vector<AbortCase> cases = {
       {tracer::TraceAbort::too_long, {{"trace_ops", "2"}}, two_ops, {Ramp(3)}},
-      {tracer::TraceAbort::too_short, {}, "func @f(%x: tensor<3 x f32>) -> tensor<3 x f32> {\n%a = exp %x\nreturn %a\n}",
+      {tracer::TraceAbort::too_short,
+       {},
+       "func @f(%x: tensor<3 x f32>) -> tensor<3 x f32> {\n%a = exp %x\nreturn %a\n}",
        {Ramp(3)}},
-      {tracer::TraceAbort::unrolled, {{"trace_unroll", "1"}, {"hot_loop", "100000"}}, R"(
+      {tracer::TraceAbort::unrolled,
+       {{"trace_unroll", "1"}, {"hot_loop", "100000"}},
+       R"(
         func @f(%x: tensor<3 x f32>) -> tensor<3 x f32> {
           %r = for %i in (0, 9, 1) (%a = %x) -> (tensor<3 x f32>) {
             %b = exp %a
@@ -563,26 +658,36 @@ TEST(FunctionRecorder, AbortsForEveryReason) {
             yield %c
           }
           return %r
-        })", {Ramp(3)}},
+        })",
+       {Ramp(3)}},
       {tracer::TraceAbort::left, {{"hot_loop", "1"}, {"hot_function", "100000"}}, short_loop, {Ramp(3)}},
-      {tracer::TraceAbort::host_effect, {}, R"(func @f(%x: tensor<3 x f32>) -> tensor<3 x f32> {
+      {tracer::TraceAbort::host_effect,
+       {},
+       R"(func @f(%x: tensor<3 x f32>) -> tensor<3 x f32> {
           print %x {label = "x"}
           %a = exp %x
           return %a
-        })", {Ramp(3)}},
-      {tracer::TraceAbort::op_failed, {}, R"(func @f(%x: tensor<3 x f32>) -> tensor<1 x f32> {
+        })",
+       {Ramp(3)}},
+      {tracer::TraceAbort::op_failed,
+       {},
+       R"(func @f(%x: tensor<3 x f32>) -> tensor<1 x f32> {
           %i = constant {value = tensor<1 x i64>[7]}
           %a = exp %x
           %b = neg %a
           %c = take %b, %i {axis = 0}
           return %c
-        })", {Ramp(3)}},
-      {tracer::TraceAbort::other_device, {}, R"(func @f(%x: tensor<3 x f32>, %y: tensor<3 x f32>) -> tensor<3 x f32> {
+        })",
+       {Ramp(3)}},
+      {tracer::TraceAbort::other_device,
+       {},
+       R"(func @f(%x: tensor<3 x f32>, %y: tensor<3 x f32>) -> tensor<3 x f32> {
           %a = exp %x
           %b = neg %a
           %c = exp %y
           return %b
-        })", {Ramp(3), Ramp(3).to(Device::null())}},
+        })",
+       {Ramp(3), Ramp(3).to(Device::null())}},
   };
   for (const AbortCase& c : cases) {
     SCOPED_TRACE(Info(c.reason).name);
