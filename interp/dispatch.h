@@ -41,12 +41,12 @@ struct ScalarView : View {
     int64_t i;
     bool b;
   };
+  ScalarView() : i(0) { Init(DType::i64); }
   explicit ScalarView(double v) : f(v) { Init(DType::f64); }
   explicit ScalarView(int64_t v) : i(v) { Init(DType::i64); }
   explicit ScalarView(bool v) : b(v) { Init(DType::boolean); }
   ScalarView(const ScalarView&) = delete;
 
- private:
   void Init(DType t) {
     dtype = t;
     rank = 0;

@@ -131,7 +131,7 @@ inline bool Deferral::TryMatch(const interp::EagerCall& call, absl::Span<TensorI
       case Layout::Operand::Kind::absent: same = given == nullptr; break;
       case Layout::Operand::Kind::number:
         same = given != nullptr && given->weak && given->dtype == want.dtype;
-        if (same) act.SetNumber(want.value, *given);
+        if (same) act.SetNumber(want.number, *given);
         break;
       case Layout::Operand::Kind::new_input:
         if (given == nullptr || given->weak) break;

@@ -141,15 +141,16 @@ bool Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace>
       anchor->groups_.erase(anchor->groups_.begin());
     }
     it = anchor->groups_.insert(anchor->groups_.end(), Anchor::Group{});
-  } else if (it->built > 0 && std::all_of(it->samples.begin(), it->samples.end(), [&](const auto& s) {
-               return tracer::SameDims(*s, *trace);
-             })) {
-    // The program took the way that a version serves already.
+  }
+  for (const Ref<Version>& v : anchor->versions_) {
+    if (!SameSteps(v->trace(), *trace) || !Serves(v->trace(), *trace)) continue;
+    // The program took the way that a version serves already. It may take the other one next time, but not for ever.
     if (++anchor->useless_samples_ >= kUselessSamples) {
       anchor->sample_wanted_.store(false, std::memory_order_relaxed);
       anchor->useless_samples_ = 0;
+      anchor->patience_ = std::min(anchor->patience_ * 4, 1 << 20);
     }
-    if (!anchor->versions_.empty()) return false;
+    return false;
   }
   // The first, because it is the oldest, and the latest ones.
   if (it->samples.size() >= kMostSamples) it->samples.erase(it->samples.begin() + 1);
@@ -245,7 +246,7 @@ void Manager::AddExit(Anchor& anchor, Version& version, GuardFailure failure) {
       anchor.cause_ = absl::StrCat("generalised: ", detail);
     }
   } else {
-    again = ++anchor.other_failures_ >= rt::options().hot_exit();
+    again = ++anchor.other_failures_ >= rt::options().hot_exit() * anchor.patience_;
     if (again) {
       anchor.other_failures_ = 0;
       anchor.cause_ = absl::StrCat("recorded anew: ", std::string(Info(reason).message));

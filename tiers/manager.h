@@ -66,6 +66,7 @@ class Anchor {
   int aborts_ = 0;
   int num_samples_ = 0;  // since the last build
   int useless_samples_ = 0;
+  int patience_ = 1;  // how many times hot_exit exits it takes before another way is recorded
   int exits_in_a_row_ = 0;
   int shape_failures_ = 0;
   int other_failures_ = 0;

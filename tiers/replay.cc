@@ -40,6 +40,15 @@ struct Bound {
   absl::Span<const ir::Attr> attrs;
 };
 
+// What most steps need of it, in less than a cache line.
+struct FastStep {
+  cpu::EwLoop loop = nullptr;
+  int64_t n = 0;
+  int32_t in[3] = {};
+  int32_t out = -1;
+  Bound::Kind kind = Bound::Kind::other;
+};
+
 // Elements of a repeated number where the shapes vary.
 constexpr int64_t kSplatRoom = 512;
 
@@ -76,6 +85,7 @@ class ReplayActivation final : public Activation {
     windowed_.assign(n, false);
     cast_views_.resize(replay.casts().size());
     bound_.resize(trace_.steps.size());
+    fast_.resize(trace_.steps.size());
     size_t cast = 0;
     // Room first: the spans of kernels point into these lists.
     size_t num_in = 0, num_out = 0;
@@ -115,7 +125,11 @@ class ReplayActivation final : public Activation {
  protected:
   absl::Status Prepare(int to) override {
     for (int i = position_; i < to; ++i)
-      if (!bound_once_ || layout_.steps[i].varies) Bind(i);
+      if (!bound_once_ || layout_.steps[i].varies) {
+        Bind(i);
+        const Bound& b = bound_[i];
+        fast_[i] = {b.loop, b.n, {b.in[0], b.in[1], b.in[2]}, b.out, b.kind};
+      }
     return LayOut(position_, to);
   }
 
@@ -156,9 +170,9 @@ class ReplayActivation final : public Activation {
     const int from = i;
     failure_.step = -1;
     for (; i < to; ++i) {
-      const Bound& b = bound_[i];
+      const FastStep& b = fast_[i];
       switch (b.kind) {
-        case Bound::Kind::expanded: Expand(b); [[fallthrough]];
+        case Bound::Kind::expanded: Expand(bound_[i]); [[fallthrough]];
         case Bound::Kind::loop: {
           const void* in[3] = {data_[b.in[0]], data_[b.in[1]], data_[b.in[2]]};
           b.loop(data_[b.out], in, b.n);
@@ -166,7 +180,7 @@ class ReplayActivation final : public Activation {
         }
         case Bound::Kind::window: SetData(b.out, static_cast<char*>(data_[b.in[0]]) + b.n); continue;
         case Bound::Kind::elementwise:
-        case Bound::Kind::kernel: status = RunKernel(i, b); break;
+        case Bound::Kind::kernel: status = RunKernel(i, bound_[i]); break;
         case Bound::Kind::windows: Windows(i); continue;
         case Bound::Kind::copy: status = Copy(i); break;
         case Bound::Kind::other: {
@@ -676,6 +690,7 @@ class ReplayActivation final : public Activation {
   const Replay& replay_;
   const MemoryPlan& plan_;
   std::vector<Bound> bound_;
+  std::vector<FastStep> fast_;
   std::vector<const View*> operand_views_;
   std::vector<View*> result_views_;
   std::vector<View> cast_views_;

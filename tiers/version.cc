@@ -63,6 +63,10 @@ Layout::Layout(const Trace& trace) {
       if (it == expressions.end()) expressions.push_back(dim);
     }
   }
+  std::vector<int32_t> number_of(trace.values.size(), -1);
+  int32_t numbers = 0;
+  for (size_t v = 0; v < trace.values.size(); ++v)
+    if (trace.values[v].kind == TraceValue::Kind::number) number_of[v] = numbers++;
   for (size_t i = 0; i < trace.steps.size(); ++i) {
     const TraceStep& s = trace.steps[i];
     const ir::OpInfo& op = ir::Info(s.op);
@@ -85,7 +89,7 @@ Layout::Layout(const Trace& trace) {
     }
     for (ValueId v : s.in) {
       if (v == kNoValue) {
-        operands.push_back({Operand::Kind::absent, DType::f32, v});
+        operands.push_back({Operand::Kind::absent, DType::f32, v, -1});
         continue;
       }
       const TraceValue& value = trace.values[v];
@@ -97,7 +101,7 @@ Layout::Layout(const Trace& trace) {
                           : value.kind == TraceValue::Kind::number ? Operand::Kind::number
                           : is_new                                 ? Operand::Kind::new_input
                                                                    : Operand::Kind::known_input,
-                          value.type.dtype, v});
+                          value.type.dtype, v, value.kind == TraceValue::Kind::number ? number_of[v] : -1});
     }
     for (ValueId v : s.out) {
       // The strides of a window vary with those of what it looks at.
@@ -196,19 +200,23 @@ Activation::Activation(const Version& version) : version_(version), trace_(versi
       if (s.frame == 0) root_symbolic_.push_back(static_cast<int>(i));
     }
   }
+  const auto is_number = [](const TraceValue& v) { return v.kind == TraceValue::Kind::number; };
+  numbers_ = std::vector<interp::ScalarView>(
+      static_cast<size_t>(std::count_if(trace_.values.begin(), trace_.values.end(), is_number)));
+  int32_t next_number = 0;
   for (size_t v = 0; v < n; ++v) {
     const TraceValue& value = trace_.values[v];
     View& view = views_[v];
     static_cast<TensorType&>(view) = value.type;
     switch (value.kind) {
       case TraceValue::Kind::number: {
-        number_of_[v] = static_cast<int32_t>(numbers_.size());
-        if (value.type.dtype == DType::f64)
-          numbers_.emplace_back(value.number.f);
-        else if (value.type.dtype == DType::i64)
-          numbers_.emplace_back(value.number.i);
+        number_of_[v] = next_number;
+        interp::ScalarView& number = numbers_[next_number++];
+        number.Init(value.type.dtype);
+        if (value.type.dtype == DType::boolean)
+          number.b = value.number.i != 0;
         else
-          numbers_.emplace_back(value.number.i != 0);
+          number.i = value.number.i;
         break;
       }
       case TraceValue::Kind::constant:

@@ -5,7 +5,6 @@
 #define TESSERA_TIERS_VERSION_H_
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -34,6 +33,7 @@ struct Layout {
     enum class Kind : uint8_t { result, number, new_input, known_input, absent } kind;
     DType dtype;
     ValueId value;
+    int32_t number = -1;  // kind number: which one
   };
   struct Step {
     const void* site = nullptr;
@@ -74,8 +74,9 @@ class Activation {
 
   /// Checks the guards of input v and keeps a reference to x. Inputs come in the order of their first use.
   bool SetInput(ValueId v, rt::TensorImpl& x, GuardFailure* failure);
-  void SetNumber(ValueId v, const View& number) {
-    interp::ScalarView& mine = numbers_[number_of_[v]];
+  /// `number` counts the numbers of the trace (Layout::Operand::number).
+  void SetNumber(int number_index, const View& number) {
+    interp::ScalarView& mine = numbers_[number_index];
     if (number.dtype == DType::boolean)
       mine.b = *number.as<bool>();
     else
@@ -159,7 +160,7 @@ class Activation {
   std::vector<View> views_;
   std::vector<rt::TensorImpl*> tensors_;  // one reference each
   deopt::Symbols symbols_, last_symbols_;
-  std::deque<interp::ScalarView> numbers_;
+  std::vector<interp::ScalarView> numbers_;  // never grows: views point into it
   std::vector<int32_t> number_of_;  // value to index in numbers_
   std::vector<interp::Frame::Counter> counters_;
   /// Attributes of steps that depend on shapes, as of the last run; none for other steps of functions.

@@ -228,6 +228,44 @@ bool SameDims(const Trace& a, const Trace& b) {
   return true;
 }
 
+bool Serves(const Trace& trace, const Trace& recording) {
+  if (trace.symbols == nullptr) return SameDims(trace, recording);
+  const ir::SymbolTable& table = *trace.symbols;
+  std::vector<int64_t> numbers(trace.ranges.size(), -1);
+  auto fits = [&](int64_t want, int64_t given, bool is_dim) {
+    if (!ir::IsSymbol(want)) return want == given;
+    for (int s = 0; s < table.num_named(); ++s) {
+      if (table.NamedSymbol(s) != want) continue;
+      const DimRange& r = trace.ranges[static_cast<size_t>(s)];
+      int64_t& number = numbers[static_cast<size_t>(s)];
+      if (number == -1) {
+        if (given < r.low || given > r.high || given % r.divisor != 0 || (is_dim && given < 2)) return false;
+        number = given;
+      }
+      return number == given;
+    }
+    return table.Evaluate(want, numbers) == given;
+  };
+  for (size_t v = 0; v < trace.values.size(); ++v) {
+    if (trace.values[v].kind != TraceValue::Kind::input) continue;
+    for (int d = 0; d < trace.values[v].type.rank; ++d)
+      if (!fits(trace.values[v].type.dims[d], recording.values[v].type.dims[d], true)) return false;
+  }
+  for (size_t i = 0; trace.is_eager && i < trace.steps.size(); ++i) {
+    for (size_t a = 0; a < trace.steps[i].attrs.size(); ++a) {
+      const auto* ints = std::get_if<ir::Ints>(&trace.steps[i].attrs[a]);
+      if (ints == nullptr) {
+        if (trace.steps[i].attrs[a] != recording.steps[i].attrs[a]) return false;
+        continue;
+      }
+      const auto& given = std::get<ir::Ints>(recording.steps[i].attrs[a]);
+      for (size_t k = 0; k < ints->size(); ++k)
+        if (!fits((*ints)[k], given[k], false)) return false;
+    }
+  }
+  return true;
+}
+
 std::shared_ptr<const Trace> Generalise(const std::vector<std::shared_ptr<const Trace>>& samples, Width width) {
   return samples.size() == 1 ? samples[0] : Generaliser(samples, width).Run();
 }

@@ -18,6 +18,9 @@ bool SameSteps(const Trace& a, const Trace& b);
 /// Of two with the SameSteps(): are all dims and attributes the same, too?
 bool SameDims(const Trace& a, const Trace& b);
 
+/// Does a trace, perhaps one for many shapes, serve the dims and attributes of a recording with the SameSteps()?
+bool Serves(const Trace& trace, const Trace& recording);
+
 /// How wide the ranges of symbols become: bucketed covers what was seen, rounded out to powers of two; symbolic covers
 /// everything from 2 up.
 enum class Width : uint8_t { bucketed, symbolic };
