@@ -162,7 +162,7 @@ Gain GainOf(const VersionRecord& v) {
   const int64_t timed_runs = c.timed_runs.load(std::memory_order_relaxed);
   const int64_t timed_ns = c.timed_ns.load(std::memory_order_relaxed);
   if (timed_runs <= 0) return gain;
-  gain.run_ns = static_cast<double>(timed_ns) / static_cast<double>(timed_runs);
+  gain.run_ns = static_cast<double>(timed_ns) / static_cast<double>(timed_runs) + static_cast<double>(v.handing_ns);
   if (v.tier1_ns <= 0) return gain;
   gain.is_measured = true;
   gain.per_run_ns = static_cast<double>(v.tier1_ns) - gain.run_ns;

@@ -44,7 +44,8 @@ struct VersionRecord {
   int64_t steps = 0;
   int64_t recording_ns = 0;  // shown, but no cost: the program went on in tier 1 meanwhile
   int64_t compile_ns = 0;
-  int64_t tier1_ns = 0;  // one run of the trace in tier 1
+  int64_t tier1_ns = 0;    // one run of the trace in tier 1
+  int64_t handing_ns = 0;  // what each run costs before it: eager ops are handed over one by one
   int64_t bytes = 0;
   std::string state;  // "queued", "live", "dropped: ...", "evicted: ...", "failed: ..."
   std::shared_ptr<VersionCounters> counters = std::make_shared<VersionCounters>();
@@ -76,8 +77,8 @@ class Ledger {
   void AddDeopt(DeoptRecord record);
   /// A recording that took ns and came to nothing; counted, written and kept like a deopt.
   void AddAbort(const std::string& trace, tracer::TraceAbort abort, int64_t ns);
-  /// A place that stays in tier 1 from now on, and why. `announce`: told once, whatever the option debug says; otherwise
-  /// from level 1 on.
+  /// A place that stays in tier 1 from now on, and why. `announce`: told once, whatever the option debug says;
+  /// otherwise from level 1 on.
   void AddPin(const std::string& trace, const std::string& reason, bool announce = true);
 
   std::vector<VersionRecord> versions() const;

@@ -331,8 +331,8 @@ absl::Status Bind(const Bytecode& code, absl::Span<const TensorType* const> args
       if (want >= 0) continue;
       const int64_t number = symbols.Evaluate(want, *values);
       if (number != args[i]->dims[d]) {
-        return InvalidArgument("@", code.name, ": argument ", i, " is ", ToString(*args[i]),
-                               ", and dim ", d, " must be ", symbols.Name(want), " = ", number);
+        return InvalidArgument("@", code.name, ": argument ", i, " is ", ToString(*args[i]), ", and dim ", d,
+                               " must be ", symbols.Name(want), " = ", number);
       }
     }
   }

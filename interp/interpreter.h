@@ -57,7 +57,7 @@ struct Frame {
   };
   Counter* counters = nullptr;
   const std::vector<ir::Attr>* attrs = nullptr;  // code->attrs, or a copy with symbols replaced by numbers
-  InsnRecorder* recorder = nullptr;               // of a recording that this activation is part of
+  InsnRecorder* recorder = nullptr;              // of a recording that this activation is part of
 };
 
 /// Registers and counters for a frame, empty. They come from a stack of the thread: the last one made is the first one

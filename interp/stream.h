@@ -21,9 +21,9 @@ struct EagerCall {
   ir::Op op;
   absl::Span<const View* const> in;  // null where an optional operand is absent; weak ones are host numbers
   absl::Span<const ir::Attr> attrs;
-  const void* site;  // return address into the program
-  uint64_t path;     // the same for the last sixteen ops of the thread, folded
-  rt::Device* device;  // where ops without tensor operands run; null: the cpu
+  const void* site;                   // return address into the program
+  uint64_t path;                      // the same for the last sixteen ops of the thread, folded
+  rt::Device* device;                 // where ops without tensor operands run; null: the cpu
   const std::source_location* where;  // null where it is unknown
 
   rt::Device& default_device() const { return device != nullptr ? *device : rt::Cpu(); }

@@ -72,14 +72,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return bytes;
 }
 
-absl::Status WriteFile(const std::string& path, std::initializer_list<std::string_view> parts) {
+absl::Status WriteFile(const std::string& path, std::initializer_list<std::string_view> parts, unsigned mode) {
   static std::atomic<int> counter{0};
   const std::string temporary = absl::StrCat(path, ".tmp.", ::getpid(), ".", counter.fetch_add(1));
   absl::Status status;
   {
     const Descriptor fd(FaultFires(Fault::file_open)
                             ? (errno = EACCES, -1)
-                            : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+                            : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (fd.get() < 0) return Failed("write", path, errno);
     for (std::string_view part : parts) {
       if (status.ok()) status = WriteAll(fd.get(), part, path);

@@ -11,8 +11,8 @@ namespace tessera::rt {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 /// Writes to a temporary file beside `path`, syncs it and renames it: afterwards `path` holds all of `parts` in order,
-/// or what it held before.
-absl::Status WriteFile(const std::string& path, std::initializer_list<std::string_view> parts);
+/// or what it held before. `mode`: the permissions of the file, less those that the process masks out.
+absl::Status WriteFile(const std::string& path, std::initializer_list<std::string_view> parts, unsigned mode = 0666);
 
 }  // namespace tessera::rt
 

@@ -33,6 +33,22 @@ void SetFailure(GuardFailure* f, GuardKind guard, std::string expected, std::str
   f->seen = std::move(seen);
 }
 
+// The first n steps are the same op on the same values from the same place.
+bool SameBeginning(const Layout& a, const Layout& b, int n) {
+  if (static_cast<int>(b.steps.size()) <= n) return false;
+  for (int i = 0; i < n; ++i) {
+    const Layout::Step &x = a.steps[i], &y = b.steps[i];
+    if (x.site != y.site || x.op != y.op || x.num_in != y.num_in || x.num_out != y.num_out) return false;
+    for (int k = 0; k < x.num_in; ++k) {
+      const Layout::Operand &p = a.operands[x.operands + k], &q = b.operands[y.operands + k];
+      if (p.kind != q.kind || p.dtype != q.dtype || p.value != q.value || p.number != q.number) return false;
+    }
+    for (int k = 0; k < x.num_out; ++k)
+      if (a.results[x.results + k] != b.results[y.results + k]) return false;
+  }
+  return true;
+}
+
 std::string NameOf(ir::Op op, const interp::Source& source) {
   std::string name(ir::Info(op).name);
   if (source.file == nullptr) return name;
@@ -59,7 +75,9 @@ void PrepareOwnerLocks() {
 void Deferral::EnterSlow() {
   do {
     Leave();
-    { std::lock_guard wait(mutex_); }
+    {
+      std::lock_guard wait(mutex_);
+    }
     busy_.exchange(true, std::memory_order_seq_cst);
   } while (wanted_.load(std::memory_order_seq_cst));
 }
@@ -229,6 +247,9 @@ Deferral::Outcome Deferral::NextSlow(const interp::EagerCall& call, absl::Span<T
     failure.source = call.source();
     failure.expected = "success";
     failure.seen = "an error";
+  } else if (!forced_ && Switch(call, out)) {
+    Leave();
+    return Outcome::waits;
   } else if (TryMatch<true>(call, out, &failure)) {
     Leave();
     return Outcome::waits;
@@ -238,6 +259,30 @@ Deferral::Outcome Deferral::NextSlow(const interp::EagerCall& call, absl::Span<T
   Leave();
   Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
   return Outcome::left;
+}
+
+bool Deferral::Switch(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+  if (activation_->position() > 0) return false;  // what was computed stays with its version
+  for (const Ref<Version>& other : anchor_->versions()) {
+    if (other == version_ || other->trace().config_epoch != version_->trace().config_epoch) continue;
+    if (!SameBeginning(version_->layout(), other->layout(), matched_)) continue;
+    const Layout::Step& next = other->layout().steps[matched_];
+    if (next.site != call.site || next.op != call.op || next.may_fail) continue;
+    std::unique_ptr<Activation> a = other->Acquire();
+    if (!a->TakeOver(*activation_, matched_)) {
+      other->Return(std::move(a));
+      continue;
+    }
+    std::swap(activation_, a);
+    Ref<Version> left = std::exchange(version_, other);
+    left->Return(std::move(a));
+    num_steps_ = static_cast<int>(version_->trace().steps.size());
+    steps_ = version_->layout().steps.data();
+    if (TryMatch<false>(call, out, nullptr)) return true;
+    // Some operand is not what this one expects either: it is left like any other.
+    return false;
+  }
+  return false;
 }
 
 absl::Status Deferral::Run(int to) {

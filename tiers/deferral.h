@@ -53,7 +53,10 @@ class Deferral final : public rt::Watcher {
  private:
   /// Checks the op against the next step, and lets it wait if it is the one. With `failure`, says what is wrong.
   template <bool kExplain>
-  [[gnu::always_inline]] bool TryMatch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out, GuardFailure* failure);
+  [[gnu::always_inline]] bool TryMatch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out,
+                                       GuardFailure* failure);
+  /// Goes on with another version of the anchor that has the same steps so far and takes this one, too.
+  bool Switch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   Outcome NextSlow(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   /// Gives the activation back.
   void Stop();
@@ -73,9 +76,9 @@ class Deferral final : public rt::Watcher {
   int num_steps_ = 0;
   bool finished_ = true;
   bool elsewhere_ = false;  // the last match failed because an operand waits in another thread
-  bool forced_ = false;  // the last match failed because a test wanted it to
+  bool forced_ = false;     // the last match failed because a test wanted it to
 
-  std::atomic<bool> busy_{false};   // the owner is inside
+  std::atomic<bool> busy_{false};    // the owner is inside
   std::atomic<bool> wanted_{false};  // another thread wants in
   std::mutex mutex_;
   std::atomic<const void*> owner_{nullptr};

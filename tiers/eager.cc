@@ -1,11 +1,14 @@
 #include "tiers/eager.h"
 
 #include <algorithm>
+#include <new>
 
 #include "interp/observer.h"
 #include "runtime/clock.h"
+#include "runtime/fault.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
+#include "tiers/profile.h"
 #include "tracer/control.h"
 
 namespace tessera::tiers {
@@ -21,9 +24,12 @@ using tracer::TraceEnd;
 
 EagerThread& ThreadOf(Stream& stream) { return *static_cast<EagerThread*>(stream.state); }
 
-/// Ops of a stretch that was explored need this many times the usual arrivals to count as hot again: the stretch has its
-/// anchor.
+/// Ops of a stretch that was explored need this many times the usual arrivals to count as hot again: the stretch has
+/// its anchor.
 constexpr int32_t kCovered = 64;
+
+/// Ops of a thread within which those that a profile names are looked for at any cost.
+constexpr int kExpectedFor = 1 << 14;
 
 void SetEntry(Stream& stream, uint64_t path, int32_t countdown, void* anchor) {
   HotEntry& e = stream.EntryOf(path);
@@ -33,6 +39,15 @@ void SetEntry(Stream& stream, uint64_t path, int32_t countdown, void* anchor) {
 }
 
 int32_t HotEager() { return static_cast<int32_t>(rt::options().hot_eager()); }
+
+/// The path has come before, and often enough to be worth a place. One that is new may never come again, and places are
+/// kept for good.
+bool Familiar(Stream& stream, uint64_t path) {
+  const HotEntry& e = stream.EntryOf(path);
+  if (e.tag != Stream::TagOf(path)) return false;
+  const int32_t hot = HotEager();
+  return e.anchor != nullptr || e.countdown > hot || hot - e.countdown >= hot / 4;
+}
 
 }  // namespace
 
@@ -51,6 +66,7 @@ Stream* EagerTiers::NewStream() {
   if (t == nullptr) t = new EagerThread;
   t->stream.mode = Stream::Mode::idle;
   t->stream.path = 0;
+  t->last_path = 0;
   t->config_epoch = ~uint64_t{0};
   t->stream.until_decay = 0;
   return &t->stream;
@@ -72,7 +88,7 @@ EagerAnchor& EagerTiers::AnchorOf(uint64_t path) {
   if (a == nullptr) {
     a = std::make_unique<EagerAnchor>();
     a->path = path;
-    a->anchor = Manager::Get().NewAnchor(Anchor::Kind::eager, "eager ops");
+    a->anchor = Manager::Get().NewAnchor(Anchor::Kind::eager, "eager ops", path);
   }
   return *a;
 }
@@ -87,12 +103,52 @@ void EagerTiers::OnDecay(Stream& stream) {
     const int64_t bits = rt::options().hash_bits();
     stream.path_mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
     for (HotEntry& e : stream.entries) e = {};
-    return;
+    return Seed(t);
   }
+  if (!t.expected.empty()) return Expect(t);
   for (HotEntry& e : stream.entries) {
     // Half of the way that an entry has come is taken back.
     if (e.tag != 0 && e.anchor == nullptr && e.countdown < hot) e.countdown = (e.countdown + hot + 1) / 2;
   }
+}
+
+void EagerTiers::Seed(EagerThread& t) {
+  Stream& stream = t.stream;
+  t.expected.clear();
+  for (const EagerSeed& seed : Profile::Get().EagerSeeds()) {
+    const uint64_t path = seed.path & stream.path_mask;
+    // The most used come first and stay.
+    if (stream.EntryOf(path).anchor != nullptr) continue;
+    EagerAnchor& a = AnchorOf(path);
+    a.explored = true;
+    SetEntry(stream, path, 1, &a);
+    if (seed.site == 0) continue;
+    // Two traces that begin at one op can be told apart by its surroundings only.
+    const auto [it, fresh] = t.expected.try_emplace(seed.site, seed.path);
+    if (!fresh) it->second = 0;
+  }
+  t.expected_for = kExpectedFor;
+  if (!t.expected.empty()) Expect(t);
+}
+
+void EagerTiers::Expect(EagerThread& t) {
+  Stream& stream = t.stream;
+  const auto it = t.expected.find(stream.path ^ (t.last_path << 4));
+  if (it != t.expected.end()) {
+    if (it->second != 0 && it->second != stream.path) {
+      SetEntry(stream, stream.path & stream.path_mask, 1, &AnchorOf(it->second & stream.path_mask));
+      stream.path = it->second;
+    }
+    t.expected.erase(it);
+  }
+  t.last_path = stream.path;
+  if (--t.expected_for == 0) t.expected.clear();
+  if (!t.expected.empty()) stream.until_decay = 1;
+}
+
+std::vector<const void*> EagerTiers::Marks() {
+  std::lock_guard lock(mutex_);
+  return marks_;
 }
 
 void EagerTiers::OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) {
@@ -132,6 +188,8 @@ bool EagerTiers::Enter(EagerThread& t, EagerAnchor& a, const EagerCall& call, ab
     t.stream.mode = Stream::Mode::matching;
     return true;
   }
+  // What no version serves is here to be recorded.
+  if (a.anchor->wants_recording()) StartRecording(t, a);
   return false;
 }
 
@@ -189,6 +247,7 @@ void EagerTiers::Ended(EagerThread& t, TraceEnd end, const EagerCall& call) {
     Manager::Get().AddTrace(a.anchor, std::move(trace), ns);
   }
   // This op may begin the next recording: the same again, or the stretch after a read.
+  if (!Familiar(t.stream, call.path)) return;
   EagerAnchor& next = AnchorOf(call.path);
   if (end == TraceEnd::stopped) next.explored = true;
   if (!next.explored || !next.anchor->wants_recording()) return;
@@ -234,6 +293,18 @@ bool EagerTiers::Explored(EagerThread& t) {
 void EagerTiers::OnExecuted(Stream& stream, const EagerCall& call, absl::Span<TensorImpl* const> out,
                             const absl::Status& status, int64_t ns) {
   EagerThread& t = ThreadOf(stream);
+  try {
+    RecordOp(t, call, out, status, ns);
+  } catch (const std::bad_alloc&) {
+    // The op has run: its caller gets the result, and only the recording is lost.
+    stream.mode = Stream::Mode::idle;
+    if (t.recorder.open()) AbortRecording(t, TraceAbort::no_memory);
+  }
+}
+
+void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<TensorImpl* const> out,
+                          const absl::Status& status, int64_t ns) {
+  Stream& stream = t.stream;
   if (!t.recorder.open()) {
     // The program marked a step before this op.
     stream.mode = Stream::Mode::idle;
@@ -257,6 +328,7 @@ void EagerTiers::OnExecuted(Stream& stream, const EagerCall& call, absl::Span<Te
         t.recorder.Abort();
         t.stream.mode = Stream::Mode::idle;
         SetEntry(stream, from.path, kCovered * HotEager(), nullptr);
+        if (!Familiar(stream, call.path)) return;
         EagerAnchor& a = AnchorOf(call.path);
         a.explored = true;
         SetEntry(stream, a.path, 1, &a);
@@ -276,12 +348,16 @@ void EagerTiers::OnExecuted(Stream& stream, const EagerCall& call, absl::Span<Te
   }
   const int64_t most = rt::options().trace_ops() * (t.recording->explored ? 1 : 2);
   if (t.recorder.num_steps() >= most) return AbortRecording(t, TraceAbort::too_long);
+  if (rt::FaultFires(rt::Fault::recording)) throw std::bad_alloc();
   t.recorder.Add(call, out, ns);
 }
 
 void EagerTiers::OnStep(Stream& stream, const void* site) {
   EagerThread& t = ThreadOf(stream);
-  if (t.deferral.complete()) (void)t.deferral.Flush(deopt::DeoptReason::read);
+  if (t.deferral.complete()) {
+    (void)t.deferral.Flush(deopt::DeoptReason::read);
+    t.steps_marked = 0;
+  }
   if (stream.mode == Stream::Mode::matching && !t.deferral.waiting()) stream.mode = Stream::Mode::idle;
   // Whatever came before, the ops of a step have the same surroundings each time.
   stream.path = Stream::SiteHash(site, ir::Op{});
@@ -292,6 +368,8 @@ void EagerTiers::OnStep(Stream& stream, const void* site) {
     t.steps_marked = 0;
     t.record_next = true;
     stream.mode = Stream::Mode::recording;
+    std::lock_guard lock(mutex_);
+    if (std::find(marks_.begin(), marks_.end(), site) == marks_.end()) marks_.push_back(site);
   }
 }
 

@@ -2,8 +2,10 @@
 #ifndef TESSERA_TIERS_EAGER_H_
 #define TESSERA_TIERS_EAGER_H_
 
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "interp/stream.h"
@@ -18,7 +20,7 @@ struct EagerAnchor {
   std::shared_ptr<Anchor> anchor;
   uint64_t path = 0;
   /// The first recording covers two rounds and looks for the best place to begin; this anchor may be that place.
-  bool explored = false;
+  std::atomic<bool> explored{false};
 };
 
 /// What the hook keeps for one thread; never freed, and given to another thread when this one ends.
@@ -30,11 +32,16 @@ class EagerThread {
   tracer::EagerRecorder recorder;
   EagerAnchor* recording = nullptr;  // where the open recording began
   int64_t recording_start = 0;
-  int first_round = 0;            // steps of its first round, while it explores; 0: not round yet
-  bool record_next = false;       // the next op is where a recording should begin
+  int first_round = 0;       // steps of its first round, while it explores; 0: not round yet
+  bool record_next = false;  // the next op is where a recording should begin
   uint64_t config_epoch = 0;
   uint32_t misses = 0;
-  int steps_marked = 0;  // by tessera::Step since the last recording
+  int steps_marked = 0;  // by tessera::Step since the last recording, or step in a version
+  // Ops that a profile names and that have not come yet: SiteHash() to path. While there are any, decay is asked at
+  // every op of the idle stream.
+  absl::flat_hash_map<uint64_t, uint64_t> expected;
+  int expected_for = 0;    // ops
+  uint64_t last_path = 0;  // after the op before, while ops are expected
   EagerThread* next_free = nullptr;
 };
 
@@ -54,21 +61,31 @@ class EagerTiers final : public interp::StreamHook {
   /// The op after a trace: counted, and perhaps the first one of another.
   bool Idle(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   void OnStep(interp::Stream& stream, const void* site) override;
+  /// Sites of tessera::Step at which recordings began.
+  std::vector<const void*> Marks();
   void OnWrite(interp::Stream& stream) override;
 
  private:
   EagerAnchor& AnchorOf(uint64_t path);
+  /// Puts the places of the profile into the thread's empty table.
+  void Seed(EagerThread& t);
+  /// The op that has just come may be one that a profile names, in surroundings that are not yet those of its loop:
+  /// then it is hot, and from here on the surroundings are as if the loop had gone round before.
+  void Expect(EagerThread& t);
+  void RecordOp(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out,
+                const absl::Status& status, int64_t ns);
   bool Enter(EagerThread& t, EagerAnchor& a, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   void StartRecording(EagerThread& t, EagerAnchor& a);
   void AbortRecording(EagerThread& t, tracer::TraceAbort reason);
-  /// Two rounds were recorded: makes the op at which the fewest values are alive the beginning. True when that is the op
-  /// which has just come.
+  /// Two rounds were recorded: makes the op at which the fewest values are alive the beginning. True when that is the
+  /// op which has just come.
   bool Explored(EagerThread& t);
   /// The recording ended before this op, which may begin the next one.
   void Ended(EagerThread& t, tracer::TraceEnd end, const interp::EagerCall& call);
 
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<EagerAnchor>> anchors_;
+  std::vector<const void*> marks_;
   EagerThread* free_ = nullptr;
 };
 

@@ -8,6 +8,7 @@
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 #include "tiers/function_place.h"
+#include "tiers/profile.h"
 #include "tracer/control.h"
 
 namespace tessera::tiers {
@@ -88,21 +89,27 @@ class Driver {
   Driver(Frame& frame, std::vector<Ref<TensorImpl>>* results) : frame_(frame), results_(results) {}
 
   absl::StatusOr<Next> Run(FunctionPlace* place) {
-    next_ = place->shared_from_this();
+    // The instance keeps the place of a slot for as long as it has frames.
+    TSR_RETURN_IF_ERROR(Arrive(*place));
     // Each round either ends, or goes on at a place to which the frame has come by running steps, or at the bridge of
     // an exit, which is one of finitely many.
     while (next_ != nullptr) {
       const std::shared_ptr<FunctionPlace> here = std::exchange(next_, nullptr);
-      switch (here->Arrive()) {
-        case Anchor::Action::wait: break;
-        case Anchor::Action::record: here->Record(frame_); break;
-        case Anchor::Action::enter: TSR_RETURN_IF_ERROR(Enter(*here)); break;
-      }
+      TSR_RETURN_IF_ERROR(Arrive(*here));
     }
     return returned_ ? Next::returned : Next::interpret;
   }
 
  private:
+  absl::Status Arrive(FunctionPlace& here) {
+    switch (here.Arrive()) {
+      case Anchor::Action::wait: break;
+      case Anchor::Action::record: here.Record(frame_); break;
+      case Anchor::Action::enter: return Enter(here);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Enter(FunctionPlace& place) {
     const std::shared_ptr<const FunctionPlace::List> versions = place.Versions();
     const FunctionVersion* refused = nullptr;
@@ -120,7 +127,11 @@ class Driver {
       if (Start(*f, *lease, &failure)) return Run(place, *f, lease);
       refused = f.get();
     }
-    if (refused != nullptr) Manager::Get().AddExit(place.anchor(), *refused->version, std::move(failure));
+    if (refused != nullptr) {
+      Manager::Get().AddExit(place.anchor(), *refused->version, std::move(failure));
+      // What no version serves is here to be recorded.
+      if (place.anchor().wants_recording()) place.Record(frame_);
+    }
     return absl::OkStatus();
   }
 
@@ -307,8 +318,8 @@ absl::StatusOr<Next> FunctionTiers::OnAnchor(Frame& frame, AnchorSlot& slot, std
   }
   FunctionPlace* place = PlaceAt(slot);
   if (place == nullptr) {
-    AddPlace(frame, slot);
-    return Next::interpret;
+    if (!AddPlace(frame, slot)) return Next::interpret;
+    place = PlaceAt(slot);
   }
   if (interp::CurrentObserver() != nullptr || !frame.device->executes()) [[unlikely]] {
     slot.countdown.store(1, std::memory_order_relaxed);
@@ -317,13 +328,15 @@ absl::StatusOr<Next> FunctionTiers::OnAnchor(Frame& frame, AnchorSlot& slot, std
   return Driver(frame, results).Run(place);
 }
 
-void FunctionTiers::AddPlace(Frame& frame, AnchorSlot& slot) {
-  slot.countdown.store(HotCount(slot), std::memory_order_relaxed);
+bool FunctionTiers::AddPlace(Frame& frame, AnchorSlot& slot) {
+  const bool known = Profile::Get().Knows(frame, slot);
+  slot.countdown.store(known ? 1 : HotCount(slot), std::memory_order_relaxed);
   std::lock_guard lock(mutex_);
-  if (PlaceAt(slot) != nullptr) return;
+  if (PlaceAt(slot) != nullptr) return known;
   auto& places = places_[frame.instance];
   places.push_back(std::make_shared<FunctionPlace>(&slot, *frame.code, slot.pc));
   slot.anchor.store(places.back().get(), std::memory_order_release);
+  return known;
 }
 
 void FunctionTiers::OnInstanceEnd(interp::Instance& instance) {

@@ -24,7 +24,8 @@ class FunctionTiers final : public interp::FunctionHook {
   void OnInstanceEnd(interp::Instance& instance) override;
 
  private:
-  void AddPlace(interp::Frame& frame, interp::AnchorSlot& slot);
+  /// True when a profile knows the place, which is hot then.
+  bool AddPlace(interp::Frame& frame, interp::AnchorSlot& slot);
 
   std::mutex mutex_;
   absl::flat_hash_map<const interp::Instance*, std::vector<std::shared_ptr<FunctionPlace>>> places_;

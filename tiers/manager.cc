@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 #include "runtime/ring.h"
+#include "tiers/profile.h"
 #include "tiers/replay.h"
 #include "tracer/control.h"
 #include "tracer/generalise.h"
@@ -30,8 +32,10 @@ using tracer::TraceAbort;
 
 /// Recordings that a place keeps of the same steps.
 constexpr size_t kMostSamples = 4;
-/// Recordings after which one without a fellow is built.
+/// Recordings without two alike after which a place counts as unstable.
 constexpr int kMostAlone = 6;
+/// Exits of a place from which on they are weighed against its runs.
+constexpr int64_t kMostExits = 64;
 /// What building a version costs per step, before one was measured.
 constexpr double kBuildNsPerStep = 1500;
 /// Part of the tier-1 time that a version saves, before one was measured.
@@ -43,25 +47,41 @@ constexpr int kUselessSamples = 6;
 
 int32_t Saturate(int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX / 2)); }
 
+int64_t HotCount(Anchor::Kind kind) {
+  switch (kind) {
+    case Anchor::Kind::eager: return rt::options().hot_eager();
+    case Anchor::Kind::function: return rt::options().hot_function();
+    case Anchor::Kind::loop: return rt::options().hot_loop();
+    case Anchor::Kind::exit: return rt::options().hot_exit();
+  }
+  return 0;
+}
+
 }  // namespace
 
 // ---- Anchor
 
 Anchor::Action Anchor::Arrive(int32_t* countdown) {
-  arrivals_.fetch_add(1, std::memory_order_relaxed);
+  // Counts may be lost when several threads come by at once.
+  arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   *countdown = 1;
   switch (phase_.load(std::memory_order_acquire)) {
-    case Phase::wanted: return Decide(true, 4) ? Action::record : Action::wait;
+    case Phase::wanted:
+      if (Skip()) return Action::wait;
+      return Decide(true, 4) ? Action::record : Action::wait;
     case Phase::building: return Action::wait;
     case Phase::pinned: *countdown = INT32_MAX / 2; return Action::wait;
     case Phase::live: break;
   }
   if (sample_wanted_.load(std::memory_order_relaxed)) return Decide(true, 4) ? Action::record : Action::enter;
-  if (const int32_t skip = skip_.load(std::memory_order_relaxed); skip > 0) {
-    skip_.store(skip - 1, std::memory_order_relaxed);
-    return Action::wait;
-  }
+  if (Skip()) return Action::wait;
   return Decide(true, 8) ? Action::enter : Action::record;
+}
+
+bool Anchor::Skip() {
+  const int32_t skip = skip_.load(std::memory_order_relaxed);
+  if (skip > 0) skip_.store(skip - 1, std::memory_order_relaxed);
+  return skip > 0;
 }
 
 std::vector<Ref<Version>> Anchor::versions() const {
@@ -76,8 +96,8 @@ Manager& Manager::Get() {
   return *manager;
 }
 
-std::shared_ptr<Anchor> Manager::NewAnchor(Anchor::Kind kind, std::string name) {
-  auto anchor = std::make_shared<Anchor>(kind, std::move(name));
+std::shared_ptr<Anchor> Manager::NewAnchor(Anchor::Kind kind, std::string name, uint64_t path) {
+  auto anchor = std::make_shared<Anchor>(kind, std::move(name), path);
   std::lock_guard lock(mutex_);
   anchors_.push_back(anchor);
   return anchor;
@@ -92,6 +112,20 @@ int64_t Manager::num_versions() const {
   int64_t n = 0;
   for (const auto& a : anchors()) n += static_cast<int64_t>(a->versions().size());
   return n;
+}
+
+std::vector<Manager::Learned> Manager::LearnedTraces() const {
+  std::vector<Learned> all;
+  for (const auto& a : anchors()) {
+    std::lock_guard lock(a->mutex_);
+    for (const Anchor::Group& g : a->groups_) {
+      if (g.built == 0) continue;
+      Learned& learned = all.emplace_back(Learned{a->kind, a->path, g.samples, 0});
+      for (const Ref<Version>& v : a->versions_)
+        if (Mergeable(v->trace(), *g.samples.back())) learned.runs += v->counters->runs.load(std::memory_order_relaxed);
+    }
+  }
+  return all;
 }
 
 void Manager::Forget(Anchor& anchor) {
@@ -111,7 +145,10 @@ void Manager::Reset() {
     for (const Ref<Version>& v : a->versions()) Drop(*a, *v, "dropped: reset");
     std::lock_guard lock(a->mutex_);
     a->groups_.clear();
-    a->aborts_ = a->useless_samples_ = a->exits_in_a_row_ = a->shape_failures_ = a->other_failures_ = 0;
+    a->aborts_ = a->num_samples_ = a->useless_samples_ = a->shape_failures_ = a->other_failures_ = 0;
+    a->exits_in_a_row_ = 0;
+    a->exits_ = 0;
+    a->runs_ = 0;
     a->skip_ = 0;
     a->sample_wanted_ = false;
     a->phase_ = Anchor::Phase::wanted;
@@ -126,22 +163,23 @@ void Manager::AddTrace(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Tr
   TSR_LOG(2, "recorded trace ", trace->id, " at ", trace->name, ": ", trace->steps.size(), " steps, ",
           trace->tier1_ns / 1000, " us in tier 1");
   TSR_LOG(3, "trace ", trace->id, ":\n", ToString(*trace));
-  if (Keep(anchor, std::move(trace), recording_ns) && !rt::options().background()) BuildQueued();
+  switch (Keep(anchor, std::move(trace), recording_ns)) {
+    case Kept::kept: break;
+    case Kept::queued:
+      if (!rt::options().background()) BuildQueued();
+      break;
+    case Kept::unstable:
+      anchor->skip_.store(AddAbort(*anchor, TraceAbort::unstable, recording_ns), std::memory_order_relaxed);
+  }
 }
 
-bool Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns) {
+Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns) {
+  std::optional<Profile::Samples> known = Profile::Get().Recall(*trace, anchor->kind);
+  const bool is_known = known.has_value();
   std::lock_guard lock(anchor->mutex_);
-  if (anchor->phase_.load(std::memory_order_relaxed) == Anchor::Phase::pinned) return false;
-  anchor->name = trace->name;
+  if (anchor->phase_.load(std::memory_order_relaxed) == Anchor::Phase::pinned) return Kept::kept;
+  anchor->name_ = trace->name;
   anchor->recording_ns_ += recording_ns;
-  auto it = std::find_if(anchor->groups_.begin(), anchor->groups_.end(),
-                         [&](const Anchor::Group& g) { return SameSteps(*g.samples.back(), *trace); });
-  if (it == anchor->groups_.end()) {
-    if (anchor->groups_.size() >= static_cast<size_t>(rt::options().anchor_versions())) {
-      anchor->groups_.erase(anchor->groups_.begin());
-    }
-    it = anchor->groups_.insert(anchor->groups_.end(), Anchor::Group{});
-  }
   for (const Ref<Version>& v : anchor->versions_) {
     if (!SameSteps(v->trace(), *trace) || !Serves(v->trace(), *trace)) continue;
     // The program took the way that a version serves already. It may take the other one next time, but not for ever.
@@ -150,24 +188,44 @@ bool Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace>
       anchor->useless_samples_ = 0;
       anchor->patience_ = std::min(anchor->patience_ * 4, 1 << 20);
     }
-    return false;
+    return Kept::kept;
+  }
+  auto it = std::find_if(anchor->groups_.begin(), anchor->groups_.end(),
+                         [&](const Anchor::Group& g) { return Mergeable(*g.samples.back(), *trace); });
+  if (it == anchor->groups_.end()) {
+    if (anchor->groups_.size() >= static_cast<size_t>(rt::options().anchor_versions())) {
+      anchor->groups_.erase(anchor->groups_.begin());
+    }
+    it = anchor->groups_.insert(anchor->groups_.end(), Anchor::Group{});
+    if (is_known) {
+      // Three shapes in all had taken the other run past the buckets.
+      it->widenings = known->size() >= 2 ? 1 : 0;
+      it->samples = *std::move(known);
+      if (anchor->cause_.empty()) anchor->cause_ = "profile";
+    }
   }
   // The first, because it is the oldest, and the latest ones.
   if (it->samples.size() >= kMostSamples) it->samples.erase(it->samples.begin() + 1);
   it->samples.push_back(std::move(trace));
-  // A second recording tells what varies, and that the first one was not the exception. Where a version is live already,
-  // this one was asked for; and a place that never does the same twice gets what it did last.
+  // A second recording tells what varies, and that the first one was not the exception. Where a version is live
+  // already, this one was asked for; what a profile knows was seen in another run. A version for a place that never
+  // does the same twice would be left at every run.
   ++anchor->num_samples_;
-  const bool enough = it->samples.size() >= 2 || !anchor->versions_.empty() || anchor->num_samples_ >= kMostAlone;
-  if (!Decide(enough, 4)) return false;
+  const bool enough = it->samples.size() >= 2 || !anchor->versions_.empty() || is_known;
+  if (!enough && anchor->num_samples_ >= kMostAlone) {
+    anchor->num_samples_ = 0;
+    anchor->groups_.clear();
+    return Kept::unstable;
+  }
+  if (!Decide(enough, 4)) return Kept::kept;
   anchor->num_samples_ = 0;
   Submit(anchor, *it);
-  return true;
+  return Kept::queued;
 }
 
 int32_t Manager::AddAbort(Anchor& anchor, TraceAbort reason, int64_t recording_ns) {
   rt::Count(rt::Metric::traces_aborted);
-  Ledger::Get().AddAbort(anchor.name, reason, recording_ns);
+  Ledger::Get().AddAbort(anchor.name(), reason, recording_ns);
   std::unique_lock lock(anchor.mutex_);
   const tracer::Retry retry = Info(reason).retry;
   if (retry == tracer::Retry::free) return 1;
@@ -193,7 +251,7 @@ void Manager::Pin(Anchor& anchor, const std::string& why, bool announce) {
     std::lock_guard lock(anchor.mutex_);
     anchor.groups_.clear();
   }
-  Ledger::Get().AddPin(anchor.name, why, announce);
+  Ledger::Get().AddPin(anchor.name(), why, announce);
 }
 
 void Manager::Drop(Anchor& anchor, Version& version, const std::string& why) {
@@ -211,7 +269,7 @@ void Manager::Drop(Anchor& anchor, Version& version, const std::string& why) {
   version.Trim();
   rt::Count(rt::Metric::versions_dropped);
   rt::Record(rt::EventKind::version_drop, version.id, version.bytes());
-  TSR_LOG(1, "version ", version.id, " of ", anchor.name, " ", why);
+  TSR_LOG(1, "version ", version.id, " of ", anchor.name(), " ", why);
   Ledger::Get().Update(version.id, [&](deopt::VersionRecord& r) { r.state = why; });
 }
 
@@ -222,19 +280,30 @@ void Manager::AddExit(Anchor& anchor, Version& version, GuardFailure failure) {
   const Policy policy = Info(reason).policy;
   std::string detail = absl::StrCat("expected ", failure.expected, ", seen ", failure.seen);
   const int32_t step = failure.step;
-  Ledger::Get().AddDeopt({rt::NowNs(), version.id, anchor.name, std::move(failure), policy});
-  if (policy == Policy::drop) return Drop(anchor, version, absl::StrCat("dropped: ", std::string(Info(reason).message)));
+  Ledger::Get().AddDeopt({rt::NowNs(), version.id, anchor.name(), std::move(failure), policy});
+  if (policy == Policy::drop)
+    return Drop(anchor, version, absl::StrCat("dropped: ", std::string(Info(reason).message)));
   if (policy == Policy::keep) return;
   // Such exits of functions grow bridges, which need no recording from the anchor; most are the ends of loops.
   const Trace& trace = version.trace();
   if (policy == Policy::bridge && !trace.is_eager && step >= 0 && trace.steps[step].frame == 0) return;
+  // What is being built may serve this, too: wait for it, whatever fails until then.
+  if (anchor.queued_.load(std::memory_order_relaxed) > 0) return;
   std::unique_lock lock(anchor.mutex_);
   const int row = ++anchor.exits_in_a_row_;
   if (row >= rt::options().deopt_pin()) {
     lock.unlock();
-    return Pin(anchor, absl::StrCat(row, " deopts in a row, the last one because ", std::string(Info(reason).message),
-                                    " (", detail, ")"),
+    return Pin(anchor,
+               absl::StrCat(row, " deopts in a row, the last one because ", std::string(Info(reason).message), " (",
+                            detail, ")"),
                true);
+  }
+  // A place whose versions are left more often than they end is better off without.
+  const int64_t exits = ++anchor.exits_, runs = anchor.runs_.load(std::memory_order_relaxed);
+  if (exits >= kMostExits && exits > 2 * runs) {
+    lock.unlock();
+    return Pin(anchor, absl::StrCat("its versions were left ", exits, " times and came to their end ", runs, " times"),
+               false);
   }
   // Back off: after the third failure in a row, stay in tier 1 for 1, 2, 4, ... arrivals.
   if (row > 3) anchor.skip_.store(1 << std::min(row - 4, 12), std::memory_order_relaxed);
@@ -261,23 +330,26 @@ void Manager::AddExit(Anchor& anchor, Version& version, GuardFailure failure) {
 void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs) {
   deopt::VersionCounters& c = *version.counters;
   c.runs.fetch_add(runs, std::memory_order_relaxed);
-  c.steps.fetch_add(runs * static_cast<int64_t>(version.trace().steps.size()), std::memory_order_relaxed);
-  if (anchor.exits_in_a_row_ != 0) {
-    std::lock_guard lock(anchor.mutex_);
-    anchor.exits_in_a_row_ = 0;
-  }
+  anchor.runs_.store(anchor.runs_.load(std::memory_order_relaxed) + runs, std::memory_order_relaxed);
+  if (anchor.exits_in_a_row_.load(std::memory_order_relaxed) != 0)
+    anchor.exits_in_a_row_.store(0, std::memory_order_relaxed);
   rt::Record(rt::EventKind::version_run, version.id, static_cast<int64_t>(version.trace().steps.size()), ns);
   if (ns == 0) return;
-  const int64_t before = c.timed_runs.fetch_add(runs, std::memory_order_relaxed);
-  const int64_t total = c.timed_ns.fetch_add(ns, std::memory_order_relaxed) + ns;
-  if (before / 16 == (before + runs) / 16) return;
+  c.timed_runs.fetch_add(runs, std::memory_order_relaxed);
+  c.timed_ns.fetch_add(ns, std::memory_order_relaxed);
+  // The best of sixteen, as tier 1 is judged by its best recording: other programs on the machine disturb the rest.
+  const int64_t each = ns / runs;
+  int64_t best = version.best_ns.load(std::memory_order_relaxed);
+  if (each < best) version.best_ns.store(best = each, std::memory_order_relaxed);
+  if (version.timed.fetch_add(1, std::memory_order_relaxed) % 16 != 15) return;
+  version.best_ns.store(INT64_MAX, std::memory_order_relaxed);
   const Trace& trace = version.trace();
-  const double mine = static_cast<double>(total) / static_cast<double>(before + runs) +
-                      (trace.is_eager ? kDeferNs * static_cast<double>(trace.steps.size()) : 0);
+  const double mine =
+      static_cast<double>(best) + (trace.is_eager ? kDeferNs * static_cast<double>(trace.steps.size()) : 0);
   const bool pays = mine <= 1.1 * static_cast<double>(trace.tier1_ns);
   if (rt::options().profit_gate() && !Decide(pays, 8)) {
-    Pin(anchor, absl::StrCat("a version took ", static_cast<int64_t>(mine), " ns where tier 1 takes ", trace.tier1_ns,
-                             " ns"),
+    Pin(anchor,
+        absl::StrCat("a version took ", static_cast<int64_t>(mine), " ns where tier 1 takes ", trace.tier1_ns, " ns"),
         false);
   }
 }
@@ -287,9 +359,10 @@ void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group
   Job job{anchor, group.samples, group.widenings, anchor->cause_, anchor->recording_ns_, 0};
   const int64_t arrivals = anchor->arrivals_.load(std::memory_order_relaxed);
   // As many runs are expected to come as there have been.
-  job.gain = kExpectedSaving * static_cast<double>(last.tier1_ns) * static_cast<double>(std::max<int64_t>(arrivals, 16)) -
-             kBuildNsPerStep * static_cast<double>(last.steps.size());
-  if (job.cause.empty()) job.cause = absl::StrCat("hot after ", arrivals, " arrivals");
+  job.gain =
+      kExpectedSaving * static_cast<double>(last.tier1_ns) * static_cast<double>(std::max<int64_t>(arrivals, 16)) -
+      kBuildNsPerStep * static_cast<double>(last.steps.size());
+  if (job.cause.empty()) job.cause = absl::StrCat("hot after ", HotCount(anchor->kind) + arrivals, " arrivals");
   anchor->cause_.clear();
   anchor->sample_wanted_.store(false, std::memory_order_relaxed);
   anchor->phase_.store(anchor->versions_.empty() ? Anchor::Phase::building : Anchor::Phase::live,
@@ -297,6 +370,7 @@ void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group
   if (group.built > 0) ++group.widenings;
   job.widenings = group.widenings;
   group.built = static_cast<int>(group.samples.size());
+  anchor->queued_.fetch_add(1, std::memory_order_relaxed);
   std::lock_guard lock(queue_mutex_);
   queue_.push_back(std::move(job));
   std::push_heap(queue_.begin(), queue_.end(), [](const Job& a, const Job& b) { return a.gain < b.gain; });
@@ -324,6 +398,7 @@ void Manager::BuildNext(std::unique_lock<std::mutex>& lock) {
   ++building_;
   lock.unlock();
   Build(job);
+  job.anchor->queued_.fetch_sub(1, std::memory_order_relaxed);
   job = {};
   lock.lock();
   --building_;
@@ -354,7 +429,7 @@ void Manager::Build(const Job& job) {
   const int64_t ns = rt::NowNs() - start;
   deopt::VersionRecord record;
   record.trace_id = trace->id;
-  record.trace = anchor.name;
+  record.trace = anchor.name();
   record.generator = "replay";
   record.rung = rung;
   record.cause = job.cause;
@@ -363,12 +438,13 @@ void Manager::Build(const Job& job) {
   record.compile_ns = ns;
   record.tier1_ns = trace->tier1_ns;
   record.state = "live";
+  record.handing_ns = trace->is_eager ? static_cast<int64_t>(kDeferNs) * record.steps : 0;
   record.counters = version->counters;
   version->id = Ledger::Get().AddVersion(record);
   rt::Count(rt::Metric::versions_made);
   if (anchor.kind == Anchor::Kind::exit) rt::Count(rt::Metric::bridges_made);
   rt::Record(rt::EventKind::version_build, version->id, record.steps, ns);
-  TSR_LOG(1, "version ", version->id, " of ", anchor.name, ": ", record.steps, " steps, ", Name(rung), ", built in ",
+  TSR_LOG(1, "version ", version->id, " of ", anchor.name(), ": ", record.steps, " steps, ", Name(rung), ", built in ",
           ns / 1000, " us (", record.cause, ")");
   std::vector<Ref<Version>> superseded;
   {
@@ -378,7 +454,7 @@ void Manager::Build(const Job& job) {
       return;
     }
     for (const auto& v : anchor.versions_)
-      if (SameSteps(v->trace(), *trace)) superseded.push_back(v);
+      if (Mergeable(v->trace(), *trace)) superseded.push_back(v);
     anchor.versions_.insert(anchor.versions_.begin(), version);
     anchor.generation_.fetch_add(1, std::memory_order_release);
     anchor.skip_.store(0, std::memory_order_relaxed);
@@ -402,7 +478,7 @@ void Manager::EnforceBudgets() {
   for (const auto& a : anchors()) {
     for (const Ref<Version>& v : a->versions()) {
       const int64_t runs = v->counters->runs.load(std::memory_order_relaxed);
-      const int64_t recent = runs - std::exchange(v->runs_at_last_pass, runs);
+      const int64_t recent = runs - v->runs_at_last_pass.exchange(runs, std::memory_order_relaxed);
       all.push_back({a, v, static_cast<double>(recent) * static_cast<double>(v->trace().tier1_ns)});
       bytes += v->bytes();
       handles += v->handles();

@@ -28,16 +28,22 @@ class Anchor {
     enter,   // run a version
   };
 
-  Anchor(Kind kind, std::string name) : kind(kind), name(std::move(name)) {}
+  Anchor(Kind kind, std::string name, uint64_t path) : kind(kind), path(path), name_(std::move(name)) {}
   const Kind kind;
-  std::string name;
+  const uint64_t path;  // eager: of its op, masked
+  /// The place for people: where its last recording began.
+  std::string name() const {
+    std::lock_guard lock(mutex_);
+    return name_;
+  }
 
   /// Counts the arrival and says what to do. For `wait`, *countdown is the number of arrivals to let pass uncounted.
   Action Arrive(int32_t* countdown);
 
   /// A recording would be of use now.
   bool wants_recording() const {
-    return phase_.load(std::memory_order_acquire) == Phase::wanted || sample_wanted_.load(std::memory_order_relaxed);
+    if (phase_.load(std::memory_order_acquire) == Phase::wanted) return skip_.load(std::memory_order_relaxed) == 0;
+    return sample_wanted_.load(std::memory_order_relaxed);
   }
   /// The versions, best first. Changes with each install and drop: compare generation() to keep a copy.
   std::vector<rt::Ref<Version>> versions() const;
@@ -53,13 +59,18 @@ class Anchor {
     int widenings = 0;
   };
 
+  /// Takes one arrival from those to be skipped; false when there is none.
+  bool Skip();
+
   std::atomic<Phase> phase_{Phase::wanted};
   std::atomic<bool> sample_wanted_{false};
-  std::atomic<int32_t> skip_{0};  // arrivals that stay in tier 1 after exits
+  std::atomic<int32_t> queued_{0};  // builds that are under way
+  std::atomic<int32_t> skip_{0};    // arrivals that stay in tier 1 after exits, or after recordings that were no use
   std::atomic<uint32_t> generation_{1};
   std::atomic<int64_t> arrivals_{0};
 
   mutable std::mutex mutex_;
+  std::string name_;
   std::vector<rt::Ref<Version>> versions_;
   std::vector<Group> groups_;
   std::string cause_;
@@ -67,7 +78,9 @@ class Anchor {
   int num_samples_ = 0;  // since the last build
   int useless_samples_ = 0;
   int patience_ = 1;  // how many times hot_exit exits it takes before another way is recorded
-  int exits_in_a_row_ = 0;
+  std::atomic<int> exits_in_a_row_{0};
+  std::atomic<int64_t> runs_{0};
+  int64_t exits_ = 0;
   int shape_failures_ = 0;
   int other_failures_ = 0;
   int64_t recording_ns_ = 0;
@@ -78,7 +91,7 @@ class Manager {
   static Manager& Get();  // never destroyed
 
   /// The rest of the process's life, or until Forget().
-  std::shared_ptr<Anchor> NewAnchor(Anchor::Kind kind, std::string name);
+  std::shared_ptr<Anchor> NewAnchor(Anchor::Kind kind, std::string name, uint64_t path = 0);
   /// Drops its versions; nobody arrives there any more.
   void Forget(Anchor& anchor);
   /// Forgets everything that was learned, keeping anchors; for tests and when the configuration changes.
@@ -102,6 +115,14 @@ class Manager {
   void Drain();
   /// Keeps versions, bytes and handles within their budgets.
   void EnforceBudgets();
+  /// The recordings from which the versions of one trace were made.
+  struct Learned {
+    Anchor::Kind kind;
+    uint64_t path;  // eager: of the anchor
+    std::vector<std::shared_ptr<const Trace>> samples;
+    int64_t runs;  // of the versions that are live
+  };
+  std::vector<Learned> LearnedTraces() const;
   /// All anchors, for the profile and for explain.
   std::vector<std::shared_ptr<Anchor>> anchors() const;
   int64_t num_versions() const;
@@ -115,8 +136,13 @@ class Manager {
     int64_t recording_ns = 0;
     double gain = 0;
   };
-  /// Adds the recording to its group. True when a build was queued.
-  bool Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns);
+  enum class Kept : uint8_t {
+    kept,      // with its group, or not needed
+    queued,    // and its group is to be built
+    unstable,  // not, nor the ones before it: no two of them are the same ops
+  };
+  /// Adds the recording to its group.
+  Kept Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns);
   void Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group);
   void Build(const Job& job);
   void BuildNext(std::unique_lock<std::mutex>& lock);

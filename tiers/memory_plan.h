@@ -13,8 +13,8 @@ struct MemoryPlan {
   int num_slots = 0;
   /// Slot of each value, then of each extra; -1: it has no memory of its own (inputs, numbers, plain views).
   std::vector<int32_t> slots;
-  /// Functions: the value leaves the version alive (in a register at its end, as a result, in a buffer or a call), so it
-  /// gets memory of its own from the start.
+  /// Functions: the value leaves the version alive (in a register at its end, as a result, in a buffer or a call), so
+  /// it gets memory of its own from the start.
   std::vector<bool> escapes;
   /// The last step at which each value is needed.
   std::vector<int> last;

@@ -8,6 +8,7 @@
 #include "interp/kernel.h"
 #include "interp/views.h"
 #include "runtime/metrics.h"
+#include "runtime/options.h"
 
 namespace tessera::tiers {
 namespace {
@@ -30,11 +31,15 @@ struct Bound {
   int32_t out = -1;    // value
   int32_t in[3] = {};  // loop, window: indices in data_
   cpu::EwLoop loop = nullptr;
-  int64_t n = 0;           // loop: elements; window: bytes from the operand's data
-  uint32_t operands = 0;   // index in operand_views_
-  uint32_t results = 0;    // index in result_views_
+  int64_t n = 0;          // loop: elements; window: bytes from the operand's data
+  uint32_t operands = 0;  // index in operand_views_
+  uint32_t results = 0;   // index in result_views_
   uint32_t first_cast = 0;
   uint32_t num_casts = 0;
+  int32_t splats[3] = {-1, -1, -1};  // loop: index in splats_, for each operand that is a number
+  /// What other shapes change.
+  enum class Again : uint8_t { everything, size, nothing } again = Again::everything;
+  bool has_number = false;
   int32_t expansions[3] = {-1, -1, -1};  // expanded: index in expansions_, for each operand
   interp::Kernel kernel = nullptr;
   absl::Span<const ir::Attr> attrs;
@@ -54,10 +59,11 @@ constexpr int64_t kSplatRoom = 512;
 
 // A host number repeated for a loop.
 struct Splat {
-  int32_t number;  // index in numbers_
-  DType dtype;
-  int64_t room;    // elements
-  int64_t needed;  // by the steps that are bound
+  int32_t number = -1;  // index in numbers_
+  int32_t to = -1;      // index in data_
+  DType dtype{};
+  int64_t room = 0;    // elements
+  int64_t needed = 0;  // by the steps that are bound
   int64_t filled = 0;
   uint64_t bits = 0;
   std::unique_ptr<double[]> data;
@@ -99,7 +105,7 @@ class ReplayActivation final : public Activation {
       b.results = static_cast<uint32_t>(result_views_.size());
       b.first_cast = static_cast<uint32_t>(cast);
       for (ValueId v : s.in) {
-        operand_views_.push_back(v == kNoValue         ? nullptr
+        operand_views_.push_back(v == kNoValue        ? nullptr
                                  : number_of_[v] >= 0 ? static_cast<const View*>(&numbers_[number_of_[v]])
                                                       : &views_[v]);
       }
@@ -125,7 +131,7 @@ class ReplayActivation final : public Activation {
  protected:
   absl::Status Prepare(int to) override {
     for (int i = position_; i < to; ++i)
-      if (!bound_once_ || layout_.steps[i].varies) {
+      if (!bound_once_ || (layout_.steps[i].varies && !BindAgain(i))) {
         Bind(i);
         const Bound& b = bound_[i];
         fast_[i] = {b.loop, b.n, {b.in[0], b.in[1], b.in[2]}, b.out, b.kind};
@@ -145,8 +151,8 @@ class ReplayActivation final : public Activation {
     for (ValueId v : kept_) {
       const int32_t root = roots_[v];
       if (plan_.slots[root] < 0 || own_[root]) continue;
-      own_[root] = true;
       TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, BytesOf(views_[root])));
+      own_[root] = true;
       stored_.push_back(root);
       SetData(root, storages_[root]->data());
     }
@@ -208,8 +214,8 @@ class ReplayActivation final : public Activation {
   }
 
  public:
-  // Only addresses change from one iteration to the next. A tensor that an iteration leaves behind, held by nobody else,
-  // takes the value of the iteration after: two tensors in turn serve a loop that goes round a million times.
+  // Only addresses change from one iteration to the next. A tensor that an iteration leaves behind, held by nobody
+  // else, takes the value of the iteration after: two tensors in turn serve a loop that goes round a million times.
   absl::Status RunAgain(absl::Span<const Carry> carried, int to) override {
     old_.resize(carried.size(), nullptr);
     unread_.resize(carried.size(), nullptr);
@@ -324,9 +330,49 @@ class ReplayActivation final : public Activation {
     return {result_views_.data() + bound_[i].results, trace_.steps[i].out.size()};
   }
 
+  // Most elements for which one call of the loop is all there is to it.
+  static int64_t MostAtOnce(bool has_number) { return has_number ? kSplatRoom : rt::options().parallel_grain(); }
+
+  // For other shapes most steps are the same but for the number of elements. False: Bind() it.
+  bool BindAgain(int i) {
+    Bound& b = bound_[i];
+    switch (b.again) {
+      case Bound::Again::everything: return false;
+      case Bound::Again::nothing: return true;
+      case Bound::Again::size: break;
+    }
+    const int64_t n = views_[b.out].size();
+    if (n == 0 || n > MostAtOnce(b.has_number)) {
+      fast_[i].kind = Bound::Kind::elementwise;
+      return true;
+    }
+    fast_[i].kind = Bound::Kind::loop;
+    fast_[i].n = n;
+    for (int32_t splat : b.splats)
+      if (splat >= 0) splats_[splat].needed = std::max(splats_[splat].needed, n);
+    return true;
+  }
+
+  // True when every operand has the dims of the result whatever the shape, and lies in memory as it does.
+  bool AlwaysAlike(const TraceStep& s) const {
+    const ValueId out = s.out[0];
+    for (ValueId v : s.in) {
+      if (number_of_[v] >= 0) continue;
+      const TraceValue& value = trace_.values[v];
+      if (value.type.rank != trace_.values[out].type.rank || roots_[v] != v) return false;
+      if (value.kind == TraceValue::Kind::input && version_.guard(v).layout == deopt::InputGuard::Layout::free) {
+        return false;
+      }
+      for (int d = 0; d < value.type.rank; ++d)
+        if (value.type.dims[d] != trace_.values[out].type.dims[d]) return false;
+    }
+    return true;
+  }
+
   void Bind(int i) {
     const TraceStep& s = trace_.steps[i];
     Bound& b = bound_[i];
+    b.again = Bound::Again::everything;
     for (ValueId v : s.out) roots_[v] = v;
     b.kind = Bound::Kind::other;
     if (s.kind != TraceStep::Kind::op) {
@@ -339,6 +385,7 @@ class ReplayActivation final : public Activation {
     if (op.impl == ir::Impl::kernel) {
       b.kind = Bound::Kind::kernel;
       b.kernel = interp::KernelOf(s.op);
+      if (b.num_casts == 0 && !layout_.steps[i].attrs_vary && trace_.is_eager) b.again = Bound::Again::nothing;
       for (uint32_t k = 0; k < b.num_casts; ++k) {
         const Replay::Cast& cast = replay_.casts()[b.first_cast + k];
         const ValueId v = s.in[static_cast<size_t>(cast.operand)];
@@ -355,31 +402,38 @@ class ReplayActivation final : public Activation {
     b.kernel = cpu::RunElementwise;
     cpu::DirectLoop direct;
     if (s.in.size() > 3) return;
-    if (!cpu::FindDirect({op, Operands(i), Results(i), b.attrs}, &direct) || direct.n == 0) {
+    if (!cpu::FindDirect({op, Operands(i), Results(i), b.attrs}, &direct)) {
       BindExpanded(i, op, b);
       return;
     }
-    b.kind = Bound::Kind::loop;
+    b.has_number = direct.has_number;
+    if (direct.n > 0 && direct.n <= MostAtOnce(direct.has_number)) b.kind = Bound::Kind::loop;
     SetLoop(i, direct, b);
+    if (AlwaysAlike(s)) b.again = Bound::Again::size;
   }
 
-  // Index in data_ of the number, repeated n times.
+  // Index in splats_ of the number, repeated n times.
   int32_t SplatOf(int32_t number, DType dtype, int64_t n) {
-    for (const auto& [index, k] : splat_index_) {
+    for (size_t k = 0; k < splats_.size(); ++k) {
       Splat& s = splats_[k];
       if (s.number != number || s.dtype != dtype || s.room < n) continue;
       s.needed = std::max(s.needed, n);
-      return index;
+      return static_cast<int32_t>(k);
     }
-    const int64_t room = trace_.symbols != nullptr ? std::max(n, kSplatRoom) : n;
-    splats_.push_back({number, dtype, room, n, 0, 0, std::make_unique<double[]>(static_cast<size_t>(room))});
-    data_.push_back(splats_.back().data.get());
-    splat_index_.emplace_back(static_cast<int32_t>(data_.size() - 1), splats_.size() - 1);
-    return splat_index_.back().first;
+    const int64_t room = trace_.symbols != nullptr ? kSplatRoom : std::max<int64_t>(n, 1);
+    Splat& s = splats_.emplace_back();
+    s.number = number;
+    s.dtype = dtype;
+    s.room = room;
+    s.needed = n;
+    s.to = static_cast<int32_t>(data_.size());
+    s.data = std::make_unique<double[]>(static_cast<size_t>(room));
+    data_.push_back(s.data.get());
+    return static_cast<int32_t>(splats_.size() - 1);
   }
 
-  // A small operand under a larger result, where it is one run of elements that repeats: the size of the run in elements,
-  // or 0.
+  // A small operand under a larger result, where it is one run of elements that repeats: the size of the run in
+  // elements, or 0.
   static int64_t RunOf(const View& v, const View& out) {
     int64_t run = 1;
     int d = out.rank - 1;
@@ -416,6 +470,7 @@ class ReplayActivation final : public Activation {
     }
     cpu::DirectLoop direct;
     if (!cpu::FindDirect({op, {in, s.in.size()}, Results(i), b.attrs}, &direct)) return false;
+    b.has_number = direct.has_number;
     b.kind = Bound::Kind::expanded;
     SetLoop(i, direct, b);
     for (size_t k = 0; k < s.in.size(); ++k) {
@@ -446,7 +501,11 @@ class ReplayActivation final : public Activation {
     b.n = direct.n;
     for (size_t k = 0; k < s.in.size(); ++k) {
       const ValueId v = s.in[k];
-      b.in[k] = number_of_[v] >= 0 ? SplatOf(number_of_[v], direct.number, direct.n) : v;
+      b.splats[k] = -1;
+      b.in[k] = v;
+      if (number_of_[v] < 0) continue;
+      b.splats[k] = SplatOf(number_of_[v], direct.number, std::min(direct.n, kSplatRoom));
+      b.in[k] = splats_[b.splats[k]].to;
     }
     for (size_t k = s.in.size(); k < 3; ++k) b.in[k] = b.in[0];
   }
@@ -676,8 +735,8 @@ class ReplayActivation final : public Activation {
       if (trace_.values[v].step >= to) continue;  // a step before it failed
       TensorImpl* t = tensors_[v];
       const int32_t root = roots_[v];
-      rt::Storage* storage = trace_.values[root].kind != TraceValue::Kind::result ? tensors_[root]->storage()
-                                                                                  : storages_[root].get();
+      rt::Storage* storage =
+          trace_.values[root].kind != TraceValue::Kind::result ? tensors_[root]->storage() : storages_[root].get();
       storage->Retain();
       t->storage()->Release();
       t->set_storage(storage);
@@ -706,7 +765,6 @@ class ReplayActivation final : public Activation {
   std::vector<TensorImpl*> old_;     // while an iteration begins: what it leaves behind, one reference each
   std::vector<TensorImpl*> unread_;  // values carried in registers that no step reads, one reference each
   std::vector<Splat> splats_;
-  std::vector<std::pair<int32_t, size_t>> splat_index_;  // index in data_, index in splats_
   std::vector<Expansion> expansions_;
   std::vector<size_t> slot_bytes_;
   Ref<rt::Storage> arena_;

@@ -3,10 +3,12 @@
 
 #include "interp/anchor.h"
 #include "interp/stream.h"
+#include "runtime/log.h"
 #include "runtime/options.h"
 #include "tiers/deferral.h"
 #include "tiers/eager.h"
 #include "tiers/function.h"
+#include "tiers/profile.h"
 #include "tracer/control.h"
 
 namespace tessera::interp {
@@ -21,6 +23,10 @@ void StartTiers() {
     options.OnChange(rt::OptionId::deopt_every, tracer::RefreshControl);
     options.OnChange(rt::OptionId::tier, [] { SwitchStreams(rt::options().tier() > 1); });
     SwitchStreams(options.tier() > 1);
+    if (const std::string path = options.profile(); !path.empty()) {
+      const absl::Status status = tiers::Profile::Get().Load(path);
+      if (!status.ok()) TSR_LOG(0, std::string(status.message()));
+    }
     SetStreamHook(&tiers::EagerTiers::Get());
     SetFunctionHook(&tiers::FunctionTiers::Get());
   });

@@ -153,7 +153,11 @@ Version::Version(std::shared_ptr<const Trace> trace, Rung rung)
   }
 }
 
+Version::~Version() { delete spare_.load(std::memory_order_acquire); }
+
 std::unique_ptr<Activation> Version::Acquire() {
+  if (Activation* a = spare_.exchange(nullptr, std::memory_order_acquire)) [[likely]]
+    return std::unique_ptr<Activation>(a);
   {
     std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
@@ -167,15 +171,22 @@ std::unique_ptr<Activation> Version::Acquire() {
 
 void Version::Return(std::unique_ptr<Activation> activation) {
   activation->Begin();
-  std::lock_guard lock(mutex_);
-  // Past this point nobody trims a dead version.
-  if (!dead.load(std::memory_order_acquire)) idle_.push_back(std::move(activation));
+  std::unique_ptr<Activation> other(spare_.exchange(activation.release(), std::memory_order_acq_rel));
+  if (other != nullptr) {
+    std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(other));
+  }
+  // Whoever marked it dead may have trimmed it before this one came back.
+  if (dead.load(std::memory_order_seq_cst)) [[unlikely]]
+    Trim();
 }
 
 void Version::Trim() {
   std::vector<std::unique_ptr<Activation>> gone;
+  gone.emplace_back(spare_.exchange(nullptr, std::memory_order_acq_rel));
   std::lock_guard lock(mutex_);
-  gone.swap(idle_);
+  for (auto& a : idle_) gone.push_back(std::move(a));
+  idle_.clear();
 }
 
 // ---- Activation
@@ -431,6 +442,29 @@ bool Activation::Resolve(int step, GuardFailure* failure) {
   for (ValueId v : s.out) out.push_back(&views_[v]);
   if (!interp::MakeViews({op, {&in, 1}, absl::MakeSpan(out), AttrsOf(step)})) {
     for (ValueId v : s.out) views_[v].SetContiguousStrides();
+  }
+  return true;
+}
+
+bool Activation::TakeOver(Activation& from, int steps) {
+  Begin();
+  for (int i = 0; i < steps; ++i) {
+    const Layout::Step& step = layout_.steps[i];
+    for (uint32_t k = step.operands; k < step.operands + step.num_in; ++k) {
+      const Layout::Operand& o = layout_.operands[k];
+      if (o.kind == Layout::Operand::Kind::number) SetNumber(o.number, from.numbers_[o.number]);
+      if (o.kind == Layout::Operand::Kind::new_input && !SetInput(o.value, *from.tensors_[o.value], nullptr))
+        return false;
+    }
+    if (step.has_attrs && !SetAttrs(i, from.AttrsOf(i), nullptr)) return false;
+    if (shapes_changed_ && !Resolve(i, nullptr)) return false;
+  }
+  for (int i = 0; i < steps; ++i) {
+    const Layout::Step& step = layout_.steps[i];
+    for (uint32_t k = step.results; k < step.results + step.num_out; ++k) {
+      const ValueId v = layout_.results[k];
+      std::swap(tensors_[v], from.tensors_[v]);
+    }
   }
   return true;
 }

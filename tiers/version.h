@@ -84,8 +84,8 @@ class Activation {
   }
   /// Eager: the attributes that came with the step, against those of the trace.
   bool SetAttrs(int step, absl::Span<const ir::Attr> attrs, GuardFailure* failure);
-  /// Functions: the attributes of the frame in which the trace begins. Those that follow from the function's symbols may
-  /// be others than in the last run, or than recorded.
+  /// Functions: the attributes of the frame in which the trace begins. Those that follow from the function's symbols
+  /// may be others than in the last run, or than recorded.
   bool SetRootAttrs(const std::vector<ir::Attr>* attrs, GuardFailure* failure);
   /// The types of the step's results, once its operands are known; false when a rule refuses them.
   bool Resolve(int step, GuardFailure* failure);
@@ -96,6 +96,9 @@ class Activation {
   rt::TensorImpl* tensor(ValueId v) const { return tensors_[v]; }
   /// Some input is not like it was in the last run: results must be resolved anew.
   bool shapes_changed() const { return shapes_changed_; }
+  /// Eager: takes the inputs, numbers and handles of the first `steps` steps over from a run of another version that
+  /// has the same ones and has computed nothing yet. False, with `from` as it was, when a guard of this version fails.
+  bool TakeOver(Activation& from, int steps);
   /// Eager: a handle for the result v that waits, with one reference for the caller and one here.
   rt::TensorImpl* MakeHandle(ValueId v, rt::Watcher* watcher) {
     rt::TensorImpl* t = tensors_[v];
@@ -130,8 +133,8 @@ class Activation {
     int32_t reg;
     bool moves;  // `out` is a result that no other register holds
   };
-  /// After a complete run of a trace that goes round: the next iteration, up to `to`, with the carried values in place of
-  /// their inputs. Each of them has the dims and strides of its input. As Run() otherwise.
+  /// After a complete run of a trace that goes round: the next iteration, up to `to`, with the carried values in place
+  /// of their inputs. Each of them has the dims and strides of its input. As Run() otherwise.
   virtual absl::Status RunAgain(absl::Span<const Carry> carried, int to) = 0;
   /// Once RunAgain() was called: what the register of that carry held when the iteration began.
   virtual rt::Ref<rt::TensorImpl> Carried(absl::Span<const Carry> carried, size_t k) const = 0;
@@ -161,16 +164,16 @@ class Activation {
   std::vector<rt::TensorImpl*> tensors_;  // one reference each
   deopt::Symbols symbols_, last_symbols_;
   std::vector<interp::ScalarView> numbers_;  // never grows: views point into it
-  std::vector<int32_t> number_of_;  // value to index in numbers_
+  std::vector<int32_t> number_of_;           // value to index in numbers_
   std::vector<interp::Frame::Counter> counters_;
   /// Attributes of steps that depend on shapes, as of the last run; none for other steps of functions.
   std::vector<std::vector<ir::Attr>> step_attrs_;
   std::vector<int> root_symbolic_;  // functions: those steps in the frame where the trace begins
-  rt::Ref<rt::Storage> nothing_;  // what handles that wait have in place of memory
+  rt::Ref<rt::Storage> nothing_;    // what handles that wait have in place of memory
   int position_ = 0;
   bool shapes_changed_ = true;  // in this run
   bool prepared_ = false;       // every step, for the shapes of the last run
-  bool bound_once_ = false;      // every step was prepared at some time
+  bool bound_once_ = false;     // every step was prepared at some time
   std::vector<int64_t> expression_values_;
   std::vector<uint8_t> expression_known_;
   std::vector<ValueId> published_;  // eager: handles that have their contents
@@ -182,7 +185,7 @@ class Activation {
 class Version {
  public:
   Version(std::shared_ptr<const Trace> trace, Rung rung);
-  virtual ~Version() = default;
+  virtual ~Version();
   Version(const Version&) = delete;
 
   void Retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
@@ -210,8 +213,9 @@ class Version {
   std::shared_ptr<deopt::VersionCounters> counters = std::make_shared<deopt::VersionCounters>();
   /// Dropped or evicted: nobody may enter any more.
   std::atomic<bool> dead{false};
-  std::atomic<int64_t> best_ns{INT64_MAX};  // of the runs that the profit gate looks at next
-  int64_t runs_at_last_pass = 0;  // of the manager's budgets
+  std::atomic<int64_t> timed{0};              // runs that were timed
+  std::atomic<int64_t> best_ns{INT64_MAX};    // of the runs that the profit gate looks at next
+  std::atomic<int64_t> runs_at_last_pass{0};  // of the manager's budgets
 
  protected:
   friend class Activation;
@@ -223,6 +227,7 @@ class Version {
   const Layout layout_;
   const Rung rung_;
   std::vector<deopt::InputGuard> guards_;
+  std::atomic<Activation*> spare_{nullptr};  // the one that was returned last: most versions need no other
   std::mutex mutex_;
   std::vector<std::unique_ptr<Activation>> idle_;
   mutable std::atomic<int64_t> bytes_{0}, handles_{0};  // of all activations

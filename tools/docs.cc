@@ -4,11 +4,13 @@
 #include <sstream>
 #include <string>
 
+#include "deopt/guards.h"
 #include "ir/op.h"
 #include "runtime/fault.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 #include "runtime/ring.h"
+#include "tracer/trace.h"
 
 namespace tessera {
 namespace {
@@ -83,6 +85,16 @@ std::string Ops() {
   return s;
 }
 
+std::string MetricRow(const rt::MetricInfo& m) {
+  return "| `" + std::string(m.name) + "` | " + std::string(m.unit) + " | " + Cell(m.summary) + " |\n";
+}
+
+constexpr const char* kEventHead = "| event | a | b | c | meaning |\n| --- | --- | --- | --- | --- |\n";
+std::string EventRow(const rt::EventInfo& e) {
+  return "| `" + std::string(e.name) + "` | " + Cell(e.a) + " | " + Cell(e.b) + " | " + Cell(e.c) + " | " +
+         Cell(e.summary) + " |\n";
+}
+
 std::string Options() {
   std::string s = "# Options, metrics, events and fault points\n\n";
   s += kMade;
@@ -94,16 +106,65 @@ std::string Options() {
   }
   s += "\n`TESSERA_ISA` (base, avx2, avx512) asks for a narrower instruction set on x86-64; it is read once.\n\n"
        "| metric | unit | meaning |\n| --- | --- | --- |\n";
-  for (const rt::MetricInfo& m : rt::kMetrics) {
-    s += "| `" + std::string(m.name) + "` | " + std::string(m.unit) + " | " + Cell(m.summary) + " |\n";
-  }
-  s += "\n| event | a | b | c | meaning |\n| --- | --- | --- | --- | --- |\n";
-  for (const rt::EventInfo& e : rt::kEvents) {
-    s += "| `" + std::string(e.name) + "` | " + Cell(e.a) + " | " + Cell(e.b) + " | " + Cell(e.c) + " | " +
-         Cell(e.summary) + " |\n";
-  }
+  for (const rt::MetricInfo& m : rt::kMetrics) s += MetricRow(m);
+  s += std::string("\n") + kEventHead;
+  for (const rt::EventInfo& e : rt::kEvents) s += EventRow(e);
   s += "\n| fault point | what fails when it is fired |\n| --- | --- |\n";
   for (const rt::FaultInfo& f : rt::kFaults) s += "| `" + std::string(f.name) + "` | " + Cell(f.summary) + " |\n";
+  return s;
+}
+
+std::string_view RetryName(tracer::Retry retry) {
+  static constexpr std::string_view kNames[] = {"later", "never", "free"};
+  return kNames[static_cast<int>(retry)];
+}
+
+// The rows that tell of the tiers; the other metrics and events are in options.md alone.
+bool IsOfTiers(std::string_view name) {
+  for (std::string_view part : {"trace", "version", "deopt", "bridge", "ops_deferred"})
+    if (name.starts_with(part)) return true;
+  return false;
+}
+
+std::string Deopt() {
+  std::string s = "# Guards, deopts and aborted recordings\n\n";
+  s += kMade;
+  s += "`docs/tracing.md` tells how these work together; `Runtime::explain()` and the log (option `debug`) use these "
+       "names.\n\n## Guards\n\nOne checked assumption of a version each, from `deopt/guards.def`. A guard that fails "
+       "is booked under its reason.\n\n| guard | holds when | reason | expected and seen show |\n"
+       "| --- | --- | --- | --- |\n";
+  for (const deopt::GuardInfo& g : deopt::kGuards) {
+    s += "| `" + std::string(g.name) + "` | " + Cell(g.summary) + " | `" + std::string(Info(g.reason).name) + "` | " +
+         Cell(g.expected) + " |\n";
+  }
+  s +=
+      "\n## Deopt reasons\n\nWhy a version is left before its end, from `deopt/deopt_reasons.def`. The policy says "
+      "what follows:\n\n"
+      "- *generalise*: after `deopt_generalise` failures the place is recorded again and a wider version is made\n"
+      "- *bridge*: after `hot_exit` exits a trace is recorded from there; eager ops and inlined calls do as *record*\n"
+      "- *record*: after `hot_exit` exits, and more of them where that showed nothing new, the place is recorded anew; "
+      "the version stays\n"
+      "- *keep*: nothing is done\n"
+      "- *drop*: the version goes\n\n"
+      "| reason | policy | meaning |\n| --- | --- | --- |\n";
+  for (const deopt::DeoptReasonInfo& r : deopt::kDeoptReasons) {
+    s += "| `" + std::string(r.name) + "` | " + std::string(Name(r.policy)) + " | " + Cell(r.message) + " |\n";
+  }
+  s += "\n## Trace aborts\n\nWhy a recording ends without a trace, from `tracer/trace_abort.def`. *later*: counts "
+       "towards `trace_attempts`, and the place waits longer each time; *never*: the place stays in tier 1; *free*: "
+       "counts for nothing.\n\n| abort | again | meaning |\n| --- | --- | --- |\n";
+  for (const tracer::TraceAbortInfo& a : tracer::kTraceAborts) {
+    s += "| `" + std::string(a.name) + "` | " + std::string(RetryName(a.retry)) + " | " + Cell(a.message) + " |\n";
+  }
+  s += "\n## Metrics and events of the tiers\n\nA part of `docs/options.md`.\n\n| metric | unit | meaning |\n"
+       "| --- | --- | --- |\n";
+  for (const rt::MetricInfo& m : rt::kMetrics) {
+    if (IsOfTiers(m.name)) s += MetricRow(m);
+  }
+  s += std::string("\n") + kEventHead;
+  for (const rt::EventInfo& e : rt::kEvents) {
+    if (IsOfTiers(e.name)) s += EventRow(e);
+  }
   return s;
 }
 
@@ -132,5 +193,6 @@ int main(int argc, char** argv) {
   const std::string folder = argv[argc - 1];
   const bool ops = tessera::Handle(folder + "/ops.md", tessera::Ops(), check);
   const bool options = tessera::Handle(folder + "/options.md", tessera::Options(), check);
-  return ops && options ? 0 : 1;
+  const bool deopt = tessera::Handle(folder + "/deopt.md", tessera::Deopt(), check);
+  return ops && options && deopt ? 0 : 1;
 }

@@ -36,6 +36,7 @@ const void* ThisThread() {
 }
 
 void EagerRecorder::Begin(uint64_t config_epoch) {
+  std::lock_guard lock(mutex_);  // a tensor of the last recording may be dying in another thread just now
   trace_ = std::make_shared<Trace>();
   trace_->is_eager = true;
   trace_->config_epoch = config_epoch;
@@ -91,14 +92,16 @@ void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* co
   s.ns = ns;
   for (const View* v : call.in) s.in.push_back(v == nullptr ? kNoValue : Operand(*v, step));
   for (TensorImpl* y : out) {
-    s.out.push_back(static_cast<ValueId>(t.values.size()));
-    y->set_slot(static_cast<uint32_t>(t.values.size()));
-    y->set_watcher(this);
+    const auto v = static_cast<ValueId>(t.values.size());
+    s.out.push_back(v);
     TraceValue& value = t.values.emplace_back();
     SetType(value, *y);
     value.step = step;
+    // Only what is listed here may name this as its watcher: without memory for the list, Finish() would not find it.
     live_.resize(t.values.size(), nullptr);
     live_.back() = y;
+    y->set_slot(static_cast<uint32_t>(v));
+    y->set_watcher(this);
   }
   t.tier1_ns += ns;
 }
@@ -150,6 +153,8 @@ void EagerRecorder::OnDeath(TensorImpl& x) {
   std::lock_guard lock(mutex_);
   if (x.slot() >= live_.size() || live_[x.slot()] != &x) return;
   live_[x.slot()] = nullptr;
+  // The trace ends at the read: what dies after it was alive at the end.
+  if (was_read_.load(std::memory_order_relaxed)) return;
   trace_->values[x.slot()].death = static_cast<int32_t>(trace_->steps.size());
 }
 

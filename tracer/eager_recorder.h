@@ -14,8 +14,8 @@
 
 namespace tessera::tracer {
 
-/// Lives as long as the process. Begin, Add and Finish are called on the recording thread; the watcher's methods on any.
-/// Tensors that come from outside are held while the recording is open, so that their addresses name them.
+/// Lives as long as the process. Begin, Add and Finish are called on the recording thread; the watcher's methods on
+/// any. Tensors that come from outside are held while the recording is open, so that their addresses name them.
 class EagerRecorder final : public rt::Watcher {
  public:
   void Begin(uint64_t config_epoch);
@@ -50,7 +50,7 @@ class EagerRecorder final : public rt::Watcher {
   std::vector<rt::TensorImpl*> live_;  // by value; no reference
   size_t last_steps_ = 64;             // of the last recording: the next one is as long
   std::atomic<const void*> thread_{nullptr};
-  bool was_read_ = false;
+  std::atomic<bool> was_read_{false};
   std::atomic<bool> read_elsewhere_{false};
 };
 

@@ -216,6 +216,19 @@ bool SameSteps(const Trace& a, const Trace& b) {
   return true;
 }
 
+bool Mergeable(const Trace& a, const Trace& b) {
+  if (!SameSteps(a, b)) return false;
+  const auto varies = [](int64_t dim) { return ir::IsSymbol(dim) || dim >= 2; };
+  for (size_t v = 0; v < a.values.size(); ++v) {
+    if (a.values[v].kind != TraceValue::Kind::input) continue;
+    for (int d = 0; d < a.values[v].type.rank; ++d) {
+      const int64_t x = a.values[v].type.dims[d], y = b.values[v].type.dims[d];
+      if (x != y && !(varies(x) && varies(y))) return false;
+    }
+  }
+  return true;
+}
+
 bool SameDims(const Trace& a, const Trace& b) {
   for (size_t v = 0; v < a.values.size(); ++v) {
     const TraceValue &x = a.values[v], &y = b.values[v];

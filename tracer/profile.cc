@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -472,10 +470,7 @@ absl::Status SaveProfile(const std::string& path, const std::vector<ProfileEntry
   const std::string text = FormatProfile(entries);
   if (text.size() > kMostBytes)
     return ResourceExhausted("cannot write profile ", path, ": it has more than ", kMostBytes >> 20, " MiB");
-  TSR_RETURN_IF_ERROR(rt::WriteFile(path, {text}));
-  if (::chmod(path.c_str(), 0600) != 0)
-    return InvalidArgument("cannot keep profile ", path, " from others: ", std::strerror(errno));
-  return absl::OkStatus();
+  return rt::WriteFile(path, {text}, 0600);
 }
 
 absl::StatusOr<std::vector<ProfileEntry>> LoadProfile(const std::string& path) {

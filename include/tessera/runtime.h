@@ -57,6 +57,14 @@ class TSR_API Runtime {
   /// Waits until no version is being built.
   static void wait_for_builds();
 
+  /// Writes what was learned about the traces that have versions to a file, for load_profile() or the option `profile`
+  /// of another run of the same program. Only its owner may read the file.
+  static Status save_profile(const std::string& path);
+  /// From now on, what the profile knows is hot when it first comes, and one recording is enough for its version. Best
+  /// called before anything has run. Traces of other programs, or of another build of this one, are ignored. A damaged
+  /// file is refused and changes nothing.
+  static Status load_profile(const std::string& path);
+
   /// Receives log lines (option debug) in place of stderr; empty: stderr again.
   static void set_log_sink(std::function<void(int level, std::string_view line)> sink);
   /// Receives what `print` prints in place of the standard output; empty: standard output again.

@@ -134,8 +134,13 @@ Tensor Run(ir::Op op, std::initializer_list<const Arg*> args, std::initializer_l
     ++n;
   }
   TensorImpl* out;
-  interp::EagerCall call{op, {in, TrimAbsent(in, n)},        {attrs.begin(), attrs.size()},
-                         site, 0, g_device.load(std::memory_order_relaxed), n > 0 ? &(*args.begin())->where() : nullptr};
+  interp::EagerCall call{op,
+                         {in, TrimAbsent(in, n)},
+                         {attrs.begin(), attrs.size()},
+                         site,
+                         0,
+                         g_device.load(std::memory_order_relaxed),
+                         n > 0 ? &(*args.begin())->where() : nullptr};
   Check(RunCall(call, {&out, 1}));
   return Tensor::Adopt(out);
 }
@@ -146,8 +151,13 @@ std::vector<Tensor> RunMany(ir::Op op, absl::Span<const Arg* const> args, absl::
   std::vector<ScalarRoom> rooms(args.size());
   for (size_t i = 0; i < args.size(); ++i) in[i] = Operand(op, i, *args[i], rooms[i]);
   std::vector<TensorImpl*> out(ir::NumResults(ir::Info(op), attrs));
-  interp::EagerCall call{op,   {in.data(), TrimAbsent(in.data(), in.size())}, attrs,
-                         site, 0, g_device.load(std::memory_order_relaxed), args.empty() ? nullptr : &args[0]->where()};
+  interp::EagerCall call{op,
+                         {in.data(), TrimAbsent(in.data(), in.size())},
+                         attrs,
+                         site,
+                         0,
+                         g_device.load(std::memory_order_relaxed),
+                         args.empty() ? nullptr : &args[0]->where()};
   Check(RunCall(call, absl::MakeSpan(out)));
   std::vector<Tensor> results;
   for (TensorImpl* y : out) results.push_back(Tensor::Adopt(y));

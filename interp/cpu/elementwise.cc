@@ -460,10 +460,12 @@ bool FindDirect(const interp::KernelArgs& args, DirectLoop* direct) {
   direct->loop = FindEwLoop(args.op.op, dtype);
   direct->n = out.size();
   direct->number = dtype;
-  if (direct->loop == nullptr || direct->n > kAlwaysSerial) return false;
+  direct->has_number = false;
+  if (direct->loop == nullptr) return false;
   DType want = args.op.op == ir::Op::k_where ? DType::boolean : dtype;
   for (const View* v : args.in) {
     if (v->weak) {
+      direct->has_number = true;
       if (want != DType::f32 && want != DType::f64 && (want != DType::i64 || v->dtype == DType::f64)) return false;
     } else if (v->dtype != want || !Matches(*v, out)) {
       return false;

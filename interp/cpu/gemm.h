@@ -1,5 +1,6 @@
 // Matrix products of every dtype: loops of our own for small f32 and f64 products (gemm_small.h) and BLAS for larger
-// ones, the same on f32 copies of panels for narrow floats, loops of our own for integers. Products are split over rt::ParallelFor, not over the BLAS's threads.
+// ones, the same on f32 copies of panels for narrow floats, loops of our own for integers. Products are split over
+// rt::ParallelFor, not over the BLAS's threads.
 #ifndef TESSERA_INTERP_CPU_GEMM_H_
 #define TESSERA_INTERP_CPU_GEMM_H_
 

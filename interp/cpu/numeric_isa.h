@@ -42,11 +42,12 @@ struct BoolByte {
 };
 
 // The dtype's C++ type, in the order of dtypes.def.
-#define TSR_FOR_EACH_STORAGE(X)                                                                             \
-  X(f64, double)                                                                                            \
-  X(f32, float)                                                                                             \
-  X(f16, Half) X(bf16, BHalf) X(f8e4m3, E4M3) X(f8e5m2, E5M2) X(i64, int64_t) X(i32, int32_t) X(i8, int8_t) \
-      X(u8, uint8_t) X(boolean, BoolByte)
+#define TSR_FOR_EACH_STORAGE(X) \
+  X(f64, double)                \
+  X(f32, float)                 \
+  X(f16, Half)                  \
+  X(bf16, BHalf)                \
+  X(f8e4m3, E4M3) X(f8e5m2, E5M2) X(i64, int64_t) X(i32, int32_t) X(i8, int8_t) X(u8, uint8_t) X(boolean, BoolByte)
 
 // ---- narrow floats to f32: exact
 

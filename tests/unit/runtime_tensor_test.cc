@@ -6,6 +6,7 @@
 
 #include "runtime/fault.h"
 #include "runtime/tensor.h"
+#include "tiers/manager.h"
 
 namespace tessera::rt {
 namespace {
@@ -36,7 +37,8 @@ struct DiesLast {
         std::memset((*again)->data, 1, 400);
       else
         std::abort();
-    if (InUse() != 0) std::abort();
+    // Versions that other tests of this process made keep their memory.
+    if (tiers::Manager::Get().num_versions() == 0 && InUse() != 0) std::abort();
   }
 };
 DiesLast dies_last;

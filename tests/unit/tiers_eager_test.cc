@@ -624,7 +624,7 @@ TEST(TiersEagerAborts, TheThreadEnds) {
   RunBoth([](Log& log) {
     Tensor w = Ramp(8);
     std::thread([&] {
-      for (int i = 0; i < 11; ++i) w = tanh(w * 0.5) + 0.25;
+      for (int i = 0; i < 12; ++i) w = tanh(w * 0.5) + 0.25;
     }).join();
     log.Add(w);
   });

@@ -76,7 +76,7 @@ using TestProgram = std::function<void(Log&)>;
 
 /// The options under which programs here get hot at once, on the calling thread.
 inline std::map<std::string, std::string> HotAtOnce() {
-  return {{"tier", "3"},     {"background", "false"}, {"hot_eager", "3"}, {"hot_loop", "3"},
+  return {{"tier", "3"},         {"background", "false"}, {"hot_eager", "3"},      {"hot_loop", "3"},
           {"hot_function", "3"}, {"hot_exit", "3"},       {"profit_gate", "false"}};
 }
 

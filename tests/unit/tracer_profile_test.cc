@@ -46,7 +46,7 @@ ValueId AddInput(Trace& t, const TensorType& type) {
 ValueId AddOp(Trace& t, ir::Op op, std::vector<ValueId> in, std::vector<ir::Attr> attrs, const void* site, int64_t ns) {
   TraceStep s;
   s.op = op;
-  s.in = std::move(in);
+  s.in.assign(in.begin(), in.end());
   s.attrs = std::move(attrs);
   EXPECT_TRUE(ir::CompleteAttrs(ir::Info(op), absl::MakeSpan(s.attrs)).ok());
   s.site = site;
