@@ -9,6 +9,7 @@
 #include "interp/views.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
+#include "tiers/replay_step.h"
 
 namespace tessera::tiers {
 namespace {
@@ -22,62 +23,6 @@ size_t BytesOf(const TensorType& t) { return static_cast<size_t>(t.size()) * Siz
 
 // View ops compute addresses of data that is not there yet, from this one.
 char* const kSomewhere = reinterpret_cast<char*>(uintptr_t{1} << 40);
-
-// A step with everything that does not change from run to run.
-struct Bound {
-  enum class Kind : uint8_t { loop, expanded, elementwise, kernel, window, windows, copy, other };
-  Kind kind = Kind::other;
-  uint8_t num_in = 0;
-  int32_t out = -1;    // value
-  int32_t in[3] = {};  // loop, window: indices in data_
-  cpu::EwLoop loop = nullptr;
-  int64_t n = 0;          // loop: elements; window: bytes from the operand's data
-  uint32_t operands = 0;  // index in operand_views_
-  uint32_t results = 0;   // index in result_views_
-  uint32_t first_cast = 0;
-  uint32_t num_casts = 0;
-  int32_t splats[3] = {-1, -1, -1};  // loop: index in splats_, for each operand that is a number
-  /// What other shapes change.
-  enum class Again : uint8_t { everything, size, nothing } again = Again::everything;
-  bool has_number = false;
-  int32_t expansions[3] = {-1, -1, -1};  // expanded: index in expansions_, for each operand
-  interp::Kernel kernel = nullptr;
-  absl::Span<const ir::Attr> attrs;
-};
-
-// What most steps need of it, in less than a cache line.
-struct FastStep {
-  cpu::EwLoop loop = nullptr;
-  int64_t n = 0;
-  int32_t in[3] = {};
-  int32_t out = -1;
-  Bound::Kind kind = Bound::Kind::other;
-};
-
-// Elements of a repeated number where the shapes vary.
-constexpr int64_t kSplatRoom = 512;
-
-// A host number repeated for a loop.
-struct Splat {
-  int32_t number = -1;  // index in numbers_
-  int32_t to = -1;      // index in data_
-  DType dtype{};
-  int64_t room = 0;    // elements
-  int64_t needed = 0;  // by the steps that are bound
-  int64_t filled = 0;
-  uint64_t bits = 0;
-  std::unique_ptr<double[]> data;
-};
-
-// An operand that is smaller than the result, repeated to its size before the loop reads it: a row under a matrix, or
-// one element.
-struct Expansion {
-  int32_t from = -1;  // value
-  int32_t to = -1;    // index in data_
-  size_t bytes = 0;   // of what is repeated
-  int64_t times = 0;
-  std::unique_ptr<double[]> room;
-};
 
 class ReplayActivation final : public Activation {
  public:
