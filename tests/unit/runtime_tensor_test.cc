@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "runtime/fault.h"
+#include "runtime/metrics.h"
 #include "runtime/tensor.h"
-#include "tiers/manager.h"
 
 namespace tessera::rt {
 namespace {
