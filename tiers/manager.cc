@@ -42,6 +42,10 @@ constexpr double kBuildNsPerStep = 1500;
 constexpr double kExpectedSaving = 0.4;
 /// What handing an op to a version costs where the version is fed by eager calls.
 constexpr double kDeferNs = 30;
+/// Stretches that are timed as a whole, in tier 1 and with versions.
+constexpr int32_t kPeriods = 32;
+/// What entering and leaving a version costs beside its run.
+constexpr int64_t kEnterNs = 250;
 /// Recordings that showed nothing new before a place stops asking for more.
 constexpr int kUselessSamples = 6;
 
@@ -61,6 +65,16 @@ int64_t HotCount(Anchor::Kind kind) {
 
 // ---- Anchor
 
+void Anchor::Time(std::atomic<int64_t>& best, std::atomic<int32_t>& count) {
+  if (kind != Kind::eager || count.load(std::memory_order_relaxed) > kPeriods) return;
+  const int64_t now = rt::NowNs();
+  const int64_t last = last_arrival_ns_.exchange(now, std::memory_order_relaxed);
+  const int32_t n = count.load(std::memory_order_relaxed);
+  count.store(n + 1, std::memory_order_relaxed);
+  // The first one came from somewhere else.
+  if (n > 0 && now - last < best.load(std::memory_order_relaxed)) best.store(now - last, std::memory_order_relaxed);
+}
+
 Anchor::Action Anchor::Arrive(int32_t* countdown) {
   // Counts may be lost when several threads come by at once.
   arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -69,12 +83,13 @@ Anchor::Action Anchor::Arrive(int32_t* countdown) {
     case Phase::wanted:
       if (Skip()) return Action::wait;
       return Decide(true, 4) ? Action::record : Action::wait;
-    case Phase::building: return Action::wait;
+    case Phase::building: Time(tier1_period_ns_, tier1_periods_); return Action::wait;
     case Phase::pinned: *countdown = INT32_MAX / 2; return Action::wait;
     case Phase::live: break;
   }
   if (sample_wanted_.load(std::memory_order_relaxed)) return Decide(true, 4) ? Action::record : Action::enter;
   if (Skip()) return Action::wait;
+  Time(version_period_ns_, version_periods_);
   return Decide(true, 8) ? Action::enter : Action::record;
 }
 
@@ -337,16 +352,28 @@ void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs)
   if (ns == 0) return;
   c.timed_runs.fetch_add(runs, std::memory_order_relaxed);
   c.timed_ns.fetch_add(ns, std::memory_order_relaxed);
-  // The best of sixteen, as tier 1 is judged by its best recording: other programs on the machine disturb the rest.
-  const int64_t each = ns / runs;
+  // Sixteen runs in fours, and of each four the best: other programs on the machine disturb the rest. Tier 1 is judged
+  // by its best recording.
+  const int64_t each = (ns + kEnterNs) / runs;
   int64_t best = version.best_ns.load(std::memory_order_relaxed);
   if (each < best) version.best_ns.store(best = each, std::memory_order_relaxed);
-  if (version.timed.fetch_add(1, std::memory_order_relaxed) % 16 != 15) return;
+  const int64_t nth = version.timed.fetch_add(1, std::memory_order_relaxed) % 16;
+  if (nth % 4 != 3) return;
   version.best_ns.store(INT64_MAX, std::memory_order_relaxed);
+  const int64_t sum = version.sum_of_bests.fetch_add(best, std::memory_order_relaxed) + best;
+  if (nth != 15) return;
+  version.sum_of_bests.store(0, std::memory_order_relaxed);
   const Trace& trace = version.trace();
   const double mine =
-      static_cast<double>(best) + (trace.is_eager ? kDeferNs * static_cast<double>(trace.steps.size()) : 0);
-  const bool pays = mine <= 1.1 * static_cast<double>(trace.tier1_ns);
+      static_cast<double>(sum) / 4 + (trace.is_eager ? kDeferNs * static_cast<double>(trace.steps.size()) : 0);
+  bool pays = mine <= 1.1 * static_cast<double>(trace.tier1_ns);
+  // Where whole stretches were timed, those decide.
+  const int64_t with = anchor.version_period_ns_.load(std::memory_order_relaxed);
+  const int64_t without = anchor.tier1_period_ns_.load(std::memory_order_relaxed);
+  if (anchor.tier1_periods_.load(std::memory_order_relaxed) >= 4 &&
+      anchor.version_periods_.load(std::memory_order_relaxed) > kPeriods) {
+    pays = static_cast<double>(with) <= 1.05 * static_cast<double>(without);
+  }
   if (rt::options().profit_gate() && !Decide(pays, 8)) {
     Pin(anchor,
         absl::StrCat("a version took ", static_cast<int64_t>(mine), " ns where tier 1 takes ", trace.tier1_ns, " ns"),

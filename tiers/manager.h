@@ -51,6 +51,8 @@ class Anchor {
 
  private:
   friend class Manager;
+  /// Notes how long the last stretch took.
+  void Time(std::atomic<int64_t>& best, std::atomic<int32_t>& count);
   enum class Phase : uint8_t { wanted, building, live, pinned };
   /// Recordings of the same steps.
   struct Group {
@@ -67,6 +69,12 @@ class Anchor {
   std::atomic<int32_t> queued_{0};  // builds that are under way
   std::atomic<int32_t> skip_{0};    // arrivals that stay in tier 1 after exits, or after recordings that were no use
   std::atomic<uint32_t> generation_{1};
+  /// From one arrival to the next, at best: while the first version is being built, and with it. The whole stretch
+  /// counts, with all that the program does between its ops, so the two can be compared. Eager places only.
+  std::atomic<int64_t> last_arrival_ns_{0};
+  std::atomic<int64_t> tier1_period_ns_{INT64_MAX};
+  std::atomic<int64_t> version_period_ns_{INT64_MAX};
+  std::atomic<int32_t> tier1_periods_{0}, version_periods_{0};
   std::atomic<int64_t> arrivals_{0};
 
   mutable std::mutex mutex_;

@@ -81,7 +81,13 @@ class ReplayActivation final : public Activation {
         const Bound& b = bound_[i];
         fast_[i] = {b.loop, b.n, {b.in[0], b.in[1], b.in[2]}, b.out, b.kind};
       }
-    return LayOut(position_, to);
+    TSR_RETURN_IF_ERROR(LayOut(position_, to));
+    // A step that is bound for the first time finds the arena large enough, perhaps, but its results have no place yet.
+    for (int i = position_; i < to; ++i) {
+      for (ValueId v : trace_.steps[i].out)
+        if (plan_.slots[v] >= 0 && roots_[v] == v && !own_[v]) SetData(v, arena_data_[v]);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Place(int to) override {
@@ -151,10 +157,6 @@ class ReplayActivation final : public Activation {
     position_ = i;
     rt::Count(rt::Metric::version_ops, i - from);
     if (trace_.is_eager) Publish(i);
-    if (status.ok() && i == static_cast<int>(trace_.steps.size()) && shapes_changed_ && from > 0) {
-      // Ranges were laid out one by one; the next run may take them in one go.
-      return LayOut(0, i);
-    }
     return status;
   }
 
@@ -489,42 +491,51 @@ class ReplayActivation final : public Activation {
     if (s.out.size() == 1) b.n = views_[b.out].as<char>() - kSomewhere;
   }
 
+  // Gives every slot room for what the steps of the range put there. Slots never shrink, so most shapes find them large
+  // enough.
   absl::Status LayOut(int from, int to) {
-    slot_bytes_.assign(static_cast<size_t>(plan_.num_slots), 0);
-    auto grow = [&](int slot, const TensorType& t) {
-      if (slot >= 0) slot_bytes_[slot] = std::max(slot_bytes_[slot], Aligned(BytesOf(t)));
-    };
     const size_t n = trace_.values.size();
-    for (int i = from; i < to; ++i) {
-      for (ValueId v : trace_.steps[i].out) grow(plan_.slots[v], views_[v]);
-      const Bound& b = bound_[i];
-      for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k) grow(plan_.slots[n + k], cast_views_[k]);
-    }
-    size_t total = 0;
-    for (size_t& bytes : slot_bytes_) {
-      const size_t at = total;
-      total += bytes;
-      bytes = at;
-    }
-    if (!arena_ || arena_->bytes() < total) {
-      if (arena_) Account(-static_cast<int64_t>(arena_->bytes()));
-      arena_ = nullptr;
+    slot_bytes_.resize(static_cast<size_t>(plan_.num_slots), 0);
+    bool fits = arena_.get() != nullptr;
+    auto need = [&](int slot, const TensorType& t) {
+      if (slot < 0) return;
+      const size_t bytes = Aligned(BytesOf(t));
+      if (bytes <= slot_bytes_[slot]) return;
       // Where shapes vary, the next one may be a little larger.
-      const size_t room = trace_.symbols != nullptr ? total + total / 2 : total;
-      TSR_ASSIGN_OR_RETURN(arena_, rt::Storage::Make(*trace_.device, room));
-      Account(static_cast<int64_t>(room));
-    }
-    char* base = static_cast<char*>(arena_->data());
+      slot_bytes_[slot] = trace_.symbols != nullptr ? Aligned(bytes + bytes / 2) : bytes;
+      fits = false;
+    };
     for (int i = from; i < to; ++i) {
-      for (ValueId v : trace_.steps[i].out) {
-        if (plan_.slots[v] < 0) continue;
-        arena_data_[v] = base + slot_bytes_[plan_.slots[v]];
-        if (roots_[v] == v && !own_[v]) SetData(v, arena_data_[v]);
-      }
+      for (ValueId v : trace_.steps[i].out) need(plan_.slots[v], views_[v]);
       const Bound& b = bound_[i];
-      for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k)
-        cast_views_[k].data = base + slot_bytes_[plan_.slots[n + k]];
+      for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k) need(plan_.slots[n + k], cast_views_[k]);
     }
+    if (fits) return absl::OkStatus();
+    std::vector<size_t> at(slot_bytes_.size());
+    size_t total = 0;
+    for (size_t slot = 0; slot < at.size(); ++slot) {
+      at[slot] = total;
+      total += slot_bytes_[slot];
+    }
+    // What steps before this range left in the arena is needed no more: eager handles that live have memory of their
+    // own.
+    if (arena_) Account(-static_cast<int64_t>(arena_->bytes()));
+    arena_ = nullptr;
+    auto arena = rt::Storage::Make(*trace_.device, total);
+    if (!arena.ok()) {
+      slot_bytes_.clear();
+      return arena.status();
+    }
+    arena_ = *std::move(arena);
+    Account(static_cast<int64_t>(total));
+    char* base = static_cast<char*>(arena_->data());
+    for (ValueId v : layout_.results) {
+      if (plan_.slots[v] < 0) continue;
+      arena_data_[v] = base + at[static_cast<size_t>(plan_.slots[v])];
+      if (roots_[v] == v && !own_[v]) SetData(v, arena_data_[v]);
+    }
+    for (size_t k = 0; k < cast_views_.size(); ++k)
+      cast_views_[k].data = base + at[static_cast<size_t>(plan_.slots[n + k])];
     return absl::OkStatus();
   }
 

@@ -483,7 +483,7 @@ TensorImpl* Activation::NewHandle(ValueId v, rt::Watcher* watcher) {
     t->set_storage(nothing_.get());
     t->set_slot(static_cast<uint32_t>(v));
     t->set_watcher(watcher);
-    t->Retain();
+    t->RetainUnique();
   }
   const View& view = views_[v];
   for (int d = 0; d < view.rank; ++d) {

@@ -213,8 +213,9 @@ class Version {
   std::shared_ptr<deopt::VersionCounters> counters = std::make_shared<deopt::VersionCounters>();
   /// Dropped or evicted: nobody may enter any more.
   std::atomic<bool> dead{false};
-  std::atomic<int64_t> timed{0};              // runs that were timed
-  std::atomic<int64_t> best_ns{INT64_MAX};    // of the runs that the profit gate looks at next
+  std::atomic<int64_t> timed{0};            // runs that were timed
+  std::atomic<int64_t> best_ns{INT64_MAX};  // of the runs that the profit gate looks at next
+  std::atomic<int64_t> sum_of_bests{0};
   std::atomic<int64_t> runs_at_last_pass{0};  // of the manager's budgets
 
  protected:
