@@ -463,7 +463,9 @@ bool Activation::TakeOver(Activation& from, int steps) {
     const Layout::Step& step = layout_.steps[i];
     for (uint32_t k = step.results; k < step.results + step.num_out; ++k) {
       const ValueId v = layout_.results[k];
-      std::swap(tensors_[v], from.tensors_[v]);
+      // Ours go: they have the shapes of our last run, and the other version could not tell.
+      if (tensors_[v] != nullptr) tensors_[v]->Release();
+      tensors_[v] = std::exchange(from.tensors_[v], nullptr);
     }
   }
   return true;
