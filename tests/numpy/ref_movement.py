@@ -264,7 +264,7 @@ def _triangle(g):
     zero = Array.of(x.array.dtype, 0.0).bits
 
     def run(v):
-        keep = fn(np.ones(v.shape[-2:], bool), int(np.clip(k, -1000, 1000)))
+        keep = fn(np.ones(v.shape[-2:], bool), int(np.clip(k, -2**20, 2**20)))
         return np.where(keep, v, zero)
     return _moved(g, x, {'k': k} if k or g.chance(0.5) else {}, run)
 
