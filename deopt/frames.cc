@@ -27,13 +27,8 @@ void Observe(const Frame& frame) {
     observer(frame);
 }
 
-void Set(TensorImpl*& slot, TensorImpl* value) {
-  TensorImpl* old = std::exchange(slot, value);
-  if (old != nullptr) old->Release();
-}
-
 void ReleaseRegisters(Frame& frame) {
-  for (int r = 0; r < frame.code->num_registers; ++r) Set(frame.registers[r], nullptr);
+  for (int r = 0; r < frame.code->num_registers; ++r) interp::SetRegister(frame.registers[r], nullptr);
 }
 
 }  // namespace
@@ -124,7 +119,7 @@ absl::Status Frames::Restore(const Snapshot& snapshot, ExitValues& values) {
       if (r.value != kNoValue) {
         TSR_ASSIGN_OR_RETURN(x, values.Tensor(r.value));
       }
-      Set(frame.registers[r.reg], x.release());
+      interp::SetRegister(frame.registers[r.reg], x.release());
     }
     const int32_t first = trace_.frames[static_cast<size_t>(level.frame)].first_counter;
     for (int32_t slot : level.counters) frame.counters[slot] = values.Counter(first + slot);
@@ -147,8 +142,9 @@ absl::Status Frames::Resume() {
     const Bytecode& code = *parent.code;
     const Insn& call = code.code[static_cast<size_t>(call_pc)];
     for (uint32_t i = 0; i < call.num_results; ++i)
-      Set(parent.registers[code.registers[call.results + i]], results[i].release());
-    for (uint32_t i = 0; i < call.num_frees; ++i) Set(parent.registers[code.registers[call.frees + i]], nullptr);
+      interp::SetRegister(parent.registers[code.registers[call.results + i]], results[i].release());
+    for (uint32_t i = 0; i < call.num_frees; ++i)
+      interp::SetRegister(parent.registers[code.registers[call.frees + i]], nullptr);
     parent.pc = call_pc + 1;
     if (inner_.empty()) Observe(root_);
   }

@@ -25,7 +25,6 @@ std::string_view Name(Rung rung);
 /// How many runs, failures and nanoseconds; written by the threads that run a version, read by anyone.
 struct VersionCounters {
   std::atomic<int64_t> runs{0};
-  std::atomic<int64_t> steps{0};  // ops that ran in the version
   std::atomic<int64_t> timed_runs{0};
   std::atomic<int64_t> timed_ns{0};  // of the timed runs, all told
   std::atomic<int64_t> exits{0};

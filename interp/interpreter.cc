@@ -17,19 +17,10 @@ namespace {
 using rt::Ref;
 using rt::TensorImpl;
 
-// Calls nest on the C++ stack; this many fit into a thread's usual 8 MiB with room to spare.
-constexpr int kMaxDepth = 1000;
-
 void ReleaseRegisters(Frame& frame) {
   for (int i = 0; i < frame.code->num_registers; ++i) {
     if (frame.registers[i] != nullptr) std::exchange(frame.registers[i], nullptr)->Release();
   }
-}
-
-inline void Set(TensorImpl*& slot, TensorImpl* value) {
-  TensorImpl* old = slot;
-  slot = value;
-  if (old != nullptr) old->Release();
 }
 
 absl::Status AtLine(const absl::Status& status, const Frame& frame, const Insn& insn) {
@@ -164,7 +155,7 @@ class Machine {
       TensorImpl*& dying = f_.registers[code_.operands[insn.operands + insn.reuse]];
       absl::Status status;
       if (ExecuteSmallInPlace(insn.op, {in, insn.num_operands}, *dying, &status)) {
-        if (status.ok()) Set(f_.registers[code_.registers[insn.results]], std::exchange(dying, nullptr));
+        if (status.ok()) SetRegister(f_.registers[code_.registers[insn.results]], std::exchange(dying, nullptr));
         return status;
       }
     }
@@ -172,7 +163,7 @@ class Machine {
     if (insn.num_results > kMaxResults) return ResourceExhausted("more than ", kMaxResults, " results");
     TSR_RETURN_IF_ERROR(Execute(insn.op, {in, insn.num_operands}, f_.attrs[insn.attrs], *f_.device,
                                 {out, insn.num_results}, Site{ThePc(), {nullptr, insn.loc.line, insn.loc.column}}));
-    for (int i = 0; i < insn.num_results; ++i) Set(f_.registers[code_.registers[insn.results + i]], out[i]);
+    for (int i = 0; i < insn.num_results; ++i) SetRegister(f_.registers[code_.registers[insn.results + i]], out[i]);
     return absl::OkStatus();
   }
 
@@ -185,7 +176,7 @@ class Machine {
       TSR_RETURN_IF_ERROR(
           Execute(ir::Op::k_constant, {}, f_.attrs[insn.attrs], *f_.device, {&out, 1}, Site{ThePc(), {}}));
     }
-    Set(f_.registers[code_.registers[insn.results]], out);
+    SetRegister(f_.registers[code_.registers[insn.results]], out);
     return absl::OkStatus();
   }
 
@@ -216,7 +207,7 @@ class Machine {
       }
       values[i] = value->release();
     }
-    for (int i = 0; i < insn.num_operands; ++i) Set(f_.registers[code_.registers[insn.results + i]], values[i]);
+    for (int i = 0; i < insn.num_operands; ++i) SetRegister(f_.registers[code_.registers[insn.results + i]], values[i]);
     return absl::OkStatus();
   }
 
@@ -237,7 +228,7 @@ class Machine {
       return absl::OkStatus();
     }
     TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> index, Cast(ScalarView(c.next), *f_.device, DType::i64));
-    Set(f_.registers[code_.registers[insn.results]], index.release());
+    SetRegister(f_.registers[code_.registers[insn.results]], index.release());
     // A step past the end of the number range ends the loop.
     if (__builtin_add_overflow(c.next, c.step, &c.next)) c.next = c.stop;
     return absl::OkStatus();
@@ -256,7 +247,7 @@ class Machine {
 
   absl::Status BufferRead(const Insn& insn) {
     TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, f_.instance->buffers[insn.target]->Read(*f_.device));
-    Set(f_.registers[code_.registers[insn.results]], value.release());
+    SetRegister(f_.registers[code_.registers[insn.results]], value.release());
     return absl::OkStatus();
   }
 
@@ -375,7 +366,7 @@ absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl
               .attrs = code.symbolic_attrs ? resolved.data() : code.attrs.data()};
   for (size_t i = 0; i < args.size(); ++i) {
     args[i]->Retain();
-    Set(frame.registers[code.params[i]], args[i]);
+    SetRegister(frame.registers[code.params[i]], args[i]);
   }
   if (caller != nullptr && caller->recorder != nullptr) [[unlikely]] {
     if (caller->recorder->open() && caller->recorder->OnCall(*caller, *call, frame)) frame.recorder = caller->recorder;
@@ -404,7 +395,7 @@ absl::Status Machine::CallFunction(const Insn& insn) {
   std::vector<Ref<TensorImpl>> results;
   TSR_RETURN_IF_ERROR(CallAtDepth(*f_.instance, insn.target, args, *f_.device, f_.depth + 1, &results, &f_, &insn));
   for (int i = 0; i < insn.num_results; ++i) {
-    Set(f_.registers[code_.registers[insn.results + i]], results[i].release());
+    SetRegister(f_.registers[code_.registers[insn.results + i]], results[i].release());
   }
   return absl::OkStatus();
 }

@@ -60,6 +60,15 @@ struct Frame {
   InsnRecorder* recorder = nullptr;              // of a recording that this activation is part of
 };
 
+/// Calls nest on the C++ stack; this many fit into a thread's usual 8 MiB with room to spare.
+inline constexpr int kMaxDepth = 1000;
+
+/// Puts a value, with its reference, or nothing in place of what the register holds.
+inline void SetRegister(rt::TensorImpl*& slot, rt::TensorImpl* value) {
+  rt::TensorImpl* old = std::exchange(slot, value);
+  if (old != nullptr) old->Release();
+}
+
 /// Registers and counters for a frame, empty. They come from a stack of the thread: the last one made is the first one
 /// to go.
 class FrameMemory {

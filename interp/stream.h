@@ -98,9 +98,9 @@ class StreamHook {
 namespace internal {
 [[gnu::visibility("hidden")]] extern std::atomic<StreamHook*> g_stream_hook;
 [[gnu::visibility("hidden")]] extern std::atomic<bool> g_streams_on;
-struct StreamHolder {  // asked: the hook was
+struct StreamHolder {
   Stream* stream = nullptr;
-  bool asked = false;
+  bool asked = false;  // for a stream; it may have given none
   void Retire();
   void Fold() {}
 };

@@ -25,14 +25,9 @@ using Next = interp::FunctionHook::Next;
 
 // With the option tier = 1: arrivals until the option is looked at again.
 constexpr int32_t kInterpreterOnly = 1 << 20;
-// Inlined calls do not count towards the limit of nested calls (1000), so close to it tier 1 is left alone. No trace
-// inlines more than 100.
-constexpr int kDeepest = 890;
-
-void Set(TensorImpl*& slot, TensorImpl* value) {
-  TensorImpl* old = std::exchange(slot, value);
-  if (old != nullptr) old->Release();
-}
+// Inlined calls do not count towards the limit of nested calls, so close to it tier 1 is left alone. No trace inlines
+// more than 100.
+constexpr int kDeepest = interp::kMaxDepth - 110;
 
 int32_t HotCount(const AnchorSlot& slot) {
   const bool entry = slot.kind == AnchorSlot::Kind::function;
@@ -249,9 +244,9 @@ class Driver {
     if (!began) return;
     for (size_t k = 0; k < f.carried.size(); ++k) {
       const Ref<TensorImpl> x = a.Carried(f.carried, k);
-      if (x) Set(frame_.registers[f.carried[k].reg], Ref<TensorImpl>(x).release());
+      if (x) interp::SetRegister(frame_.registers[f.carried[k].reg], Ref<TensorImpl>(x).release());
     }
-    for (int32_t reg : f.freed) Set(frame_.registers[reg], nullptr);
+    for (int32_t reg : f.freed) interp::SetRegister(frame_.registers[reg], nullptr);
   }
 
   absl::Status Exit(FunctionPlace& place, FunctionVersion& f, Lease& a, const absl::Status& status, bool forced) {

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/clock.h"
-#include "runtime/fault.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
@@ -445,11 +444,9 @@ void Manager::Drain() {
 void Manager::Build(const Job& job) {
   const int64_t start = rt::NowNs();
   Anchor& anchor = *job.anchor;
-  std::shared_ptr<const Trace> trace;
-  if (!rt::FaultFires(rt::Fault::compile)) {
-    trace = Generalise(job.samples, job.widenings > 0 ? tracer::Width::symbolic : tracer::Width::bucketed);
-  }
-  // Differences that no version can serve: the last recording alone, again and again, until the place is pinned.
+  std::shared_ptr<const Trace> trace =
+      Generalise(job.samples, job.widenings > 0 ? tracer::Width::symbolic : tracer::Width::bucketed);
+  // What a call returns varied, which no version serves: the last recording alone, until the place is pinned.
   if (trace == nullptr) trace = job.samples.back();
   const Rung rung = trace->symbols == nullptr ? Rung::exact : job.widenings > 0 ? Rung::symbolic : Rung::bucketed;
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, rung));

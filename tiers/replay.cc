@@ -21,9 +21,6 @@ constexpr size_t kAlign = 64;
 size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 size_t BytesOf(const TensorType& t) { return static_cast<size_t>(t.size()) * SizeOf(t.dtype); }
 
-// View ops compute addresses of data that is not there yet, from this one.
-char* const kSomewhere = reinterpret_cast<char*>(uintptr_t{1} << 40);
-
 class ReplayActivation final : public Activation {
  public:
   explicit ReplayActivation(const Replay& replay) : Activation(replay), replay_(replay), plan_(replay.plan()) {

@@ -12,9 +12,6 @@ namespace {
 using rt::Ref;
 using rt::TensorImpl;
 
-// View ops compute addresses of data that is not there yet, from this one.
-char* const kSomewhere = reinterpret_cast<char*>(uintptr_t{1} << 40);
-
 bool HasSymbol(const std::vector<ir::Attr>& attrs) {
   for (const ir::Attr& a : attrs) {
     if (const auto* ints = std::get_if<ir::Ints>(&a))

@@ -26,6 +26,9 @@ using tracer::ValueId;
 
 class Version;
 
+/// View ops compute addresses of data that is not there yet, from this one.
+inline char* const kSomewhere = reinterpret_cast<char*>(uintptr_t{1} << 40);
+
 /// What of a trace does not depend on a run, in the form that runs want it.
 struct Layout {
   /// An operand of an eager step, as it is compared with the one that arrives.

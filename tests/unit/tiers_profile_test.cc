@@ -10,6 +10,7 @@
 
 #include "interp/stream.h"
 #include "runtime/file.h"
+#include "temp_folder.h"
 #include "tests/unit/tiers_function_testing.h"
 #include "tiers/profile.h"
 #include "tiers_testing.h"
@@ -132,16 +133,7 @@ std::map<std::string, std::string> NeverHot() {
 
 class TiersProfile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "tessera_profile_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    path_ = name + "/run.profile";
-  }
-  void TearDown() override {
-    Forget();
-    std::filesystem::remove_all(folder_);
-  }
+  void TearDown() override { Forget(); }
 
   /// A thread of its own has seen no op before.
   static std::vector<std::string> Run(const TestProgram& program) {
@@ -189,8 +181,9 @@ class TiersProfile : public ::testing::Test {
     EXPECT_EQ(recorded_, 1);
   }
 
-  std::filesystem::path folder_;
-  std::string path_;
+  TempFolder temp_;
+  const std::filesystem::path folder_ = temp_.path();
+  const std::string path_ = folder_ / "run.profile";
   int64_t recorded_ = 0, ran_ = 0;
   std::vector<deopt::VersionRecord> versions_;
 };

@@ -10,6 +10,7 @@
 #include "interp/stream.h"
 #include "runtime/device.h"
 #include "runtime/file.h"
+#include "temp_folder.h"
 #include "tracer/generalise.h"
 #include "tracer/profile.h"
 
@@ -100,21 +101,14 @@ ProfileEntry FunctionEntry() {
 
 class ProfileFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "tessera_profile_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    path_ = name + "/run.profile";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::string Refused(const std::string& why) const {
     return absl::StrCat("cannot use profile ", path_, ": ", why,
                         "; delete it, or write a new one with Runtime::save_profile");
   }
 
-  std::filesystem::path folder_;
-  std::string path_;
+  TempFolder temp_;
+  const std::filesystem::path folder_ = temp_.path();
+  const std::string path_ = folder_ / "run.profile";
 };
 
 // With the checksum that its lines should have.
