@@ -1,51 +1,9 @@
 // Questions, whose answers are bools, and `where`.
+#include "interp/cpu/ew_ops_isa.h"
 #include "interp/cpu/loops_ew_isa.h"
 
 namespace tessera::cpu::TSR_ISA {
 namespace {
-
-TSR_MATH bool IsNan(float x) { return x != x; }
-TSR_MATH bool IsNan(double x) { return x != x; }
-TSR_MATH bool IsInf(float x) { return Abs(x) == Inf(x); }
-TSR_MATH bool IsInf(double x) { return Abs(x) == Inf(x); }
-TSR_MATH bool IsFinite(float x) { return Abs(x) < Inf(x); }
-TSR_MATH bool IsFinite(double x) { return Abs(x) < Inf(x); }
-TSR_MATH bool HasSign(float x) { return Bits(x) >> 31 != 0; }
-TSR_MATH bool HasSign(double x) { return Bits(x) >> 63 != 0; }
-template <typename T>
-TSR_MATH bool IsNan(T) {
-  return false;
-}
-template <typename T>
-TSR_MATH bool IsInf(T) {
-  return false;
-}
-template <typename T>
-TSR_MATH bool IsFinite(T) {
-  return true;
-}
-template <typename T>
-TSR_MATH bool HasSign(T x) {
-  return x < 0;
-}
-
-#define TSR_ASK1(X)        \
-  X(isnan, IsNan(x))       \
-  X(isinf, IsInf(x))       \
-  X(isfinite, IsFinite(x)) \
-  X(signbit, HasSign(x))   \
-  X(logical_not, x == T(0))
-
-#define TSR_ASK2(X)                         \
-  X(eq, a == b)                             \
-  X(ne, a != b)                             \
-  X(lt, a < b)                              \
-  X(le, a <= b)                             \
-  X(gt, a > b)                              \
-  X(ge, a >= b)                             \
-  X(logical_and, (a != T(0)) & (b != T(0))) \
-  X(logical_or, (a != T(0)) | (b != T(0)))  \
-  X(logical_xor, (a != T(0)) ^ (b != T(0)))
 
 TSR_ASK1(TSR_EW1_BOOL)
 TSR_ASK2(TSR_EW2_BOOL)

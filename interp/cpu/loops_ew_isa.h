@@ -9,31 +9,8 @@
 #ifndef TESSERA_INTERP_CPU_LOOPS_EW_ISA_H_
 #define TESSERA_INTERP_CPU_LOOPS_EW_ISA_H_
 
+#include "interp/cpu/ew_ops_isa.h"
 #include "interp/cpu/loops_ew.h"
-#include "interp/cpu/math/basic.h"
-
-namespace tessera::cpu {
-namespace TSR_ISA {
-
-template <typename T>
-struct UnsignedOf {
-  using Type = T;
-};
-template <>
-struct UnsignedOf<int64_t> {
-  using Type = uint64_t;
-};
-template <>
-struct UnsignedOf<int32_t> {
-  using Type = uint32_t;
-};
-template <>
-struct UnsignedOf<int8_t> {
-  using Type = uint8_t;
-};
-
-}  // namespace TSR_ISA
-}  // namespace tessera::cpu
 
 #define TSR_EW_HEAD(R)                                     \
   using U [[maybe_unused]] = typename UnsignedOf<T>::Type; \

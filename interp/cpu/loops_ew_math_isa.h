@@ -3,56 +3,8 @@
 #ifndef TESSERA_INTERP_CPU_LOOPS_EW_MATH_ISA_H_
 #define TESSERA_INTERP_CPU_LOOPS_EW_MATH_ISA_H_
 
+#include "interp/cpu/ew_ops_isa.h"
 #include "interp/cpu/loops_ew_isa.h"
-#include "interp/cpu/math/math.h"
-
-#define TSR_MATH1(X)        \
-  X(rsqrt, Rsqrt(x))        \
-  X(cbrt, Cbrt(x))          \
-  X(exp, Exp(x))            \
-  X(exp2, Exp2(x))          \
-  X(expm1, Expm1(x))        \
-  X(log, Log(x))            \
-  X(log2, Log2(x))          \
-  X(log10, Log10(x))        \
-  X(log1p, Log1p(x))        \
-  X(asin, Asin(x))          \
-  X(acos, Acos(x))          \
-  X(atan, Atan(x))          \
-  X(sinh, Sinh(x))          \
-  X(cosh, Cosh(x))          \
-  X(tanh, Tanh(x))          \
-  X(asinh, Asinh(x))        \
-  X(acosh, Acosh(x))        \
-  X(atanh, Atanh(x))        \
-  X(erf, Erf(x))            \
-  X(erfc, Erfc(x))          \
-  X(sigmoid, Sigmoid(x))    \
-  X(softplus, Softplus(x))  \
-  X(gelu, Gelu(x))          \
-  X(gelu_tanh, GeluTanh(x)) \
-  X(silu, Silu(x))          \
-  X(mish, Mish(x))          \
-  X(selu, Selu(x))
-
-#define TSR_MATH2(X)              \
-  X(floor_div, FloorDiv(a, b))    \
-  X(pow, Pow(a, b))               \
-  X(atan2, Atan2(a, b))           \
-  X(hypot, Hypot(a, b))           \
-  X(logaddexp, LogAddExp(a, b))   \
-  X(logaddexp2, LogAddExp2(a, b)) \
-  X(elu, Elu(a, b))
-
-// Straight-line code for common arguments, and slow code for the rest: X(name, fast, is it one of the rest, slow).
-#define TSR_REPAIR1(X)                              \
-  X(sin, SinFast(x), SinNeedsLarge(x), SinLarge(x)) \
-  X(cos, CosFast(x), CosNeedsLarge(x), CosLarge(x)) \
-  X(tan, TanFast(x), TanNeedsLarge(x), TanLarge(x))
-
-#define TSR_REPAIR2(X)                                         \
-  X(fmod, FmodFast(a, b), FmodNeedsSlow(a, b), FmodSlow(a, b)) \
-  X(mod, ModFromFmod(FmodFast(a, b), b), FmodNeedsSlow(a, b), ModFromFmod(FmodSlow(a, b), b))
 
 namespace tessera::cpu {
 namespace TSR_ISA {

@@ -181,7 +181,8 @@ TSR_MATH double Erfc(double x) {
   const double a = AtMost(Abs(x), 28.0);
   const ScaledTail t = ErfcTail(a);
   const double y = Scale(t.value, t.shifted);
-  return Select(x < 0.0, 2.0 - y, y);
+  // The sign of a NaN that has come all this way depends on how negations and products were fused.
+  return Select(x != x, x + x, Select(x < 0.0, 2.0 - y, y));
 }
 TSR_MATH float Erfc(float x) { return static_cast<float>(Erfc(static_cast<double>(x))); }
 
