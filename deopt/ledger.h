@@ -36,7 +36,7 @@ struct VersionRecord {
   int64_t id = 0;  // counted from 1
   int64_t trace_id = 0;
   std::string trace;      // name of the place
-  std::string generator;  // "replay"
+  std::string generator;  // "replay", "tier 2", "tier 3"
   Rung rung = Rung::exact;
   /// "hot after 16 arrivals", "generalised: dim 0 of x1 was 32, now 48", "bridge from ...", "profile"
   std::string cause;
@@ -46,6 +46,7 @@ struct VersionRecord {
   int64_t tier1_ns = 0;    // one run of the trace in tier 1
   int64_t handing_ns = 0;  // what each run costs before it: eager ops are handed over one by one
   int64_t bytes = 0;
+  std::string note;   // what else is worth knowing: "3 kernels, from the cache"
   std::string state;  // "queued", "live", "dropped: ...", "evicted: ...", "failed: ..."
   std::shared_ptr<VersionCounters> counters = std::make_shared<VersionCounters>();
 };

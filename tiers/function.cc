@@ -194,6 +194,8 @@ class Driver {
       ++iterations_;
       if (trace.end != TraceEnd::loop) break;
       if (iterations_ == 1 && !GoesRound(f, *a)) break;
+      if ((iterations_ & 255) == 0 && start != 0)
+        Manager::Get().LoopGoesOn(place.anchor(), version, rt::NowNs() - start);
       // Whoever changes an option or watches tier 1 need not wait for the end of a loop.
       if (version.dead.load(std::memory_order_relaxed) || trace.config_epoch != tracer::ConfigEpoch() ||
           interp::CurrentObserver() != nullptr) [[unlikely]] {

@@ -14,6 +14,7 @@
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 #include "runtime/ring.h"
+#include "tiers/generate.h"
 #include "tiers/profile.h"
 #include "tiers/replay.h"
 #include "tracer/control.h"
@@ -58,6 +59,14 @@ int64_t HotCount(Anchor::Kind kind) {
     case Anchor::Kind::exit: return rt::options().hot_exit();
   }
   return 0;
+}
+
+// The tier of the code that a version gets next. Tier 3 at once where tier 2 would not be given the time.
+int NextTier(const Version& version) {
+  const bool exact = version.rung() == Rung::exact;
+  const bool at_once = rt::options().specialise_after() <= rt::options().compile_after();
+  const int next = exact && (version.tier >= 2 || at_once) ? 3 : 2;
+  return std::min(next, static_cast<int>(rt::options().tier()));
 }
 
 }  // namespace
@@ -354,6 +363,17 @@ void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs)
   // Sixteen runs in fours, and of each four the best: other programs on the machine disturb the rest. Tier 1 is judged
   // by its best recording.
   const int64_t each = (ns + kEnterNs) / runs;
+  if (each < version.fastest_ns.load(std::memory_order_relaxed))
+    version.fastest_ns.store(each, std::memory_order_relaxed);
+  const int64_t generate_at = version.generate_at.load(std::memory_order_relaxed);
+  if (generate_at != INT64_MAX) {
+    const int64_t spent = c.timed_ns.load(std::memory_order_relaxed) /
+                          std::max<int64_t>(c.timed_runs.load(std::memory_order_relaxed), 1) *
+                          c.runs.load(std::memory_order_relaxed);
+    if (Decide(spent >= generate_at, 4)) {
+      return Ask(anchor, version, NextTier(version), absl::StrCat("ran for ", spent / 1000, " us"));
+    }
+  }
   int64_t best = version.best_ns.load(std::memory_order_relaxed);
   if (each < best) version.best_ns.store(best = each, std::memory_order_relaxed);
   const int64_t nth = version.timed.fetch_add(1, std::memory_order_relaxed) % 16;
@@ -373,11 +393,25 @@ void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs)
       anchor.version_periods_.load(std::memory_order_relaxed) > kPeriods) {
     pays = static_cast<double>(with) <= 1.05 * static_cast<double>(without);
   }
+  // Generated code must beat what it replaced.
+  if (version.code() != nullptr && version.replaced_ns > 0 && rt::options().profit_gate() &&
+      !Decide(static_cast<double>(version.fastest_ns.load(std::memory_order_relaxed)) <=
+                  1.05 * static_cast<double>(version.replaced_ns),
+              8)) {
+    return Ask(anchor, version, 0,
+               absl::StrCat("generated code took ", version.fastest_ns.load(std::memory_order_relaxed), " ns, replay ",
+                            version.replaced_ns, " ns"));
+  }
   if (rt::options().profit_gate() && !Decide(pays, 8)) {
     Pin(anchor,
         absl::StrCat("a version took ", static_cast<int64_t>(mine), " ns where tier 1 takes ", trace.tier1_ns, " ns"),
         false);
   }
+}
+
+void Manager::LoopGoesOn(Anchor& anchor, Version& version, int64_t ns) {
+  if (ns < version.generate_at.load(std::memory_order_relaxed)) return;
+  Ask(anchor, version, NextTier(version), absl::StrCat("a loop ran for ", ns / 1000, " us"));
 }
 
 void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group) {
@@ -397,6 +431,10 @@ void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group
   job.widenings = group.widenings;
   group.built = static_cast<int>(group.samples.size());
   anchor->queued_.fetch_add(1, std::memory_order_relaxed);
+  Queue(std::move(job));
+}
+
+void Manager::Queue(Job job) {
   std::lock_guard lock(queue_mutex_);
   queue_.push_back(std::move(job));
   std::push_heap(queue_.begin(), queue_.end(), [](const Job& a, const Job& b) { return a.gain < b.gain; });
@@ -423,8 +461,12 @@ void Manager::BuildNext(std::unique_lock<std::mutex>& lock) {
   queue_.pop_back();
   ++building_;
   lock.unlock();
-  Build(job);
-  job.anchor->queued_.fetch_sub(1, std::memory_order_relaxed);
+  if (job.version) {
+    BuildCode(job);
+  } else {
+    Build(job);
+    job.anchor->queued_.fetch_sub(1, std::memory_order_relaxed);
+  }
   job = {};
   lock.lock();
   --building_;
@@ -450,6 +492,8 @@ void Manager::Build(const Job& job) {
   if (trace == nullptr) trace = job.samples.back();
   const Rung rung = trace->symbols == nullptr ? Rung::exact : job.widenings > 0 ? Rung::symbolic : Rung::bucketed;
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, rung));
+  version->example = job.samples.back();
+  if (rt::options().tier() >= 2) version->generate_at.store(rt::options().compile_after() * 1000);
   const int64_t ns = rt::NowNs() - start;
   deopt::VersionRecord record;
   record.trace_id = trace->id;
@@ -464,12 +508,7 @@ void Manager::Build(const Job& job) {
   record.state = "live";
   record.handing_ns = trace->is_eager ? static_cast<int64_t>(kDeferNs) * record.steps : 0;
   record.counters = version->counters;
-  version->id = Ledger::Get().AddVersion(record);
-  rt::Count(rt::Metric::versions_made);
-  if (anchor.kind == Anchor::Kind::exit) rt::Count(rt::Metric::bridges_made);
-  rt::Record(rt::EventKind::version_build, version->id, record.steps, ns);
-  TSR_LOG(1, "version ", version->id, " of ", anchor.name(), ": ", record.steps, " steps, ", Name(rung), ", built in ",
-          ns / 1000, " us (", record.cause, ")");
+  Book(anchor, *version, std::move(record));
   std::vector<Ref<Version>> superseded;
   {
     std::lock_guard lock(anchor.mutex_);
@@ -488,6 +527,104 @@ void Manager::Build(const Job& job) {
     }
   }
   for (const auto& v : superseded) Drop(anchor, *v, absl::StrCat("dropped: version ", version->id, " replaces it"));
+  EnforceBudgets();
+}
+
+void Manager::Book(Anchor& anchor, Version& version, deopt::VersionRecord record) {
+  version.id = Ledger::Get().AddVersion(record);
+  rt::Count(rt::Metric::versions_made);
+  if (anchor.kind == Anchor::Kind::exit) rt::Count(rt::Metric::bridges_made);
+  rt::Record(rt::EventKind::version_build, version.id, record.steps, record.compile_ns);
+  TSR_LOG(1, "version ", version.id, " of ", anchor.name(), ": ", record.steps, " steps, ", record.generator, ", ",
+          Name(record.rung), ", built in ", record.compile_ns / 1000, " us (", record.cause, ")");
+}
+
+void Manager::Ask(Anchor& anchor, Version& version, int tier, std::string cause) {
+  // The one thread that takes the limit away asks.
+  if (version.generate_at.exchange(INT64_MAX, std::memory_order_relaxed) == INT64_MAX && tier > 0) return;
+  Job job;
+  job.anchor = anchor.shared_from_this();
+  job.version = Ref<Version>::Share(&version);
+  job.tier = tier;
+  job.cause = std::move(cause);
+  job.gain = static_cast<double>(version.counters->runs.load(std::memory_order_relaxed)) *
+             static_cast<double>(version.trace().tier1_ns);
+  Queue(std::move(job));
+  if (!rt::options().background()) BuildQueued();
+}
+
+bool Manager::Replace(Anchor& anchor, Version& old, const Ref<Version>& version) {
+  {
+    std::lock_guard lock(anchor.mutex_);
+    const auto it = std::find_if(anchor.versions_.begin(), anchor.versions_.end(),
+                                 [&](const Ref<Version>& v) { return v.get() == &old; });
+    if (it == anchor.versions_.end()) return false;
+    anchor.versions_.insert(it, version);
+    anchor.generation_.fetch_add(1, std::memory_order_release);
+    // What the whole stretch took was measured with the old one.
+    anchor.version_periods_.store(0, std::memory_order_relaxed);
+    anchor.version_period_ns_.store(INT64_MAX, std::memory_order_relaxed);
+  }
+  Drop(anchor, old, absl::StrCat("dropped: version ", version->id, " replaces it"));
+  return true;
+}
+
+void Manager::BuildCode(const Job& job) {
+  const int64_t start = rt::NowNs();
+  Anchor& anchor = *job.anchor;
+  Version& old = *job.version;
+  if (old.dead.load(std::memory_order_acquire)) return;
+  const std::shared_ptr<const Trace> trace = old.shared_trace();
+  std::shared_ptr<const Code> code;
+  bool from_cache = false;
+  if (job.tier > 0) {
+    absl::StatusOr<Generated> made = Generate(*trace, *old.example, job.tier);
+    if (!made.ok()) {
+      // No compiler at all is said once, by whoever looked for it.
+      if (!absl::IsNotFound(made.status())) rt::Count(rt::Metric::codes_failed);
+      TSR_LOG(1, "version ", old.id, " of ", anchor.name(),
+              " gets no generated code: ", std::string(made.status().message()));
+      Ledger::Get().Update(old.id, [&](deopt::VersionRecord& r) {
+        r.note = absl::StrCat("no generated code: ", std::string(made.status().message()));
+      });
+      return;
+    }
+    code = std::move(made->code);
+    from_cache = made->from_cache;
+    if (code->kernels().empty()) {
+      Ledger::Get().Update(old.id, [&](deopt::VersionRecord& r) { r.note = "nothing in it to generate code for"; });
+      return;
+    }
+    rt::Count(rt::Metric::codes_made);
+  }
+  Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, old.rung(), code));
+  version->example = old.example;
+  version->replaced_ns = job.tier > 0 ? old.fastest_ns.load(std::memory_order_relaxed) : 0;
+  version->tier = job.tier;
+  // Where dims vary, building them in would serve one of many.
+  if (job.tier == 2 && rt::options().tier() >= 3 && old.rung() == Rung::exact)
+    version->generate_at.store(rt::options().specialise_after() * 1000);
+  deopt::VersionRecord record;
+  record.trace_id = trace->id;
+  record.trace = anchor.name();
+  record.generator = job.tier > 0 ? absl::StrCat("tier ", job.tier) : "replay";
+  record.rung = old.rung();
+  record.cause = job.cause;
+  record.steps = static_cast<int64_t>(trace->steps.size());
+  record.compile_ns = rt::NowNs() - start;
+  record.tier1_ns = trace->tier1_ns;
+  record.state = "live";
+  record.handing_ns = trace->is_eager ? static_cast<int64_t>(kDeferNs) * record.steps : 0;
+  record.bytes = code != nullptr ? static_cast<int64_t>(code->bytes()) : 0;
+  record.counters = version->counters;
+  if (code != nullptr) {
+    record.note = absl::StrCat(code->kernels().size(), " kernels", from_cache ? ", from the cache" : "");
+  }
+  Book(anchor, *version, std::move(record));
+  if (!Replace(anchor, old, version)) {
+    Ledger::Get().Update(version->id, [](deopt::VersionRecord& r) { r.state = "dropped: came too late"; });
+    return;
+  }
   EnforceBudgets();
 }
 

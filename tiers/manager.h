@@ -18,7 +18,7 @@ namespace tessera::tiers {
 
 /// A place where traces begin. Shared by all threads that come by. Its atomics are read on every arrival; the rest is
 /// guarded by its mutex.
-class Anchor {
+class Anchor : public std::enable_shared_from_this<Anchor> {
  public:
   enum class Kind : uint8_t { eager, function, loop, exit };
   /// What an arrival is to do.
@@ -113,6 +113,8 @@ class Manager {
   void AddExit(Anchor& anchor, Version& version, GuardFailure failure);
   /// A version of that anchor came to its end, `runs` times in all of `ns`; ns is 0 where it was not timed.
   void AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs = 1);
+  /// A loop is still going round in the version, for ns now; AddRun() comes at its end.
+  void LoopGoesOn(Anchor& anchor, Version& version, int64_t ns);
   /// Should this run be timed? The first ones are, later one of 64.
   static bool TimeThisRun(const Version& version) {
     const int64_t runs = version.counters->runs.load(std::memory_order_relaxed);
@@ -143,6 +145,9 @@ class Manager {
     std::string cause;
     int64_t recording_ns = 0;
     double gain = 0;
+    /// A version that is to have generated code of that tier, or (0) none any more; null: a new one is to be built.
+    rt::Ref<Version> version = nullptr;
+    int tier = 0;
   };
   enum class Kept : uint8_t {
     kept,      // with its group, or not needed
@@ -153,6 +158,14 @@ class Manager {
   Kept Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns);
   void Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group);
   void Build(const Job& job);
+  void BuildCode(const Job& job);
+  /// Puts `version` in the place of `old`, if that is still there.
+  bool Replace(Anchor& anchor, Version& old, const rt::Ref<Version>& version);
+  /// Enters it in the ledger, the metrics and the log.
+  void Book(Anchor& anchor, Version& version, deopt::VersionRecord record);
+  /// Queues a job for the version, once.
+  void Ask(Anchor& anchor, Version& version, int tier, std::string cause);
+  void Queue(Job job);
   void BuildNext(std::unique_lock<std::mutex>& lock);
   /// Builds what is queued on this thread.
   void BuildQueued();

@@ -13,7 +13,7 @@ using tracer::TraceValue;
 using tracer::ValueId;
 
 // The last step at which each value is needed, by a step or (functions) by the interpreter after an exit.
-std::vector<int> LastNeeds(const Trace& trace, std::vector<bool>* escapes) {
+std::vector<int> LastNeeds(const Trace& trace, const Code* code, std::vector<bool>* escapes) {
   std::vector<int> last(trace.values.size(), -1);
   const int end = static_cast<int>(trace.steps.size());
   for (int i = 0; i < end; ++i) {
@@ -27,6 +27,12 @@ std::vector<int> LastNeeds(const Trace& trace, std::vector<bool>* escapes) {
         (*escapes)[v] = true;
       }
     }
+  }
+  for (size_t k = 0; code != nullptr && k < code->kernels().size(); ++k) {
+    const Code::Kernel& kernel = code->kernels()[k];
+    for (ValueId v : kernel.views) last[v] = std::max(last[v], kernel.position);
+    // Where the kernel is not used its steps run one by one, and read no more than it does.
+    for (ValueId v : kernel.inner) last[v] = std::max(last[v], kernel.position);
   }
   // A value is needed as long as a register holds it: an exit puts it there.
   std::map<std::pair<int, int>, ValueId> registers;
@@ -60,11 +66,11 @@ bool MayShare(const TraceStep& step) {
   return step.kind == TraceStep::Kind::op && ir::Info(step.op).impl == ir::Impl::view;
 }
 
-MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras) {
+MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, const Code* code) {
   MemoryPlan plan;
   plan.slots.assign(trace.values.size() + extras.size(), -1);
   plan.escapes.assign(trace.values.size(), false);
-  plan.last = LastNeeds(trace, &plan.escapes);
+  plan.last = LastNeeds(trace, code, &plan.escapes);
   const int end = static_cast<int>(trace.steps.size());
   std::vector<std::vector<int>> dying(static_cast<size_t>(end) + 1);
   std::vector<int> free;

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "tiers/code.h"
 #include "tracer/trace.h"
 
 namespace tessera::tiers {
@@ -28,7 +29,8 @@ struct Extra {
 /// May the result of this step be a window onto its operand? True for view ops; some reshapes copy after all.
 bool MayShare(const tracer::TraceStep& step);
 
-MemoryPlan PlanMemory(const tracer::Trace& trace, const std::vector<Extra>& extras);
+/// With generated code: a kernel runs where its last step stood, so what it reads lives until then. Null: without.
+MemoryPlan PlanMemory(const tracer::Trace& trace, const std::vector<Extra>& extras, const Code* code);
 
 }  // namespace tessera::tiers
 

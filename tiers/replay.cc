@@ -9,6 +9,7 @@
 #include "interp/views.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
+#include "tiers/generated.h"
 #include "tiers/replay_step.h"
 
 namespace tessera::tiers {
@@ -25,6 +26,7 @@ class ReplayActivation final : public Activation {
  public:
   explicit ReplayActivation(const Replay& replay) : Activation(replay), replay_(replay), plan_(replay.plan()) {
     const size_t n = trace_.values.size();
+    if (replay.code() != nullptr) generated_ = std::make_unique<GeneratedKernels>(*replay.code());
     data_.assign(n, nullptr);
     arena_data_.assign(n, nullptr);
     storages_.resize(n);
@@ -67,6 +69,7 @@ class ReplayActivation final : public Activation {
     for (size_t v = 0; v < n; ++v) {
       if (trace_.values[v].kind != TraceValue::Kind::result) roots_[v] = static_cast<int32_t>(v);
       if (trace_.values[v].kind == TraceValue::Kind::constant) data_[v] = views_[v].data;
+      if (number_of_[v] >= 0) data_[v] = numbers_[number_of_[v]].data;
     }
   }
 
@@ -79,6 +82,7 @@ class ReplayActivation final : public Activation {
         fast_[i] = {b.loop, b.n, {b.in[0], b.in[1], b.in[2]}, b.out, b.kind};
       }
     TSR_RETURN_IF_ERROR(LayOut(position_, to));
+    if (generated_ != nullptr) generated_->Bind(views_);
     // A step that is bound for the first time finds the arena large enough, perhaps, but its results have no place yet.
     for (int i = position_; i < to; ++i) {
       for (ValueId v : trace_.steps[i].out)
@@ -122,9 +126,18 @@ class ReplayActivation final : public Activation {
     absl::Status status;
     int i = position_;
     const int from = i;
+    if (generated_ != nullptr) {
+      generated_->Choose(position_, to, [&](ValueId v) {
+        return trace_.is_eager && tensors_[v] != nullptr && !tensors_[v]->unique();
+      });
+    }
     failure_.step = -1;
     for (; i < to; ++i) {
       const FastStep& b = fast_[i];
+      if (generated_ != nullptr && generated_->Takes(i)) {
+        generated_->Run(i, data_.data());
+        continue;
+      }
       switch (b.kind) {
         case Bound::Kind::expanded: Expand(bound_[i]); [[fallthrough]];
         case Bound::Kind::loop: {
@@ -721,12 +734,14 @@ class ReplayActivation final : public Activation {
   std::vector<Expansion> expansions_;
   std::vector<size_t> slot_bytes_;
   Ref<rt::Storage> arena_;
+  std::unique_ptr<GeneratedKernels> generated_;
   bool stop_after_ = false;
 };
 
 }  // namespace
 
-Replay::Replay(std::shared_ptr<const Trace> trace, Rung rung) : Version(std::move(trace), rung) {
+Replay::Replay(std::shared_ptr<const Trace> trace, Rung rung, std::shared_ptr<const Code> code)
+    : Version(std::move(trace), rung, std::move(code)) {
   const Trace& t = this->trace();
   std::vector<Extra> extras;
   for (size_t i = 0; i < t.steps.size(); ++i) {
@@ -747,7 +762,7 @@ Replay::Replay(std::shared_ptr<const Trace> trace, Rung rung) : Version(std::mov
       extras.push_back({static_cast<int>(i)});
     }
   }
-  plan_ = PlanMemory(t, extras);
+  plan_ = PlanMemory(t, extras, this->code());
 }
 
 std::unique_ptr<Activation> Replay::NewActivation() { return std::make_unique<ReplayActivation>(*this); }

@@ -1,6 +1,7 @@
 // The simplest generator: a version that runs its trace as a flat list of tier-1 kernel calls, bound beforehand to
 // operands, attributes and memory. No dispatch, no inference and no allocation but for values that leave it. It is also
-// what remains when no compiler is installed.
+// what remains when no compiler is installed. Where there is one, generated kernels take the place of steps, and the
+// steps stay for what they do not cover: a run that ends in the middle, shapes that break a kernel's assumptions.
 #ifndef TESSERA_TIERS_REPLAY_H_
 #define TESSERA_TIERS_REPLAY_H_
 
@@ -19,7 +20,8 @@ class Replay final : public Version {
     DType dtype;
   };
 
-  Replay(std::shared_ptr<const Trace> trace, Rung rung);
+  /// `code`: generated kernels that take the place of steps; null for none.
+  Replay(std::shared_ptr<const Trace> trace, Rung rung, std::shared_ptr<const Code> code = nullptr);
   const MemoryPlan& plan() const { return plan_; }
   const std::vector<Cast>& casts() const { return casts_; }
 

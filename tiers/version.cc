@@ -112,8 +112,8 @@ Layout::Layout(const Trace& trace) {
 
 // ---- Version
 
-Version::Version(std::shared_ptr<const Trace> trace, Rung rung)
-    : trace_(std::move(trace)), layout_(*trace_), rung_(rung) {
+Version::Version(std::shared_ptr<const Trace> trace, Rung rung, std::shared_ptr<const Code> code)
+    : trace_(std::move(trace)), layout_(*trace_), rung_(rung), code_(std::move(code)) {
   guards_.resize(trace_->values.size());
   for (size_t v = 0; v < guards_.size(); ++v) {
     const TraceValue& value = trace_->values[v];

@@ -12,6 +12,7 @@
 #include "deopt/guards.h"
 #include "deopt/ledger.h"
 #include "interp/interpreter.h"
+#include "tiers/code.h"
 #include "tracer/trace.h"
 
 namespace tessera::tiers {
@@ -187,7 +188,7 @@ class Activation {
 
 class Version {
  public:
-  Version(std::shared_ptr<const Trace> trace, Rung rung);
+  Version(std::shared_ptr<const Trace> trace, Rung rung, std::shared_ptr<const Code> code);
   virtual ~Version();
   Version(const Version&) = delete;
 
@@ -197,8 +198,11 @@ class Version {
   }
 
   const Trace& trace() const { return *trace_; }
+  const std::shared_ptr<const Trace>& shared_trace() const { return trace_; }
   const Layout& layout() const { return layout_; }
   Rung rung() const { return rung_; }
+  /// Null where every step is a kernel of tier 1.
+  const Code* code() const { return code_.get(); }
   /// Guard of an input; meaningless for other values.
   const deopt::InputGuard& guard(ValueId v) const { return guards_[v]; }
 
@@ -220,6 +224,13 @@ class Version {
   std::atomic<int64_t> best_ns{INT64_MAX};  // of the runs that the profit gate looks at next
   std::atomic<int64_t> sum_of_bests{0};
   std::atomic<int64_t> runs_at_last_pass{0};  // of the manager's budgets
+  /// Nanoseconds of runs, all told, after which code is generated for it; INT64_MAX: never.
+  std::atomic<int64_t> generate_at{INT64_MAX};
+  std::atomic<int64_t> fastest_ns{INT64_MAX};  // of all timed runs
+  int tier = 1;                                // of its code; 1: replay
+  int64_t replaced_ns = 0;                     // the fastest run of the version that it replaced; 0: of none
+  /// A recording from which it was made: dims and strides of one run.
+  std::shared_ptr<const Trace> example;
 
  protected:
   friend class Activation;
@@ -230,6 +241,7 @@ class Version {
   const std::shared_ptr<const Trace> trace_;
   const Layout layout_;
   const Rung rung_;
+  const std::shared_ptr<const Code> code_;
   std::vector<deopt::InputGuard> guards_;
   std::atomic<Activation*> spare_{nullptr};  // the one that was returned last: most versions need no other
   std::mutex mutex_;

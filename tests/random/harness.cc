@@ -15,17 +15,19 @@ namespace {
 std::set<std::string> g_unknown;
 
 // Every option that a Config sets.
-constexpr const char* kNames[] = {"tier",          "background",       "hot_eager",     "hot_loop",
-                                  "hot_function",  "hot_exit",         "trace_ops",     "trace_unroll",
-                                  "trace_depth",   "profit_gate",      "version_bytes", "anchor_versions",
-                                  "version_count", "deopt_generalise", "deopt_pin",     "deopt_every",
-                                  "chaos_seed",    "hash_bits",        "parallel_grain"};
+constexpr const char* kNames[] = {
+    "tier",           "background",       "hot_eager",        "hot_loop",    "hot_function",  "hot_exit",
+    "trace_ops",      "trace_unroll",     "trace_depth",      "profit_gate", "version_bytes", "anchor_versions",
+    "version_count",  "deopt_generalise", "deopt_pin",        "deopt_every", "chaos_seed",    "hash_bits",
+    "parallel_grain", "compile_after",    "specialise_after", "fuse",        "bitwise"};
 
 Options Hot(int64_t threshold) {
   const std::string n = std::to_string(threshold);
   return {{"background", "false"}, {"profit_gate", "false"}, {"hot_eager", n},
           {"hot_loop", n},         {"hot_function", n},      {"hot_exit", n}};
 }
+// Versions get generated code at once.
+Options Code(const Options& hot);
 Options With(Options base, const Options& more) {
   for (const auto& [name, value] : more) {
     const auto old = std::find_if(base.begin(), base.end(), [&](const auto& o) { return o.first == name; });
@@ -37,6 +39,8 @@ Options With(Options base, const Options& more) {
   }
   return base;
 }
+
+Options Code(const Options& hot) { return With(hot, {{"compile_after", "0"}, {"specialise_after", "1000000"}}); }
 
 }  // namespace
 
@@ -62,7 +66,12 @@ std::vector<Config> ConfigsFor(uint64_t seed) {
                                   {"trace_depth", std::to_string(rng.Between(1, 2))}})},
       {"exact", With(hot, {{"deopt_generalise", "1000"}, {"anchor_versions", "8"}})},
       {"profit_gate", With(hot, {{"profit_gate", "true"}})},
-      {"tier_2", With(hot, {{"tier", "2"}})},
+      {"tier_2", With(Code(hot), {{"tier", "2"}})},
+      {"tier_3", With(Code(hot), {{"specialise_after", "0"}})},
+      {"mixed", With(Code(hot), {{"background", "true"}, {"specialise_after", "1"}})},
+      {"no_fusion", With(Code(hot), {{"fuse", "false"}})},
+      {"code_deopt", With(Code(hot), {{"deopt_every", std::to_string(rng.Between(1, 7))}})},
+      {"code_chaos", With(Code(hot), {{"chaos_seed", number}})},
       {"tiny_grain", With(hot, {{"parallel_grain", "64"}})},
       {"defaults", {}},
       {"interpreter", Baseline()},
@@ -87,6 +96,8 @@ void SetOptions(const Options& options) {
       if (Status s = Runtime::set_option(name, it->second); !s.ok()) throw std::runtime_error(s.message());
     }
   }
+  // Any configuration may come to generated code, and logs are compared to the bit.
+  if (Status s = Runtime::set_option("bitwise", "true"); !s.ok()) throw std::runtime_error(s.message());
   for (const auto& [name, value] : options) {
     const Status s = Runtime::set_option(name, value);
     if (s.code() == Code::not_found) {

@@ -1,0 +1,128 @@
+#include "tiers/code.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tessera::tiers {
+namespace {
+
+using tracer::Trace;
+using tracer::ValueId;
+
+// The words of a plan. A list that runs past the end, and everything after it, is empty, and ok() is false.
+class Reader {
+ public:
+  Reader(const int64_t* words, size_t n) : words_(words), n_(n) {}
+  int64_t Word() {
+    if (at_ >= n_) {
+      ok_ = false;
+      return 0;
+    }
+    return words_[at_++];
+  }
+  std::vector<int64_t> List() {
+    const int64_t size = Word();
+    if (size < 0 || static_cast<size_t>(size) > n_ - std::min(at_, n_)) {
+      ok_ = false;
+      return {};
+    }
+    std::vector<int64_t> list(words_ + at_, words_ + at_ + size);
+    at_ += static_cast<size_t>(size);
+    return list;
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  const int64_t* words_;
+  size_t n_, at_ = 0;
+  bool ok_ = true;
+};
+
+absl::Status Damaged() { return Internal("the plan of the generated code does not fit the trace"); }
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi& api, const Trace& trace,
+                                                       std::string_view artifact) {
+  ArtifactHeader header;
+  if (artifact.size() < sizeof header) return Damaged();
+  std::memcpy(&header, artifact.data(), sizeof header);
+  if (std::memcmp(header.magic, "TSRA", 4) != 0 || header.version != kArtifactVersion ||
+      header.plan_words > (artifact.size() - sizeof header) / 8) {
+    return Damaged();
+  }
+  std::vector<int64_t> words(header.plan_words);
+  std::memcpy(words.data(), artifact.data() + sizeof header, header.plan_words * 8);
+  Reader plan(words.data(), words.size());
+  auto code = std::shared_ptr<Code>(new Code(api));
+  const int64_t num_values = static_cast<int64_t>(trace.values.size());
+  const int64_t num_steps = static_cast<int64_t>(trace.steps.size());
+  code->kernel_of_.assign(trace.steps.size(), -1);
+  const int64_t count = plan.Word();
+  std::vector<int64_t> positions;
+  for (int64_t k = 0; k < count && plan.ok(); ++k) {
+    Kernel kernel;
+    kernel.position = static_cast<int>(plan.Word());
+    positions.push_back(kernel.position);
+    std::vector<bool> written(trace.values.size(), false);
+    for (int64_t s : plan.List()) {
+      if (s < 0 || s >= num_steps || code->kernel_of_[static_cast<size_t>(s)] >= 0) return Damaged();
+      kernel.steps.push_back(static_cast<int>(s));
+      code->kernel_of_[static_cast<size_t>(s)] = static_cast<int32_t>(k);
+    }
+    for (int64_t v : plan.List()) kernel.views.push_back(static_cast<ValueId>(v));
+    kernel.num_inputs = kernel.views.size();
+    for (int64_t v : plan.List()) kernel.views.push_back(static_cast<ValueId>(v));
+    for (ValueId v : kernel.views)
+      if (v < 0 || v >= num_values) return Damaged();
+    for (size_t v = kernel.num_inputs; v < kernel.views.size(); ++v)
+      written[static_cast<size_t>(kernel.views[v])] = true;
+    for (int64_t n = plan.Word(); n > 0 && plan.ok(); --n) {
+      const int64_t value = plan.Word(), dim = plan.Word();
+      if (value < 0 || value >= num_values || dim >= trace.values[static_cast<size_t>(value)].type.rank ||
+          -1 - dim >= trace.values[static_cast<size_t>(value)].type.rank) {
+        return Damaged();
+      }
+      kernel.dims.push_back({static_cast<ValueId>(value), static_cast<int>(dim)});
+    }
+    for (int64_t n = plan.Word(); n > 0 && plan.ok(); --n) kernel.strides.push_back(plan.List());
+    kernel.tasks = plan.List();
+    kernel.unit = plan.List();
+    kernel.scratch = plan.List();
+    kernel.grain = std::max<int64_t>(1, plan.Word());
+    std::sort(kernel.steps.begin(), kernel.steps.end());
+    if (kernel.steps.empty() || kernel.strides.size() != kernel.views.size() || kernel.views.size() > 64 ||
+        kernel.position < 0 || kernel.position >= num_steps) {
+      return Damaged();
+    }
+    for (const auto* product : {&kernel.tasks, &kernel.unit})
+      for (int64_t e : *product)
+        if (e >= static_cast<int64_t>(kernel.dims.size())) return Damaged();
+    for (int s : kernel.steps) {
+      if (s > kernel.position) return Damaged();
+      for (ValueId v : trace.steps[static_cast<size_t>(s)].out)
+        if (!written[static_cast<size_t>(v)]) kernel.inner.push_back(v);
+    }
+    code->kernels_.push_back(std::move(kernel));
+  }
+  if (!plan.ok() || static_cast<int64_t>(code->kernels_.size()) != count) return Damaged();
+  if (count == 0) return std::shared_ptr<const Code>(std::move(code));
+  std::string why;
+  const TesseraSink error = {
+      [](void* to, const char* data, size_t size) { static_cast<std::string*>(to)->append(data, size); }, &why};
+  std::vector<TesseraKernel> functions(positions.size());
+  if (api.load(artifact.data(), artifact.size(), positions.data(), functions.data(), functions.size(), &code->handle_,
+               &error) != 0) {
+    code->handle_ = 0;
+    return Internal("generated code cannot be loaded: ", why);
+  }
+  for (size_t k = 0; k < functions.size(); ++k) code->kernels_[k].run = functions[k];
+  code->bytes_ = header.object_bytes;
+  return std::shared_ptr<const Code>(std::move(code));
+}
+
+Code::~Code() {
+  if (handle_ != 0) api_.unload(handle_);
+}
+
+}  // namespace tessera::tiers

@@ -1,0 +1,56 @@
+// Generated kernels of a trace, loaded and callable, and the plan by which they take the place of its steps.
+#ifndef TESSERA_TIERS_CODE_H_
+#define TESSERA_TIERS_CODE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tiers/compiler.h"
+#include "tracer/trace.h"
+
+namespace tessera::tiers {
+
+class Code {
+ public:
+  /// See tsr_target.launch (tiers/compiler/dialects/target.td).
+  struct Kernel {
+    TesseraKernel run = nullptr;
+    int position = 0;
+    std::vector<int> steps;
+    std::vector<tracer::ValueId> views;  // operands, then results
+    size_t num_inputs = 0;
+    std::vector<std::pair<tracer::ValueId, int>> dims;  // the table; a dim below 0 is the stride of dim -1 - dim
+    std::vector<std::vector<int64_t>> strides;          // of each view; empty: row-major
+    std::vector<int64_t> tasks, unit;                   // products: entries of the table, or -1 - number
+    std::vector<int64_t> scratch;                       // bytes of an element, one for each row
+    int64_t grain = 1;
+    /// Results of its steps that are never in memory.
+    std::vector<tracer::ValueId> inner;
+  };
+
+  /// Reads the plan, checks that it fits the trace, and loads the object.
+  static absl::StatusOr<std::shared_ptr<const Code>> Load(const TesseraCompilerApi& api, const tracer::Trace& trace,
+                                                          std::string_view artifact);
+  ~Code();
+  Code(const Code&) = delete;
+
+  const std::vector<Kernel>& kernels() const { return kernels_; }
+  /// The kernel that takes the place of a step, or -1.
+  int kernel_of(int step) const { return kernel_of_[static_cast<size_t>(step)]; }
+  size_t bytes() const { return bytes_; }
+  int tier = 2;
+
+ private:
+  explicit Code(const TesseraCompilerApi& api) : api_(api) {}
+  const TesseraCompilerApi& api_;
+  std::vector<Kernel> kernels_;
+  std::vector<int32_t> kernel_of_;
+  uint64_t handle_ = 0;
+  size_t bytes_ = 0;
+};
+
+}  // namespace tessera::tiers
+
+#endif  // TESSERA_TIERS_CODE_H_

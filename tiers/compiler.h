@@ -1,0 +1,74 @@
+// The one interface between the core and libtessera_compiler. Data crosses it, not objects of the core: a trace as text
+// of the dialect tsr_graph goes in, an artifact (plan and object code, as bytes that may be stored) comes out. The
+// library is opened at run time, or is linked into the program and registers itself.
+#ifndef TESSERA_TIERS_COMPILER_H_
+#define TESSERA_TIERS_COMPILER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+/// Changes with every change of this file; a library with another number is not used.
+enum { kTesseraCompilerAbi = 1 };
+
+/// Where results go: called any number of times, one piece after another.
+struct TesseraSink {
+  void (*write)(void* context, const char* data, size_t size);
+  void* context;
+};
+
+struct TesseraCompileRequest {
+  const char* trace;  ///< a module with one tsr_graph.trace
+  size_t trace_size;
+  int32_t tier;     ///< 2: dims are read at run time; 3: numbers in the trace are built in
+  int32_t fuse;     ///< 0: each op a kernel of its own
+  int32_t bitwise;  ///< sums as in tier 1, to the bit
+  int64_t grain;    ///< elements that are worth a thread
+};
+
+/// One kernel of a version. A void(void* const* views, void* scratch, const int64_t* dims, int64_t begin, int64_t end).
+typedef void (*TesseraKernel)(void* const*, void*, const int64_t*, int64_t, int64_t);
+
+struct TesseraCompilerApi {
+  int32_t abi;
+  /// What the code depends on besides the request: LLVM, the machine and its features. Part of every cache key.
+  const char* build_id;
+
+  // All of these may be called from any thread; they return 0 and write to `out`, or write the reason to `error`.
+
+  /// Trace to artifact. Blocks for as long as the compile takes; runs on a thread of the library's own.
+  int32_t (*compile)(const TesseraCompileRequest* request, const TesseraSink* out, const TesseraSink* error);
+  /// The text of a stage: "graph", "sched", "tile", "target", "llvm" or "asm".
+  int32_t (*inspect)(const TesseraCompileRequest* request, const char* stage, const TesseraSink* out,
+                     const TesseraSink* error);
+  /// Makes kernels of the artifact callable: those at `positions` of its plan. *code names the code for unload.
+  int32_t (*load)(const char* artifact, size_t size, const int64_t* positions, TesseraKernel* kernels,
+                  size_t num_kernels, uint64_t* code, const TesseraSink* error);
+  /// Frees the code. Nobody may be inside.
+  void (*unload)(uint64_t code);
+  /// The process ends: waits for the compile that is under way, and refuses later ones.
+  void (*stop)();
+};
+
+/// What the library exports.
+const struct TesseraCompilerApi* tessera_compiler_entry();
+}
+
+namespace tessera::tiers {
+
+/// An artifact is this header, the plan (int64 words) and the object. The plan: the number of kernels; then for each
+/// its position, and as lists (a count, then its elements) steps, inputs, outputs, dims as pairs, strides of each view
+/// (lists), tasks, unit, scratch; then its grain. tsr_target.launch in tiers/compiler/dialects/target.td says what they
+/// mean.
+struct ArtifactHeader {
+  char magic[4];  // "TSRA"
+  uint32_t version;
+  uint64_t plan_words;
+  uint64_t object_bytes;
+};
+inline constexpr uint32_t kArtifactVersion = 1;
+
+}  // namespace tessera::tiers
+
+#endif  // TESSERA_TIERS_COMPILER_H_

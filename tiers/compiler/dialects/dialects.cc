@@ -1,0 +1,162 @@
+#include "tiers/compiler/dialects/dialects.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/OpImplementation.h"
+#include "tiers/compiler/dialects/GraphDialect.cpp.inc"
+#include "tiers/compiler/dialects/SchedDialect.cpp.inc"
+#include "tiers/compiler/dialects/TargetDialect.cpp.inc"
+#include "tiers/compiler/dialects/TileDialect.cpp.inc"
+#define GET_OP_CLASSES
+#include "tiers/compiler/dialects/Sched.cpp.inc"
+#define GET_OP_CLASSES
+#include "tiers/compiler/dialects/Tile.cpp.inc"
+#define GET_OP_CLASSES
+#include "tiers/compiler/dialects/Target.cpp.inc"
+
+using namespace mlir;
+
+namespace tessera::compiler {
+
+// ---- types
+
+Dim DimOf(RankedTensorType type, int64_t d) {
+  if (!type.isDynamicDim(static_cast<unsigned>(d))) return {false, type.getDimSize(static_cast<unsigned>(d))};
+  auto symbols = dyn_cast_or_null<ArrayAttr>(type.getEncoding());
+  auto symbol = symbols && d < static_cast<int64_t>(symbols.size())
+                    ? dyn_cast<IntegerAttr>(symbols[static_cast<size_t>(d)])
+                    : IntegerAttr();
+  return {true, symbol ? symbol.getInt() : -1};
+}
+
+SmallVector<Dim> DimsOf(Type type) {
+  SmallVector<Dim> dims;
+  auto tensor = cast<RankedTensorType>(type);
+  for (int64_t d = 0; d < tensor.getRank(); ++d) dims.push_back(DimOf(tensor, d));
+  return dims;
+}
+
+RankedTensorType TensorOf(MLIRContext* context, ArrayRef<Dim> dims, Type element) {
+  SmallVector<int64_t> sizes, symbols;
+  bool any = false;
+  for (const Dim& d : dims) {
+    sizes.push_back(d.is_symbol ? ShapedType::kDynamic : d.value);
+    symbols.push_back(d.is_symbol ? d.value : -1);
+    any |= d.is_symbol;
+  }
+  return RankedTensorType::get(sizes, element, any ? Builder(context).getI64ArrayAttr(symbols) : Attribute());
+}
+
+StringRef DTypeName(Type t) {
+  if (t.isF64()) return "f64";
+  if (t.isF32()) return "f32";
+  if (t.isF16()) return "f16";
+  if (t.isBF16()) return "bf16";
+  if (isa<Float8E4M3FNType>(t)) return "f8e4m3";
+  if (isa<Float8E5M2Type>(t)) return "f8e5m2";
+  if (t.isInteger(64)) return "i64";
+  if (t.isInteger(32)) return "i32";
+  if (t.isUnsignedInteger(8)) return "u8";
+  if (t.isInteger(8)) return "i8";
+  if (t.isInteger(1)) return "bool";
+  return "";
+}
+
+bool IsNarrowFloat(Type t) { return isa<FloatType>(t) && t.getIntOrFloatBitWidth() < 32; }
+
+Type ComputeType(Type t) {
+  if (IsNarrowFloat(t)) return Float32Type::get(t.getContext());
+  if (t.isInteger(1)) return IntegerType::get(t.getContext(), 8);
+  if (auto i = dyn_cast<IntegerType>(t)) return IntegerType::get(t.getContext(), i.getWidth());
+  return t;
+}
+
+StringRef ComputeName(Type t) { return IsNarrowFloat(t) ? "f32" : DTypeName(t); }
+
+// ---- the op table
+
+const TableRow* RowOf(Operation* op) {
+  static const llvm::StringMap<TableRow>* rows = [] {
+    auto* map = new llvm::StringMap<TableRow>;
+    auto required = [](StringRef operands) {
+      int n = 0;
+      SmallVector<StringRef> words;
+      operands.split(words, ' ', -1, false);
+      for (StringRef w : words) n += !w.ends_with("?") && !w.ends_with("*");
+      return n;
+    };
+#define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary) \
+  map->try_emplace("tsr_graph." #name, TableRow{#name, #impl, #rule, required(operands)});
+#include "ir/ops.def"
+    return map;
+  }();
+  auto it = rows->find(op->getName().getStringRef());
+  return it == rows->end() ? nullptr : &it->second;
+}
+
+bool IsElementwise(Operation* op) {
+  const TableRow* row = RowOf(op);
+  return row != nullptr && row->impl == "ew";
+}
+
+void RegisterDialects(DialectRegistry& registry) {
+  registry.insert<graph::TsrGraphDialect, sched::TsrSchedDialect, tile::TsrTileDialect, target::TsrTargetDialect>();
+}
+
+// ---- dialects and verifiers
+
+namespace sched {
+void TsrSchedDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "tiers/compiler/dialects/Sched.cpp.inc"
+      >();
+}
+
+LogicalResult KernelOp::verify() {
+  Block& body = getBody().front();
+  if (body.getNumArguments() != getOperands().size()) return emitOpError("has as many block arguments as operands");
+  for (auto [argument, operand] : llvm::zip(body.getArguments(), getOperands()))
+    if (argument.getType() != operand.getType()) return emitOpError("block arguments have the types of the operands");
+  auto yield = dyn_cast<YieldOp>(body.back());
+  if (!yield) return emitOpError("ends with tsr_sched.yield");
+  if (yield.getValues().getTypes() != getResults().getTypes()) return emitOpError("yields what it returns");
+  if (getInputs().size() != getOperands().size() || getOutputs().size() != getResults().size())
+    return emitOpError("names each operand and each result");
+  if (getLanes() < 1 || (getLanes() & (getLanes() - 1)) != 0) return emitOpError("lanes are a power of two");
+  return success();
+}
+}  // namespace sched
+
+namespace tile {
+void TsrTileDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "tiers/compiler/dialects/Tile.cpp.inc"
+      >();
+}
+
+namespace {
+LogicalResult VerifyTile(Operation* op, Type tile, Type dtype) {
+  Type element = tile;
+  if (auto vector = dyn_cast<VectorType>(tile)) element = vector.getElementType();
+  if (element != ComputeType(dtype))
+    return op->emitOpError("has tiles of ") << ComputeType(dtype) << " for " << dtype << " in memory";
+  return success();
+}
+}  // namespace
+
+LogicalResult LoadOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
+LogicalResult StoreOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
+}  // namespace tile
+
+namespace target {
+void TsrTargetDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "tiers/compiler/dialects/Target.cpp.inc"
+      >();
+}
+}  // namespace target
+
+}  // namespace tessera::compiler

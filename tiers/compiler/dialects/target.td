@@ -1,0 +1,32 @@
+// tsr_target: what a version runs: the kernels as code, and the plan by which the core launches them.
+#ifndef TESSERA_TARGET_TD
+#define TESSERA_TARGET_TD
+
+include "mlir/IR/OpBase.td"
+
+def TsrTarget_Dialect : Dialect {
+  let name = "tsr_target";
+  let cppNamespace = "::tessera::compiler::target";
+  let summary = "The launch plan of a version; its kernels are functions of the LLVM dialect beside it";
+}
+
+def TsrTarget_LaunchOp : Op<TsrTarget_Dialect, "launch"> {
+  let summary = "One kernel of the plan";
+  let description = [{
+    The core runs it at step `position` in place of `steps`, over as many tasks as `tasks` says: a product of entries of
+    `dims`. Each entry of `dims` is a pair (value, dim) or, for strides, (value, -1 - dim). `tasks` and `unit` are products:
+    entries of `dims` where they are not negative, and otherwise -1 - e is a number; `unit` is the
+    elements of one task. `strides` says what the code takes the strides of each operand to be: nothing means row-major,
+    -1 that it reads them. Where they are not so, the core runs the steps instead. `scratch` has the bytes of an element
+    for each row of scratch memory that a thread needs.
+
+    ```mlir
+    "tsr_target.launch"() {kernel = @k0, position = 4 : i32, ...} : () -> ()
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, I32Attr:$position, DenseI32ArrayAttr:$steps,
+                       DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, ArrayAttr:$dims, ArrayAttr:$strides,
+                       DenseI64ArrayAttr:$tasks, DenseI64ArrayAttr:$unit, I64Attr:$grain, DenseI64ArrayAttr:$scratch);
+}
+
+#endif

@@ -1,0 +1,126 @@
+// tsr_tile: kernels in tiles: explicit loads, stores, vectors and reductions, in loops of scf.
+#ifndef TESSERA_TILE_TD
+#define TESSERA_TILE_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def TsrTile_Dialect : Dialect {
+  let name = "tsr_tile";
+  let cppNamespace = "::tessera::compiler::tile";
+  let summary = "Kernels in tiles";
+  let description = [{
+    A tile is a value of a builtin scalar or vector type in the computing dtype: f32 for narrow floats, i8 for bool. It is
+    loaded from and stored to a view, which is an operand, a result or scratch memory of the kernel, at an offset in
+    elements. Loops are scf, index arithmetic is arith. What a GPU needs beyond that (asynchronous copies, matrix
+    instructions, barriers, roles of warps) joins this dialect with the code that lowers it.
+  }];
+}
+
+class TsrTile_Op<string name, list<Trait> traits = []> : Op<TsrTile_Dialect, name, traits>;
+
+def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, NoTerminator]> {
+  let summary = "A kernel over a range of tasks";
+  let description = [{
+    Block arguments: the views of operands and results and `scratch` (all of type !llvm.ptr), then the table of dims and
+    strides (!llvm.ptr), then the first task and the one after the last (i64). `dtypes` are the dtypes in memory of the
+    views; `dims` says what stands in the table, and `tasks` how many tasks there are and how large one is: the core
+    reads both.
+
+    ```mlir
+    "tsr_tile.kernel"() ({ ... }) {sym_name = "k0", views = 3 : i64, ...} : () -> ()
+    ```
+  }];
+  let arguments = (ins StrAttr:$sym_name, I32Attr:$position, DenseI32ArrayAttr:$steps, DenseI32ArrayAttr:$inputs,
+                       DenseI32ArrayAttr:$outputs, ArrayAttr:$dims, ArrayAttr:$strides, DenseI64ArrayAttr:$tasks,
+                       DenseI64ArrayAttr:$unit, I64Attr:$grain, DenseI64ArrayAttr:$scratch);
+  let regions = (region SizedRegion<1>:$body);
+}
+
+def TsrTile_DimOp : TsrTile_Op<"dim", [Pure]> {
+  let summary = "An entry of the table of dims and strides";
+  let description = [{
+    ```mlir
+    %n = "tsr_tile.dim"(%table) {index = 2 : i64} : (!llvm.ptr) -> i64
+    ```
+  }];
+  let arguments = (ins AnyType:$table, I64Attr:$index);
+  let results = (outs I64:$value);
+}
+
+def TsrTile_LoadOp : TsrTile_Op<"load", [MemoryEffects<[MemRead]>]> {
+  let summary = "A tile from memory, in the computing dtype";
+  let description = [{
+    `dtype` is the dtype in memory. Without a stride the elements of a vector lie next to each other; with one they are
+    that many elements apart.
+
+    ```mlir
+    %x = "tsr_tile.load"(%view, %offset) {dtype = bf16} : (!llvm.ptr, i64) -> vector<8xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$view, I64:$offset, Optional<I64>:$stride, TypeAttr:$dtype);
+  let results = (outs AnyType:$tile);
+  let hasVerifier = 1;
+}
+
+def TsrTile_StoreOp : TsrTile_Op<"store", [MemoryEffects<[MemWrite]>]> {
+  let summary = "A tile to memory, where elements lie next to each other";
+  let description = [{
+    ```mlir
+    "tsr_tile.store"(%y, %view, %offset) {dtype = bf16} : (vector<8xf32>, !llvm.ptr, i64) -> ()
+    ```
+  }];
+  let arguments = (ins AnyType:$tile, AnyType:$view, I64:$offset, TypeAttr:$dtype);
+  let hasVerifier = 1;
+}
+
+def TsrTile_SplatOp : TsrTile_Op<"splat", [Pure]> {
+  let summary = "A scalar in all lanes";
+  let description = [{
+    ```mlir
+    %v = "tsr_tile.splat"(%s) : (f32) -> vector<8xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$scalar);
+  let results = (outs AnyType:$tile);
+}
+
+def TsrTile_MapOp : TsrTile_Op<"map", [Pure]> {
+  let summary = "An element-wise function of tiles, by tier 1's own source";
+  let description = [{
+    `function` names an op and the dtype it computes in, as in `exp_f32`; its results are bit for bit those of tier 1.
+
+    ```mlir
+    %y = "tsr_tile.map"(%x) {function = "exp_f32"} : (vector<8xf32>) -> vector<8xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyType>:$operands, StrAttr:$function);
+  let results = (outs AnyType:$result);
+}
+
+def TsrTile_WidenOp : TsrTile_Op<"widen", [Pure]> {
+  let summary = "An f32 tile as f64, exactly";
+  let description = [{
+    ```mlir
+    %d = "tsr_tile.widen"(%x) : (vector<8xf32>) -> vector<8xf64>
+    ```
+  }];
+  let arguments = (ins AnyType:$x);
+  let results = (outs AnyType:$y);
+}
+
+def TsrTile_ReduceOp : TsrTile_Op<"reduce", [Pure]> {
+  let summary = "The lanes of a tile made one scalar, in halves: lane i with lane i + n/2, and so on";
+  let description = [{
+    `function` as in tsr_tile.map, of two operands.
+
+    ```mlir
+    %s = "tsr_tile.reduce"(%v) {function = "add_f64"} : (vector<8xf64>) -> f64
+    ```
+  }];
+  let arguments = (ins AnyType:$tile, StrAttr:$function);
+  let results = (outs AnyType:$scalar);
+}
+
+#endif

@@ -1,0 +1,36 @@
+// The passes of the compiler, in the order in which they run. Each is one file with its own page of explanation.
+#ifndef TESSERA_TIERS_COMPILER_PASSES_H_
+#define TESSERA_TIERS_COMPILER_PASSES_H_
+
+#include <memory>
+
+#include "mlir/Pass/Pass.h"
+
+namespace tessera::compiler {
+
+/// What a compile is for; part of every cache key.
+struct CompileOptions {
+  /// 2: dims and numbers are read at run time; 3: what the trace says is fixed is built in.
+  int tier = 2;
+  /// Bytes of a vector register of the target.
+  int vector_bytes = 16;
+  /// Elements of work that are worth a thread.
+  int64_t grain = 32768;
+  /// The bits of tier 1: sums of f32 in f64 throughout, and no op whose result depends on the order of its steps.
+  bool bitwise = false;
+  /// Each op a kernel of its own: for tests and to see what fusion gives.
+  bool fuse = true;
+};
+
+/// sched/decompose.cc: softmax, norms and reductions within kernels, in terms of tsr_graph.reduce and element-wise ops.
+std::unique_ptr<mlir::Pass> MakeDecomposePass();
+/// sched/fuse.cc: groups of ops become tsr_sched.kernel.
+std::unique_ptr<mlir::Pass> MakeFusePass(const CompileOptions& options);
+/// tile/lower_kernels.cc: each tsr_sched.kernel becomes a tsr_tile.kernel.
+std::unique_ptr<mlir::Pass> MakeLowerKernelsPass(const CompileOptions& options);
+/// target/lower_to_llvm.cc: each tsr_tile.kernel becomes a function of the LLVM dialect and a tsr_target.launch.
+std::unique_ptr<mlir::Pass> MakeLowerToLlvmPass();
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_PASSES_H_

@@ -1,0 +1,150 @@
+// tsr-decompose: within kernels, reductions, softmax and norms become tsr_graph.reduce and element-wise ops.
+//
+// The numerics policy becomes explicit here. Narrow floats are cast to f32 before and back once after; softmax
+// subtracts the largest element of its row; a variance is taken about the mean in a second pass; sums are kept in f64
+// by tsr_graph.reduce itself. After this pass a kernel holds only element-wise ops, casts, reshapes over dims of 1 and
+// reductions, so the lowering to tiles knows nothing of softmax.
+#include "tiers/compiler/dialects/dialects.h"
+#include "tiers/compiler/passes.h"
+
+using namespace mlir;
+
+namespace tessera::compiler {
+namespace {
+
+class Decomposer {
+ public:
+  explicit Decomposer(Operation* op) : op_(op), b_(op), row_(RowOf(op)) {}
+
+  // Replaces the op if it is one of those.
+  void Run() {
+    if (row_ == nullptr || op_->getNumOperands() == 0) return;
+    const StringRef name = row_->name;
+    const bool is_reduction =
+        name == "sum" || name == "mean" || name == "max" || name == "min" || name == "var" || name == "logsumexp";
+    const bool is_row = name == "softmax" || name == "log_softmax" || name == "layer_norm" || name == "rms_norm";
+    if (!is_reduction && !is_row) return;
+    Type out = op_->getResult(0).getType();
+    Value x = op_->getOperand(0);
+    const int64_t rank = cast<RankedTensorType>(x.getType()).getRank();
+    auto ints = op_->getAttrOfType<DenseI64ArrayAttr>("axes");
+    auto dims = op_->getAttrOfType<IntegerAttr>("dims");
+    k_ = is_reduction ? (ints && !ints.empty() ? static_cast<int64_t>(ints.size()) : rank) : dims ? dims.getInt() : 1;
+    const bool order = name == "max" || name == "min";
+    if (!order) x = Wide(x);
+    Value y;
+    if (name == "sum" || name == "mean" || order) {
+      y = Reduce(name, x);
+    } else if (name == "var") {
+      y = Variance(x, Number("correction", 0.0));
+    } else if (name == "logsumexp") {
+      // Where the largest element is infinite it is the answer: what is subtracted must be finite.
+      Value m = Finite(Reduce("max", x));
+      y = Ew("add", {Ew("log", {Reduce("sum", Ew("exp", {Ew("sub", {x, m})}))}), m});
+    } else if (name == "softmax") {
+      Value e = Ew("exp", {Ew("sub", {x, Reduce("max", x)})});
+      y = Ew("div", {e, Reduce("sum", e)});
+    } else if (name == "log_softmax") {
+      Value d = Ew("sub", {x, Reduce("max", x)});
+      y = Ew("sub", {d, Ew("log", {Reduce("sum", Ew("exp", {d}))})});
+    } else {
+      Value centred = name == "layer_norm" ? Ew("sub", {x, Reduce("mean", x)}) : x;
+      Value square = Ew("mul", {centred, centred});
+      Value eps = Constant(Number("eps", name == "layer_norm" ? 1e-5 : 1e-6), x);
+      Value scale = Ew("rsqrt", {Ew("add", {Reduce("mean", square), eps})});
+      y = Ew("mul", {centred, scale});
+      if (op_->getNumOperands() > 1) y = Ew("mul", {y, Wide(op_->getOperand(1))});
+      if (op_->getNumOperands() > 2) y = Ew("add", {y, Wide(op_->getOperand(2))});
+    }
+    y = Cast(y, cast<RankedTensorType>(out).getElementType());
+    if (y.getType() != out) y = Make("reshape", {y}, out);
+    op_->replaceAllUsesWith(ValueRange{y});
+    op_->erase();
+  }
+
+ private:
+  static Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
+
+  Value Make(StringRef name, ValueRange operands, Type type) {
+    OperationState state(op_->getLoc(), ("tsr_graph." + name).str());
+    state.addOperands(operands);
+    state.addTypes(type);
+    return b_.create(state)->getResult(0);
+  }
+
+  // The result has the dims of the operands, broadcast.
+  Value Ew(StringRef name, ArrayRef<Value> operands) {
+    SmallVector<Dim> dims;
+    for (Value v : operands) {
+      const SmallVector<Dim> in = DimsOf(v.getType());
+      if (in.size() > dims.size()) dims.insert(dims.begin(), in.size() - dims.size(), Dim{false, 1});
+      for (size_t d = 0; d < in.size(); ++d) {
+        Dim& to = dims[dims.size() - in.size() + d];
+        if (to.is_one()) to = in[d];
+      }
+    }
+    return Make(name, operands, TensorOf(b_.getContext(), dims, ElementOf(operands[0])));
+  }
+
+  Value Cast(Value v, Type element) {
+    if (ElementOf(v) == element) return v;
+    return Make("cast", {v}, TensorOf(b_.getContext(), DimsOf(v.getType()), element));
+  }
+
+  Value Wide(Value v) { return IsNarrowFloat(ElementOf(v)) ? Cast(v, b_.getF32Type()) : v; }
+
+  Value Reduce(StringRef kind, Value x, double correction = 0) {
+    SmallVector<Dim> dims = DimsOf(x.getType());
+    for (size_t d = dims.size() - static_cast<size_t>(k_); d < dims.size(); ++d) dims[d] = {false, 1};
+    return graph::ReduceOp::create(b_, op_->getLoc(), TensorOf(b_.getContext(), dims, ElementOf(x)), x,
+                                   b_.getStringAttr(kind), b_.getI64IntegerAttr(k_),
+                                   correction != 0 ? b_.getF64FloatAttr(correction) : FloatAttr());
+  }
+
+  Value Variance(Value x, double correction) {
+    Value d = Ew("sub", {x, Reduce("mean", x)});
+    return Reduce("mean", Ew("mul", {d, d}), correction);
+  }
+
+  Value Constant(double value, Value like) {
+    return graph::NumberOp::create(b_, op_->getLoc(), TensorOf(b_.getContext(), {}, ElementOf(like)),
+                                   b_.getF64FloatAttr(value));
+  }
+
+  Value Finite(Value m) {
+    Value zero = Constant(0, m);
+    Type flags = TensorOf(b_.getContext(), DimsOf(m.getType()), b_.getI1Type());
+    Value finite = Make("isfinite", {m}, flags);
+    return Make("where", {finite, m, zero}, m.getType());
+  }
+
+  double Number(StringRef name, double otherwise) {
+    auto attr = op_->getAttrOfType<FloatAttr>(name);
+    return attr ? attr.getValueAsDouble() : otherwise;
+  }
+
+  Operation* op_;
+  OpBuilder b_;
+  const TableRow* row_;
+  int64_t k_ = 0;
+};
+
+class DecomposePass : public PassWrapper<DecomposePass, OperationPass<ModuleOp>> {
+ public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DecomposePass)
+  StringRef getArgument() const override { return "tsr-decompose"; }
+  StringRef getDescription() const override { return "reductions, softmax and norms within kernels made explicit"; }
+  void runOnOperation() override {
+    getOperation().walk([](sched::KernelOp kernel) {
+      SmallVector<Operation*> ops;
+      for (Operation& op : kernel.getBody().front()) ops.push_back(&op);
+      for (Operation* op : ops) Decomposer(op).Run();
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> MakeDecomposePass() { return std::make_unique<DecomposePass>(); }
+
+}  // namespace tessera::compiler

@@ -1,0 +1,409 @@
+// tsr-fuse: groups of ops become kernels.
+//
+// The body of a trace is cut at its barriers: every step that is not generated here, because it may leave the trace
+// (a guard, a buffer, a call) or fail (a product in the library), and then the values that the interpreter goes on with
+// must be in memory. View ops are no barriers: the core makes them by setting pointers.
+//
+// Between two barriers ops are taken in order. A group has an iteration space (dims) and, once it holds a reduction, a
+// number of trailing dims that form a row. An op joins the group of one of its operands, or one that reads the same
+// tensor, if
+//   - its result has the dims of the space, or (with a row) is one number for each row;
+//   - it is a reduction or normalisation of a value with the dims of the space, over the row;
+//   - nothing outside the group has used a value of the group: a kernel runs where its last op stood, so whoever uses
+//   it
+//     must come later. The first use from outside closes a group.
+// Two open groups of the same space become one where an op uses both.
+//
+// A value of a group is written to memory if something outside uses it, or if it is still needed after the kernel has
+// run
+// (`until`): the trace may be left there. All others never exist: that is what fusion saves. Groups of one element-wise
+// op are left to tier 1, whose loop is as good; the cost model has nothing else to decide while kernels are bound by
+// memory.
+#include <climits>
+
+#include "llvm/ADT/SetVector.h"
+#include "tiers/compiler/dialects/dialects.h"
+#include "tiers/compiler/passes.h"
+
+using namespace mlir;
+
+namespace tessera::compiler {
+namespace {
+
+constexpr size_t kMostOps = 48;
+constexpr size_t kMostViews = 28;
+
+enum class Class {
+  barrier,      // runs in the core
+  view,         // a pointer
+  alias,        // a view that only adds or takes away dims of 1
+  elementwise,  // result has the dims of the iteration space
+  reduction,    // trailing dims to one number
+  row,          // along the trailing dims, result as large as the operand: softmax, norms
+};
+
+struct Kind {
+  Class c = Class::barrier;
+  int64_t row = 0;  // reduction, row: how many trailing dims
+};
+
+bool IsFloat(Value v) { return isa<FloatType>(cast<RankedTensorType>(v.getType()).getElementType()); }
+bool HasDType(Value v) { return !DTypeName(cast<RankedTensorType>(v.getType()).getElementType()).empty(); }
+int64_t RankOf(Value v) { return cast<RankedTensorType>(v.getType()).getRank(); }
+
+// The reduced axes, when they are the trailing ones: how many; otherwise 0.
+int64_t TrailingAxes(Operation* op, int64_t rank) {
+  auto axes = op->getAttrOfType<DenseI64ArrayAttr>("axes");
+  if (!axes || axes.empty()) return rank;
+  uint64_t mask = 0;
+  for (int64_t a : axes.asArrayRef()) {
+    if (a < -rank || a >= rank) return 0;
+    mask |= uint64_t{1} << (a < 0 ? a + rank : a);
+  }
+  const int64_t k = static_cast<int64_t>(axes.size());
+  const uint64_t trailing = ((uint64_t{1} << k) - 1) << (rank - k);
+  return mask == trailing ? k : 0;
+}
+
+bool OnlyUnitDimsDiffer(Type a, Type b) {
+  auto significant = [](Type t) {
+    SmallVector<Dim> dims;
+    for (const Dim& d : DimsOf(t))
+      if (!d.is_one()) dims.push_back(d);
+    return dims;
+  };
+  return significant(a) == significant(b);
+}
+
+Kind KindOf(Operation* op, bool bitwise) {
+  if (isa<graph::StepOp>(op)) return {};
+  if (isa<graph::NumberOp>(op)) return {Class::elementwise};
+  const TableRow* row = RowOf(op);
+  if (row == nullptr || op->getNumResults() == 0) return {};
+  for (Value v : op->getOperands())
+    if (!HasDType(v)) return {};
+  if (row->impl == "view") {
+    const bool regroups = row->name == "reshape" || row->name == "squeeze" || row->name == "unsqueeze";
+    if (regroups && OnlyUnitDimsDiffer(op->getOperand(0).getType(), op->getResult(0).getType())) return {Class::alias};
+    return {Class::view};
+  }
+  if (op->hasAttr("absent")) return {};
+  if (row->impl == "ew" || row->name == "cast" || row->name == "copy") return {Class::elementwise};
+  if (op->getNumOperands() == 0) return {};
+  Value x = op->getOperand(0);
+  const int64_t rank = RankOf(x);
+  if (row->name == "sum" || row->name == "mean" || row->name == "max" || row->name == "min" || row->name == "var" ||
+      row->name == "logsumexp") {
+    Type element = cast<RankedTensorType>(x.getType()).getElementType();
+    const bool order = row->name == "max" || row->name == "min";
+    // Integers: their sums wrap in i64 and their means are another matter.
+    if (!IsFloat(x) && !(order && !element.isInteger(1))) return {};
+    if (bitwise && !order && (!element.isF32() || (row->name != "sum" && row->name != "mean"))) return {};
+    const int64_t k = TrailingAxes(op, rank);
+    return k > 0 ? Kind{Class::reduction, k} : Kind{};
+  }
+  if (bitwise) return {};
+  if (row->name == "softmax" || row->name == "log_softmax") {
+    auto axis = op->getAttrOfType<IntegerAttr>("axis");
+    const int64_t a = axis ? axis.getInt() : -1;
+    return rank > 0 && (a == -1 || a == rank - 1) ? Kind{Class::row, 1} : Kind{};
+  }
+  if (row->name == "layer_norm" || row->name == "rms_norm") {
+    auto dims = op->getAttrOfType<IntegerAttr>("dims");
+    const int64_t k = dims ? dims.getInt() : 1;
+    return k > 0 && k <= rank ? Kind{Class::row, k} : Kind{};
+  }
+  return {};
+}
+
+struct Group {
+  SmallVector<Dim> dims;
+  int64_t row = 0;
+  llvm::SetVector<Operation*> ops;
+  llvm::SetVector<Value> reads;  // from outside
+  bool open = true;
+  int compute = 0;  // ops that do arithmetic
+  bool normalises = false;
+};
+
+// The two ways to write one number for each row: with dims of 1, or without the dims.
+enum class RowForm { none, kept, dropped };
+RowForm RowFormOf(const Group& g, ArrayRef<Dim> dims) {
+  if (g.row == 0) return RowForm::none;
+  const size_t outer = g.dims.size() - static_cast<size_t>(g.row);
+  if (dims.size() < outer || ArrayRef<Dim>(g.dims).take_front(outer) != dims.take_front(outer)) return RowForm::none;
+  if (dims.size() == outer) return RowForm::dropped;
+  if (dims.size() != g.dims.size()) return RowForm::none;
+  for (const Dim& d : dims.drop_front(outer))
+    if (!d.is_one()) return RowForm::none;
+  return RowForm::kept;
+}
+
+class Fuser {
+ public:
+  Fuser(graph::TraceOp trace, const CompileOptions& options) : trace_(trace), options_(options) {}
+
+  void Run() {
+    SmallVector<Operation*> region;
+    SmallVector<Operation*> all;
+    for (Operation& op : trace_.getBody().front()) all.push_back(&op);
+    for (Operation* op : all) {
+      if (KindOf(op, options_.bitwise).c == Class::barrier) {
+        Region(region);
+        region.clear();
+      } else {
+        region.push_back(op);
+      }
+    }
+    Region(region);
+  }
+
+ private:
+  static int32_t StepOf(Operation* op) {
+    auto step = op->getAttrOfType<IntegerAttr>("step");
+    return step ? static_cast<int32_t>(step.getInt()) : INT32_MAX;
+  }
+
+  void Region(ArrayRef<Operation*> ops) {
+    groups_.clear();
+    group_of_.clear();
+    for (Operation* op : ops)
+      if (!IsLoose(op)) Add(op, KindOf(op, options_.bitwise));
+    for (auto& g : groups_) {
+      if (g->ops.empty()) continue;
+      if (options_.fuse && g->compute < 2 && !g->normalises) continue;
+      Emit(*g);
+    }
+  }
+
+  static bool IsView(Operation* op) { return RowOf(op) != nullptr && RowOf(op)->impl == "view"; }
+
+  // Casts of operands are no steps: each kernel that needs one has its own.
+  static bool IsLoose(Operation* op) { return op != nullptr && !op->hasAttr("step"); }
+  static Value Through(Value v) {
+    while (IsLoose(v.getDefiningOp()) && !isa<sched::KernelOp>(v.getDefiningOp())) v = v.getDefiningOp()->getOperand(0);
+    return v;
+  }
+
+  Group* Of(Value v) {
+    Operation* def = Through(v).getDefiningOp();
+    auto it = def == nullptr ? group_of_.end() : group_of_.find(def);
+    return it == group_of_.end() ? nullptr : it->second;
+  }
+
+  // Whoever is outside and uses a value of a group closes it.
+  void CloseUsed(Operation* op, const Group* except) {
+    for (Value v : op->getOperands())
+      if (Group* g = Of(v); g != nullptr && g != except) g->open = false;
+  }
+
+  void Add(Operation* op, Kind kind) {
+    if (kind.c == Class::view) return CloseUsed(op, nullptr);
+    SmallVector<Group*> candidates;
+    auto offer = [&](Group* g) {
+      if (g != nullptr && g->open && !llvm::is_contained(candidates, g)) candidates.push_back(g);
+    };
+    for (Value v : op->getOperands()) offer(Of(v));
+    if (kind.c == Class::alias && candidates.empty()) return CloseUsed(op, nullptr);
+    for (auto& g : groups_)
+      if (llvm::any_of(op->getOperands(), [&](Value v) { return g->reads.contains(Through(v)); })) offer(g.get());
+    Group* joined = nullptr;
+    if (options_.fuse) {
+      for (Group* g : candidates) {
+        if (joined == nullptr) {
+          if (Fits(*g, op, kind)) joined = g;
+        } else if (g->dims == joined->dims && (g->row == 0 || joined->row == 0 || g->row == joined->row) &&
+                   g->ops.size() + joined->ops.size() < kMostOps && Fits(*g, op, kind)) {
+          Merge(*joined, *g);
+        }
+      }
+    }
+    if (joined == nullptr) {
+      if (kind.c == Class::alias) return CloseUsed(op, nullptr);
+      groups_.push_back(std::make_unique<Group>());
+      joined = groups_.back().get();
+      joined->dims = DimsOf(kind.c == Class::elementwise ? op->getResult(0).getType() : op->getOperand(0).getType());
+    }
+    CloseUsed(op, joined);
+    joined->row = std::max(joined->row, kind.row);
+    joined->ops.insert(op);
+    joined->compute += kind.c != Class::alias && !isa<graph::NumberOp>(op);
+    joined->normalises |= kind.c == Class::row;
+    group_of_[op] = joined;
+    for (Value v : op->getOperands())
+      if (Of(v) != joined) joined->reads.insert(Through(v));
+  }
+
+  void Merge(Group& into, Group& from) {
+    for (Operation* op : from.ops) {
+      into.ops.insert(op);
+      group_of_[op] = &into;
+    }
+    into.reads.insert(from.reads.begin(), from.reads.end());
+    into.row = std::max(into.row, from.row);
+    into.compute += from.compute;
+    into.normalises |= from.normalises;
+    from = Group{};
+    from.open = false;
+  }
+
+  bool Fits(const Group& g, Operation* op, Kind kind) {
+    if (g.ops.size() >= kMostOps || g.reads.size() + g.ops.size() / 2 + op->getNumOperands() > kMostViews) return false;
+    const int64_t row = kind.row > 0 ? kind.row : g.row;
+    if (kind.row > 0 && g.row > 0 && g.row != kind.row) return false;
+    Group as = {};  // the space with the row that it would have
+    as.dims = g.dims;
+    as.row = row;
+    if (kind.c == Class::reduction || kind.c == Class::row) {
+      Value x = op->getOperand(0);
+      if (DimsOf(x.getType()) != g.dims) return false;
+      // The first operand is the row; weights of norms lie along it.
+      for (Value v : op->getOperands().drop_front())
+        if (Of(v) == &g) return false;
+      return true;
+    }
+    const SmallVector<Dim> out = DimsOf(op->getResult(0).getType());
+    const bool full = out == g.dims;
+    const RowForm form = full ? RowForm::none : RowFormOf(as, out);
+    if (!full && form == RowForm::none) return false;
+    for (Value v : op->getOperands()) {
+      if (Of(v) != &g) continue;
+      const SmallVector<Dim> in = DimsOf(v.getType());
+      const RowForm of = in == g.dims ? RowForm::none : RowFormOf(as, in);
+      if (in != g.dims && of == RowForm::none) return false;
+      // Where a row is the whole space the two forms cannot be told from broadcasting.
+      if (full && in != g.dims && of == RowForm::dropped && !in.empty()) return false;
+      if (!full && in == g.dims && kind.c != Class::alias) return false;
+      if (!full && kind.c != Class::alias && of != form && !in.empty()) return false;
+    }
+    return true;
+  }
+
+  // What is known of the strides of an operand; empty: row-major.
+  Attribute StridesOf(Value v, Builder& b) {
+    if (auto argument = dyn_cast<BlockArgument>(v)) return trace_.getStrides()[argument.getArgNumber()];
+    if (Attribute strides = v.getDefiningOp()->getAttr("tsr.strides")) {
+      if (isa<ArrayAttr>(strides)) return cast<ArrayAttr>(strides)[cast<OpResult>(v).getResultNumber()];
+      return strides;
+    }
+    return b.getDenseI64ArrayAttr({});
+  }
+
+  int32_t IdOf(Value v) {
+    if (auto argument = dyn_cast<BlockArgument>(v)) return trace_.getValues()[argument.getArgNumber()];
+    auto values = v.getDefiningOp()->getAttrOfType<DenseI32ArrayAttr>("values");
+    auto outputs = v.getDefiningOp()->getAttrOfType<DenseI32ArrayAttr>("outputs");  // of a kernel
+    DenseI32ArrayAttr ids = values ? values : outputs;
+    return ids ? ids[cast<OpResult>(v).getResultNumber()] : -1;
+  }
+
+  void Emit(Group& g) {
+    // Views are the core's own steps: the kernel stands where its last computing op stood.
+    Operation* last = nullptr;
+    for (Operation* op : g.ops)
+      if (!IsView(op) && (last == nullptr || last->isBeforeInBlock(op))) last = op;
+    if (last == nullptr) return;
+    OpBuilder b(last);
+    for (size_t k = 0; k < g.ops.size(); ++k)
+      for (Value v : g.ops[k]->getOperands())
+        if (Operation* def = v.getDefiningOp(); IsLoose(def) && !isa<sched::KernelOp>(def)) g.ops.insert(def);
+    SmallVector<Value> inputs, outputs;
+    SmallVector<int32_t> input_ids, output_ids, steps;
+    SmallVector<Attribute> strides;
+    SmallVector<Operation*> ops(g.ops.begin(), g.ops.end());
+    llvm::sort(ops, [](Operation* x, Operation* y) { return x->isBeforeInBlock(y); });
+    int64_t bits = 0;
+    for (Operation* op : ops) {
+      for (Value v : op->getOperands()) {
+        if (g.ops.contains(v.getDefiningOp()) || llvm::is_contained(inputs, v)) continue;
+        inputs.push_back(v);
+        input_ids.push_back(IdOf(v));
+        strides.push_back(StridesOf(v, b));
+      }
+      auto until = op->getAttrOfType<DenseI32ArrayAttr>("until");
+      for (Value v : op->getResults()) {
+        bits = std::max<int64_t>(
+            bits, ComputeType(cast<RankedTensorType>(v.getType()).getElementType()).getIntOrFloatBitWidth());
+        // A view of a value in the group is the core's: a pointer into what the value is written to.
+        const bool used = !IsLoose(op) && llvm::any_of(v.getUsers(), [&](Operation* u) { return !g.ops.contains(u); });
+        const int32_t needed = until ? until[cast<OpResult>(v).getResultNumber()] : -1;
+        Value root = v;
+        while (root.getDefiningOp() != nullptr && IsView(root.getDefiningOp()) && g.ops.contains(root.getDefiningOp()))
+          root = root.getDefiningOp()->getOperand(0);
+        if (!used && needed <= StepOf(last)) continue;
+        if (g.ops.contains(root.getDefiningOp()) && !llvm::is_contained(outputs, root)) {
+          outputs.push_back(root);
+          output_ids.push_back(IdOf(root));
+        }
+      }
+      if (!IsView(op) && op->hasAttr("step")) steps.push_back(StepOf(op));
+    }
+    for (int32_t id : output_ids)
+      if (id < 0) return;  // a value that has no name cannot be written anywhere
+    for (int32_t id : input_ids)
+      if (id < 0) return;
+    if (outputs.empty() || inputs.size() + outputs.size() > kMostViews) return;
+    // Two registers for each value of the widest type: enough to hide latencies, few enough to stay in registers.
+    const int64_t lanes = std::max<int64_t>(1, 2 * options_.vector_bytes * 8 / 32);
+    SmallVector<Type> types;
+    for (Value v : outputs) types.push_back(v.getType());
+    SmallVector<Location> locations;
+    for (Operation* op : ops) locations.push_back(op->getLoc());
+    auto kernel = sched::KernelOp::create(
+        b, FusedLoc::get(b.getContext(), locations), types, inputs, b.getStringAttr("k" + std::to_string(StepOf(last))),
+        b.getI32IntegerAttr(StepOf(last)), b.getDenseI32ArrayAttr(steps), b.getDenseI32ArrayAttr(input_ids),
+        b.getDenseI32ArrayAttr(output_ids), b.getArrayAttr(strides), b.getI64IntegerAttr(g.row),
+        b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain));
+    Block* body = b.createBlock(&kernel.getBody());
+    IRMapping map;
+    for (Value v : inputs) map.map(v, body->addArgument(v.getType(), v.getLoc()));
+    for (Operation* op : ops) {
+      Operation* clone = b.clone(*op, map);
+      for (StringRef name : {"step", "values", "until", "tsr.strides"}) clone->removeAttr(name);
+    }
+    SmallVector<Value> yielded;
+    for (Value v : outputs) yielded.push_back(map.lookup(v));
+    sched::YieldOp::create(b, kernel.getLoc(), yielded);
+    // Views stay in the trace, for the core; what they look at is the kernel's result now.
+    for (auto [old, now] : llvm::zip(outputs, kernel.getResults())) {
+      old.replaceUsesWithIf(now,
+                            [&](OpOperand& use) { return !g.ops.contains(use.getOwner()) || IsView(use.getOwner()); });
+    }
+    for (Operation* op : llvm::reverse(ops)) {
+      if (IsView(op)) {
+        if (op->use_empty() && g.ops.contains(op->getOperand(0).getDefiningOp()))
+          op->erase();
+        else if (op->isBeforeInBlock(kernel))
+          op->moveAfter(kernel);
+        continue;
+      }
+      if (op->use_empty()) op->erase();
+    }
+  }
+
+  graph::TraceOp trace_;
+  const CompileOptions& options_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  llvm::DenseMap<Operation*, Group*> group_of_;
+};
+
+class FusePass : public PassWrapper<FusePass, OperationPass<ModuleOp>> {
+ public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FusePass)
+  explicit FusePass(CompileOptions options) : options_(options) {}
+  StringRef getArgument() const override { return "tsr-fuse"; }
+  StringRef getDescription() const override { return "groups of ops become kernels"; }
+  void getDependentDialects(DialectRegistry& registry) const override { registry.insert<sched::TsrSchedDialect>(); }
+  void runOnOperation() override {
+    getOperation().walk([&](graph::TraceOp trace) { Fuser(trace, options_).Run(); });
+  }
+
+ private:
+  const CompileOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> MakeFusePass(const CompileOptions& options) { return std::make_unique<FusePass>(options); }
+
+}  // namespace tessera::compiler

@@ -1,0 +1,57 @@
+// From a module of LLVM IR, a kernel, to a relocatable object for this machine.
+#ifndef TESSERA_TIERS_COMPILER_TARGET_CODEGEN_H_
+#define TESSERA_TIERS_COMPILER_TARGET_CODEGEN_H_
+
+#include <string>
+
+#include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
+
+namespace tessera::compiler {
+
+struct HostCpu {
+  std::string triple;
+  std::string cpu;       ///< as -mcpu names it
+  std::string features;  ///< "+neon,-sve,..."
+};
+
+/// This machine. Found out at the first call; any thread.
+const HostCpu& ThisCpu();
+
+struct CodegenOptions {
+  /// 0: as fast to compile as it goes; 1: what tier 2 wants; 2: what tier 3 wants; 3: the same, and loops are unrolled
+  /// and machine code is scheduled, which takes twice as long.
+  int opt_level = 2;
+  /// Lets a kernel's own arithmetic be reassociated and contracted (MathOptions in widen.h).
+  bool fast_math = false;
+  /// Checks the module before, between and after the passes.
+  bool verify = false;
+};
+
+/// Milliseconds of the thread's CPU time (what runs beside it does not count), and what came out.
+struct CodegenTimes {
+  double link = 0;     ///< bodies of the functions of ops
+  double opt = 0;      ///< passes over LLVM IR
+  double codegen = 0;  ///< instruction selection to object
+  size_t object_bytes = 0;
+};
+
+/// The module becomes a relocatable ELF object: position independent, no unwind tables, external symbols only what the
+/// loader knows (loader.h). Functions that are not internal are its symbols. Calls of tsr_* get their bodies (widen.h).
+/// The module is used up: optimised in place. Module and context belong to the calling thread; several threads may
+/// compile at once, each with a context of its own. Errors that LLVM reports through the context come back as an Error.
+/// `times` may be null.
+llvm::Expected<std::string> CompileToObject(llvm::Module& module, const CodegenOptions& options, CodegenTimes* times);
+
+/// The same as text, to be looked at.
+llvm::Expected<std::string> CompileToAssembly(llvm::Module& module, const CodegenOptions& options);
+/// The module after the passes, as text.
+llvm::Expected<std::string> CompileToOptimizedIr(llvm::Module& module, const CodegenOptions& options);
+
+/// Sets the module's triple and data layout to this machine's; CompileToObject does so too. Whoever builds IR that
+/// depends on sizes calls it first.
+llvm::Error SetTarget(llvm::Module& module);
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_TARGET_CODEGEN_H_

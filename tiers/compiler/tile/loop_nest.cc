@@ -1,0 +1,129 @@
+#include "tiers/compiler/tile/loop_nest.h"
+
+using namespace mlir;
+
+namespace tessera::compiler {
+namespace {
+
+// The space is that of the largest value: the operand of a reduction, or the result of an element-wise op.
+SmallVector<Dim> SpaceOf(sched::KernelOp kernel) {
+  SmallVector<Dim> space;
+  bool found = false;
+  for (Operation& op : kernel.getBody().front()) {
+    if (auto reduce = dyn_cast<graph::ReduceOp>(op)) return DimsOf(reduce.getX().getType());
+    if (op.getNumResults() != 1 || found) continue;
+    if (IsElementwise(&op) || (RowOf(&op) != nullptr && (RowOf(&op)->name == "cast" || RowOf(&op)->name == "copy"))) {
+      space = DimsOf(op.getResult(0).getType());
+      found = true;
+    }
+  }
+  return space;
+}
+
+// Dims of the view against those of the space, aligned at the right end of its first `rank` dims.
+bool Align(ViewPlan& view, ArrayRef<Dim> space, size_t rank) {
+  const SmallVector<Dim> dims = DimsOf(view.type);
+  view.own_dim.assign(space.size(), -1);
+  if (dims.size() > rank) return false;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const size_t to = rank - dims.size() + d;
+    if (dims[d] == space[to]) {
+      const bool still = view.known && static_cast<size_t>(view.known.size()) == dims.size() &&
+                         view.known[static_cast<int64_t>(d)] == 0;
+      if (!dims[d].is_one() && !still) view.own_dim[to] = static_cast<int64_t>(d);
+    } else if (!dims[d].is_one()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// May the loop over dims d and d + 1 of the space be one?
+bool Joins(const ViewPlan& view, ArrayRef<Dim> space, size_t d) {
+  if (space[d].is_one() || space[d + 1].is_one()) return true;
+  const int64_t a = view.own_dim[d], b = view.own_dim[d + 1];
+  if (a < 0 && b < 0) return true;
+  return a >= 0 && b >= 0 && (!view.known || view.known.empty());
+}
+
+}  // namespace
+
+std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
+  LoopNest nest;
+  nest.space = SpaceOf(kernel);
+  nest.row = static_cast<int64_t>(kernel.getRow());
+  if (nest.row > static_cast<int64_t>(nest.space.size())) return std::nullopt;
+  const size_t rank = nest.space.size(), outer = rank - static_cast<size_t>(nest.row);
+  Block& body = kernel.getBody().front();
+  for (auto [k, argument] : llvm::enumerate(body.getArguments())) {
+    ViewPlan view{kernel.getInputs()[k],
+                  cast<RankedTensorType>(argument.getType()),
+                  cast<DenseI64ArrayAttr>(kernel.getStrides()[k]),
+                  {},
+                  {}};
+    // A value that only meets numbers of rows without the row's dims lies along the outer dims.
+    bool at_end = false, at_outer = false;
+    for (Operation* user : argument.getUsers()) {
+      const bool full = isa<graph::ReduceOp>(user) || isa<sched::YieldOp>(user) ||
+                        cast<RankedTensorType>(user->getResult(0).getType()).getRank() == static_cast<int64_t>(rank);
+      (full ? at_end : at_outer) = true;
+    }
+    if (at_end && at_outer && view.type.getRank() > 0 && outer != rank) return std::nullopt;
+    if (!Align(view, nest.space, at_outer ? outer : rank)) return std::nullopt;
+    nest.views.push_back(std::move(view));
+  }
+  auto yield = cast<sched::YieldOp>(body.back());
+  for (auto [k, value] : llvm::enumerate(yield.getValues())) {
+    ViewPlan view{kernel.getOutputs()[k], cast<RankedTensorType>(value.getType()), {}, {}, {}};
+    const size_t own = static_cast<size_t>(view.type.getRank());
+    if (own != rank && own != outer) return std::nullopt;
+    if (!Align(view, nest.space, own)) return std::nullopt;
+    nest.views.push_back(std::move(view));
+  }
+  for (size_t d = 0; d < rank; ++d) {
+    const bool joins =
+        d > 0 && d != outer && llvm::all_of(nest.views, [&](const ViewPlan& v) { return Joins(v, nest.space, d - 1); });
+    // Dims of 1 between two others must not hide that those do not join.
+    if (joins && !nest.loops.empty()) {
+      bool all = true;
+      for (const ViewPlan& v : nest.views) {
+        int64_t last = -2, moving = 0;
+        for (int64_t e = nest.loops.back().first; e <= static_cast<int64_t>(d); ++e) {
+          if (nest.space[static_cast<size_t>(e)].is_one()) continue;
+          const int64_t own = v.own_dim[static_cast<size_t>(e)];
+          if (last != -2 && (own < 0) != (last < 0)) all = false;
+          last = own;
+          moving += own >= 0;
+        }
+        if (moving > 1 && v.known && !v.known.empty()) all = false;
+      }
+      if (all) {
+        nest.loops.back().second = static_cast<int64_t>(d);
+        continue;
+      }
+    }
+    nest.loops.push_back({static_cast<int64_t>(d), static_cast<int64_t>(d)});
+  }
+  if (nest.row > 0) {
+    size_t row_loops = 0;
+    for (const auto& [first, last] : nest.loops) row_loops += first >= static_cast<int64_t>(outer);
+    if (row_loops != 1) return std::nullopt;
+  }
+  for (ViewPlan& v : nest.views) {
+    const bool dense = !v.known || v.known.empty();
+    for (const auto& [first, last] : nest.loops) {
+      int64_t own = -1;  // the innermost of the loop's dims along which it moves
+      for (int64_t d = first; d <= last; ++d)
+        if (v.own_dim[static_cast<size_t>(d)] >= 0) own = v.own_dim[static_cast<size_t>(d)];
+      Stride s;
+      s.dim = own;
+      if (own >= 0) {
+        s.kind = dense ? Stride::Kind::dense : v.known[own] == 1 ? Stride::Kind::one : Stride::Kind::table;
+      }
+      v.loops.push_back(s);
+    }
+  }
+  return nest;
+}
+
+}  // namespace tessera::compiler

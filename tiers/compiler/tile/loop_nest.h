@@ -1,0 +1,45 @@
+// The iteration space of a kernel: which dims become one loop, and where each operand lies in it.
+#ifndef TESSERA_TIERS_COMPILER_TILE_LOOP_NEST_H_
+#define TESSERA_TIERS_COMPILER_TILE_LOOP_NEST_H_
+
+#include <optional>
+
+#include "tiers/compiler/dialects/dialects.h"
+
+namespace tessera::compiler {
+
+/// How a view moves along one loop.
+struct Stride {
+  enum class Kind {
+    zero,   // it does not
+    dense,  // row-major: the product of its own sizes further in
+    table,  // as the table says at run time
+    one,
+  } kind = Kind::zero;
+  int64_t dim = -1;  // table: the dim of the view
+};
+
+/// An operand or a result of a kernel.
+struct ViewPlan {
+  int32_t id;  // of the value
+  mlir::RankedTensorType type;
+  mlir::DenseI64ArrayAttr known;       // strides; empty: row-major
+  llvm::SmallVector<Stride> loops;     // one for each loop of the nest, the innermost last
+  llvm::SmallVector<int64_t> own_dim;  // for each dim of the space: the view's own dim, or -1 where it does not move
+};
+
+/// Adjacent dims of the space along which every view is one run, or stands still, are one loop. The dims of a row are
+/// always one loop, the innermost.
+struct LoopNest {
+  llvm::SmallVector<Dim> space;
+  int64_t row = 0;
+  llvm::SmallVector<std::pair<int64_t, int64_t>> loops;  // first and last dim of the space
+  llvm::SmallVector<ViewPlan> views;                     // operands, then results
+
+  /// Nothing when the dims of a row are not one loop for every view, or a view cannot be placed in the space.
+  static std::optional<LoopNest> Plan(sched::KernelOp kernel);
+};
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_TILE_LOOP_NEST_H_

@@ -1,0 +1,57 @@
+#include "tiers/generate.h"
+
+#include "absl/strings/str_cat.h"
+#include "runtime/cache.h"
+#include "runtime/fault.h"
+#include "runtime/options.h"
+#include "tiers/compiler_library.h"
+#include "tiers/emit.h"
+
+namespace tessera::tiers {
+namespace {
+
+TesseraCompileRequest RequestOf(const std::string& text, int tier) {
+  return {text.data(),
+          text.size(),
+          tier,
+          rt::options().fuse() ? 1 : 0,
+          rt::options().bitwise() ? 1 : 0,
+          rt::options().parallel_grain()};
+}
+
+// All that the code depends on.
+std::string KeyOf(const TesseraCompilerApi& api, const TesseraCompileRequest& request) {
+  return absl::StrCat("code ", kArtifactVersion, " ", TESSERA_VERSION, "\n", api.build_id, "\ntier ", request.tier,
+                      " fuse ", request.fuse, " bitwise ", request.bitwise, " grain ", request.grain, "\n",
+                      absl::string_view(request.trace, request.trace_size));
+}
+
+}  // namespace
+
+absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Trace& example, int tier) {
+  TSR_ASSIGN_OR_RETURN(const TesseraCompilerApi* api, Compiler());
+  if (rt::FaultFires(rt::Fault::compile)) return Internal("the compiler failed (fault)");
+  const std::string text = EmitTrace(trace, example, tier);
+  const TesseraCompileRequest request = RequestOf(text, tier);
+  const std::shared_ptr<rt::Cache> cache = rt::CodeCache();
+  const std::string key = cache != nullptr ? KeyOf(*api, request) : "";
+  if (cache != nullptr) {
+    if (std::optional<std::string> artifact = cache->Get(key)) {
+      // What does not load is compiled anew.
+      if (auto code = Code::Load(*api, trace, *artifact); code.ok()) return Generated{*std::move(code), true};
+    }
+  }
+  TSR_ASSIGN_OR_RETURN(const std::string artifact, Compile(*api, request));
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<const Code> code, Code::Load(*api, trace, artifact));
+  if (cache != nullptr) cache->Put(key, artifact);
+  return Generated{std::move(code), false};
+}
+
+absl::StatusOr<std::string> InspectStage(const tracer::Trace& trace, const tracer::Trace& example, int tier,
+                                         const std::string& stage) {
+  TSR_ASSIGN_OR_RETURN(const TesseraCompilerApi* api, Compiler());
+  const std::string text = EmitTrace(trace, example, tier);
+  return Inspect(*api, RequestOf(text, tier), stage);
+}
+
+}  // namespace tessera::tiers

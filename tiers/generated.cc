@@ -1,0 +1,89 @@
+#include "tiers/generated.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "runtime/metrics.h"
+#include "runtime/thread_pool.h"
+
+namespace tessera::tiers {
+namespace {
+
+// A single row this long is better off with tier 1's reductions, which use all threads.
+constexpr int64_t kLongRow = int64_t{1} << 16;
+// Rows that do not fit a cache are no use, and memory is not asked for twice.
+constexpr size_t kMostScratch = size_t{1} << 24;
+
+// Memory of a thread for rows that a kernel keeps; stays with the thread.
+void* Scratch(size_t bytes) {
+  struct Buffer {
+    void* data = nullptr;
+    size_t bytes = 0;
+    ~Buffer() { std::free(data); }
+  };
+  static thread_local Buffer buffer;
+  if (buffer.bytes < bytes) {
+    std::free(buffer.data);
+    buffer.bytes = (bytes + 4095) / 4096 * 4096;
+    buffer.data = std::aligned_alloc(64, buffer.bytes);
+    if (buffer.data == nullptr) buffer.bytes = 0;
+  }
+  return buffer.data;
+}
+
+int64_t Product(const std::vector<int64_t>& factors, const std::vector<int64_t>& dims) {
+  int64_t product = 1;
+  for (int64_t f : factors) product *= f >= 0 ? dims[static_cast<size_t>(f)] : -1 - f;
+  return product;
+}
+
+// Are the strides of the view what the code takes them to be?
+bool Fits(const View& view, const std::vector<int64_t>& known) {
+  if (known.empty()) return view.IsContiguous();
+  if (known.size() != static_cast<size_t>(view.rank)) return false;
+  for (int d = 0; d < view.rank; ++d)
+    if (view.dims[d] != 1 && known[static_cast<size_t>(d)] >= 0 && known[static_cast<size_t>(d)] != view.strides[d])
+      return false;
+  return true;
+}
+
+}  // namespace
+
+void GeneratedKernels::Bind(absl::Span<const View> views) {
+  for (size_t k = 0; k < bound_.size(); ++k) {
+    const Code::Kernel& kernel = code_.kernels()[k];
+    Bound& b = bound_[k];
+    b.dims.clear();
+    for (const auto& [value, dim] : kernel.dims) {
+      const View& view = views[static_cast<size_t>(value)];
+      b.dims.push_back(dim >= 0 ? view.dims[dim] : view.strides[-1 - dim]);
+    }
+    b.fits = true;
+    for (size_t v = 0; v < kernel.views.size() && b.fits; ++v)
+      b.fits = Fits(views[static_cast<size_t>(kernel.views[v])], kernel.strides[v]);
+    b.tasks = Product(kernel.tasks, b.dims);
+    b.unit = std::max<int64_t>(1, Product(kernel.unit, b.dims));
+    b.scratch = 0;
+    for (int64_t bytes : kernel.scratch) b.scratch += static_cast<size_t>((b.unit * bytes + 63) / 64 * 64);
+    if (b.scratch > kMostScratch || (b.tasks == 1 && b.unit > kLongRow && rt::NumThreads() > 1)) b.fits = false;
+  }
+}
+
+void GeneratedKernels::Launch(size_t k, void* const* data) {
+  const Code::Kernel& kernel = code_.kernels()[k];
+  const Bound& b = bound_[k];
+  constexpr size_t kMostViews = 64;
+  void* views[kMostViews];
+  for (size_t v = 0; v < kernel.views.size(); ++v) views[v] = data[kernel.views[v]];
+  rt::Count(rt::Metric::kernels_generated);
+  const int64_t grain = std::max<int64_t>(1, kernel.grain / b.unit);
+  if (b.tasks <= grain) {
+    kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), 0, b.tasks);
+    return;
+  }
+  rt::ParallelFor(b.tasks, grain, [&](int64_t begin, int64_t end) {
+    kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), begin, end);
+  });
+}
+
+}  // namespace tessera::tiers

@@ -1,0 +1,62 @@
+// The generated kernels of one activation: bound to its shapes, launched in place of steps.
+#ifndef TESSERA_TIERS_GENERATED_H_
+#define TESSERA_TIERS_GENERATED_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "tiers/code.h"
+#include "tiers/version.h"
+
+namespace tessera::tiers {
+
+class GeneratedKernels {
+ public:
+  explicit GeneratedKernels(const Code& code) : code_(code), bound_(code.kernels().size()) {}
+
+  /// The shapes may be others: reads dims and strides from the views of all values. A kernel whose assumptions do not
+  /// hold for them is not used until the next call.
+  void Bind(absl::Span<const View> views);
+
+  /// Chooses the kernels for the steps from `from` up to `to`: those that are bound, lie in the range as a whole, and
+  /// whose inner values nobody holds. `held(v)` says whether somebody does.
+  template <class Held>
+  void Choose(int from, int to, Held held) {
+    for (size_t k = 0; k < bound_.size(); ++k) {
+      const Code::Kernel& kernel = code_.kernels()[k];
+      bool use = bound_[k].fits && kernel.position < to && kernel.steps.front() >= from;
+      for (size_t v = 0; use && v < kernel.inner.size(); ++v) use = !held(kernel.inner[v]);
+      bound_[k].use = use;
+    }
+  }
+
+  /// Is the step part of a kernel that was chosen? Then it is done once the kernel at its position has run.
+  bool Takes(int step) const {
+    const int k = code_.kernel_of(step);
+    return k >= 0 && bound_[static_cast<size_t>(k)].use;
+  }
+  /// Runs the kernel of that step if the step is where it stands. `data` has the address of each value's data.
+  void Run(int step, void* const* data) {
+    const int k = code_.kernel_of(step);
+    if (code_.kernels()[static_cast<size_t>(k)].position == step) Launch(static_cast<size_t>(k), data);
+  }
+
+ private:
+  struct Bound {
+    bool fits = false;
+    bool use = false;
+    int64_t tasks = 0;
+    int64_t unit = 1;
+    size_t scratch = 0;
+    std::vector<int64_t> dims;
+  };
+  void Launch(size_t k, void* const* data);
+
+  const Code& code_;
+  std::vector<Bound> bound_;
+};
+
+}  // namespace tessera::tiers
+
+#endif  // TESSERA_TIERS_GENERATED_H_
