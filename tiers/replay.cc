@@ -25,7 +25,6 @@ class ReplayActivation final : public Activation {
  public:
   explicit ReplayActivation(const Replay& replay) : Activation(replay), replay_(replay), plan_(replay.plan()) {
     const size_t n = trace_.values.size();
-    data_.assign(n, nullptr);
     arena_data_.assign(n, nullptr);
     storages_.resize(n);
     roots_.assign(n, -1);
@@ -93,7 +92,7 @@ class ReplayActivation final : public Activation {
     kept_.clear();
     for (uint32_t k = first; k < last; ++k) {
       const ValueId v = layout_.results[k];
-      const bool kept = trace_.is_eager ? tensors_[v] != nullptr && !tensors_[v]->unique() : plan_.escapes[v];
+      const bool kept = trace_.is_eager ? tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed() : plan_.escapes[v];
       if (kept) kept_.push_back(v);
     }
     for (ValueId v : kept_) {
@@ -104,8 +103,6 @@ class ReplayActivation final : public Activation {
       stored_.push_back(root);
       SetData(root, storages_[root]->data());
     }
-    for (ValueId v : layout_.inputs)
-      if (tensors_[v] != nullptr) data_[v] = tensors_[v]->data;
     for (size_t k = 0; k < splats_.size(); ++k) {
       Splat& s = splats_[k];
       const interp::ScalarView& number = numbers_[s.number];
@@ -684,18 +681,32 @@ class ReplayActivation final : public Activation {
 
   // Handles that are still held get what was computed for them.
   void Publish(int to) {
+    // Operands of the steps that are left are compared with what was published before.
+    const bool last = to == static_cast<int>(trace_.steps.size());
     for (ValueId v : kept_) {
-      if (trace_.values[v].step >= to) continue;  // a step before it failed
+      const TraceValue& value = trace_.values[v];
+      if (value.step >= to) continue;  // a step before it failed
       TensorImpl* t = tensors_[v];
       const int32_t root = roots_[v];
-      rt::Storage* storage =
-          trace_.values[root].kind != TraceValue::Kind::result ? tensors_[root]->storage() : storages_[root].get();
+      rt::Storage* storage = plan_.slots[root] < 0 ? tensors_[root]->storage() : storages_[root].get();
       storage->Retain();
-      t->storage()->Release();
       t->set_storage(storage);
       t->data = data_[v];
+      rt::Watcher* const watcher = t->watcher();
       t->set_watcher(nullptr);
-      published_.push_back(v);
+      if (!t->StopWaiting(last ? 0 : 1)) [[unlikely]] {
+        // Another thread dropped it just now.
+        t->data = nullptr;
+        t->set_storage(nothing_);
+        t->set_watcher(watcher);
+        storage->Release();
+        continue;
+      }
+      escaped_ += value.death != tracer::kAtEnd;
+      if (last)
+        tensors_[v] = nullptr;
+      else
+        published_.push_back(v);
     }
   }
 
@@ -706,7 +717,6 @@ class ReplayActivation final : public Activation {
   std::vector<const View*> operand_views_;
   std::vector<View*> result_views_;
   std::vector<View> cast_views_;
-  std::vector<void*> data_;        // of each value, then of repeated operands
   std::vector<void*> arena_data_;  // of each value with a slot
   std::vector<ValueId> kept_;      // results of this range that leave the version
   std::vector<ValueId> stored_;    // values with a storage
