@@ -278,6 +278,37 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
 [[gnu::noinline]] bool Deferral::OnOtherOp(interp::Stream& stream, interp::EagerCall& call,
                                            absl::Span<TensorImpl*> out) {
   auto& waiting = *static_cast<Deferral*>(stream.waiting);
+  // A step that would be plain but for inputs of the trace.
+  const auto match_inputs = [&]() __attribute__((always_inline)) {
+    const Layout::Step& step = *waiting.next_;
+    if (call.site != step.site || call.op != step.op || call.in.size() != step.num_in) return false;
+    if (step.may_fail || step.has_attrs || step.num_out != 1 || step.num_in == 0) return false;
+    Activation& act = *waiting.activation_;
+    const Layout::Operand* want = waiting.operands_ + step.operands;
+    for (const View* given : call.in) {
+      if (given != waiting.tensors_[want->tensor]) {
+        if (given == nullptr) return false;
+        if (want->kind == Layout::Operand::Kind::new_input && !given->weak) {
+          auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
+          if (x.watcher() != nullptr || !act.SetInput(*want, x, nullptr)) return false;
+        } else if (want->kind == Layout::Operand::Kind::number && given->weak && given->dtype == want->dtype) {
+          act.SetNumber(want->number, *given);
+        } else {
+          return false;
+        }
+      }
+      ++want;
+    }
+    if (act.shapes_changed() || tracer::IsControlled()) return false;
+    out[0] = act.MakeHandle(step.result, &waiting);
+    ++waiting.matched_;
+    ++waiting.next_;
+    return true;
+  };
+  if (waiting.gate_.load(kAcquire) == 0 && match_inputs()) {
+    waiting.Leave();
+    return true;
+  }
   const Outcome outcome = waiting.Next(call, out);
   if (outcome == Outcome::waits) return true;
   // From here on the op is one of the stream like any other.
