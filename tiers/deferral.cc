@@ -243,6 +243,8 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
 inline bool Deferral::MatchPlain(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   const Layout::Step& step = *next_;
   if (call.site != step.fast_site || call.op != step.op || call.in.size() != step.num_in) return false;
+  if (activation_->shapes_changed() || tracer::IsControlled()) [[unlikely]]
+    return false;
   const Layout::Operand* want = operands_ + step.operands;
   const View* const* in = call.in.data();
   for (const View* const* end = in + step.num_in; in != end; ++in, ++want) {
@@ -253,7 +255,7 @@ inline bool Deferral::MatchPlain(const interp::EagerCall& call, absl::Span<Tenso
     activation_->SetNumber(want->number, **in);
   }
   TensorImpl* t = tensors_[step.result];
-  if (activation_->shapes_changed() || t == nullptr || !t->dropped_relaxed() || tracer::IsControlled()) [[unlikely]]
+  if (t == nullptr || !t->dropped_relaxed()) [[unlikely]]
     return false;
   t->StartWaiting();
   out[0] = t;
@@ -284,6 +286,7 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
     if (call.site != step.site || call.op != step.op || call.in.size() != step.num_in) return false;
     if (step.may_fail || step.has_attrs || step.num_out != 1 || step.num_in == 0) return false;
     Activation& act = *waiting.activation_;
+    if (act.shapes_changed() || tracer::IsControlled()) return false;
     const Layout::Operand* want = waiting.operands_ + step.operands;
     for (const View* given : call.in) {
       if (given != waiting.tensors_[want->tensor]) {
@@ -299,7 +302,7 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
       }
       ++want;
     }
-    if (act.shapes_changed() || tracer::IsControlled()) return false;
+    if (act.shapes_changed()) return false;  // since one of these inputs
     out[0] = act.MakeHandle(step.result, &waiting);
     ++waiting.matched_;
     ++waiting.next_;
