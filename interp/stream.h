@@ -57,15 +57,16 @@ struct Stream {
   /// What the hook keeps for this thread.
   void* state = nullptr;
   void* waiting = nullptr;
-  /// The stream is matching. True: the op waits, and `out` holds new references. False: run it in tier 1; the mode may
-  /// have changed.
-  bool (*on_op)(Stream& stream, const EagerCall& call, absl::Span<rt::TensorImpl*> out) = nullptr;
+  /// The stream is matching. True: the op waits, and `out` holds new references; `path` is not kept up. False: run it
+  /// in tier 1; the mode may have changed, and `path` and call.path are as if nothing had waited.
+  bool (*on_op)(Stream& stream, EagerCall& call, absl::Span<rt::TensorImpl*> out) = nullptr;
   HotEntry entries[kEntries];
 
   uint64_t NextPath(const void* site, ir::Op op) {
-    path = (path << 4) ^ SiteHash(site, op);
+    path = Fold(path, site, op);
     return path & path_mask;
   }
+  static uint64_t Fold(uint64_t path, const void* site, ir::Op op) { return (path << 4) ^ SiteHash(site, op); }
   static uint64_t SiteHash(const void* site, ir::Op op) {
     return (reinterpret_cast<uint64_t>(site) + (static_cast<uint64_t>(op) << 50)) * 0x9e3779b97f4a7c15ull;
   }

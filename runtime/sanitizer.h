@@ -1,4 +1,5 @@
-// What the memory code tells AddressSanitizer: memory that waits in a pool must not be touched.
+// What the memory code tells AddressSanitizer: memory that waits in a pool must not be touched; and whether
+// ThreadSanitizer watches, which does not know of barriers that one thread makes another one pass.
 #ifndef TESSERA_RUNTIME_SANITIZER_H_
 #define TESSERA_RUNTIME_SANITIZER_H_
 
@@ -12,11 +13,25 @@
 #endif
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+#define TSR_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TSR_THREAD_SANITIZER 1
+#endif
+#endif
+
 #ifdef TSR_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #endif
 
 namespace tessera::rt {
+
+#ifdef TSR_THREAD_SANITIZER
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
 
 #ifdef TSR_ADDRESS_SANITIZER
 inline constexpr bool kAddressSanitizer = true;

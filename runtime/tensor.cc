@@ -139,6 +139,12 @@ absl::StatusOr<Ref<TensorImpl>> TensorImpl::Make(Device& device, const TensorTyp
   return Ref<TensorImpl>::Adopt(t);
 }
 
+bool TensorImpl::ReleaseWaiting() {
+  if (Watcher* w = watcher(); w != nullptr && w->OnDrop(*this)) return false;
+  // Its op may be running in another thread, which learns of this when it is through.
+  return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
 void TensorImpl::Destroy() {
   if (Watcher* w = watcher()) [[unlikely]] {
     w->OnDeath(*this);

@@ -150,6 +150,8 @@ class Watcher {
   virtual absl::Status OnOperand(TensorImpl& x) = 0;
   /// The last reference to x is gone.
   virtual void OnDeath(TensorImpl& x) = 0;
+  /// This thread gives up the only reference to x, which waits. True: it was marked as dropped.
+  virtual bool OnDrop(TensorImpl&) { return false; }
 };
 
 /// A tensor. dims and strides are set before it is shared and never change after that; so is data, unless a watcher
@@ -163,9 +165,35 @@ class TensorImpl : public View {
 
   void Retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
   void Release() {
-    if (refs_.load(std::memory_order_acquire) == 1 || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) Destroy();
+    const int32_t refs = refs_.load(std::memory_order_acquire);
+    if (refs == 1 || (refs == kWaiting + 1 ? ReleaseWaiting() : refs_.fetch_sub(1, std::memory_order_acq_rel) == 1))
+      Destroy();
   }
   bool unique() const { return refs_.load(std::memory_order_acquire) == 1; }
+
+  // ---- waiting. A tensor whose op has not run belongs to its watcher, which holds no reference: most die before their
+  // op runs, and the owner's thread then marks them without an atomic read-modify-write. The storage of one that waits
+  // is not counted.
+  /// For the watcher: from now on there is one reference, the caller's. It is a new tensor, or was dropped.
+  void StartWaiting() { refs_.store(kWaiting + 1, std::memory_order_relaxed); }
+  bool waiting() const { return refs_.load(std::memory_order_relaxed) >= kWaiting; }
+  /// It waits and nobody holds it: it is the watcher's to use again. What its last holder did with it comes before.
+  bool dropped() const { return refs_.load(std::memory_order_acquire) == kWaiting; }
+  bool dropped_relaxed() const { return refs_.load(std::memory_order_relaxed) == kWaiting; }
+  void MarkDropped() { refs_.store(kWaiting, std::memory_order_relaxed); }
+  /// It is a tensor like any other now, with `more` references for the caller. False when it was dropped before.
+  bool StopWaiting(int32_t more) {
+    if (refs_.fetch_sub(kWaiting - more, std::memory_order_acq_rel) != kWaiting) [[likely]]
+      return true;
+    refs_.store(kWaiting, std::memory_order_relaxed);
+    return false;
+  }
+  /// For the watcher, of one that was dropped.
+  void DestroyDropped() {
+    storage_ = nullptr;
+    watcher_.store(nullptr, std::memory_order_relaxed);
+    Destroy();
+  }
 
   Storage* storage() const { return storage_; }
   /// Takes over one reference.
@@ -177,12 +205,13 @@ class TensorImpl : public View {
   /// The watcher's number for this tensor; meaningless without one.
   uint32_t slot() const { return slot_; }
   void set_slot(uint32_t slot) { slot_ = slot; }
-  /// For the one who holds the only reference: gives it a second one without an atomic addition.
-  void RetainUnique() { refs_.store(2, std::memory_order_relaxed); }
 
  private:
   friend struct FreeLists;
+  static constexpr int32_t kWaiting = 1 << 30;  // beside the references
   void Destroy();
+  /// True when the tensor is to be destroyed.
+  bool ReleaseWaiting();
   std::atomic<int32_t> refs_{1};
   uint32_t slot_ = 0;
   Storage* storage_ = nullptr;

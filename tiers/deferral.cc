@@ -4,12 +4,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "interp/dispatch.h"
 #include "runtime/clock.h"
 #include "runtime/metrics.h"
+#include "runtime/sanitizer.h"
 #include "tracer/control.h"
 #include "tracer/eager_recorder.h"
 
@@ -21,9 +23,17 @@ using deopt::GuardKind;
 using rt::Ref;
 using rt::TensorImpl;
 
-// With it, the owner's store and load need no fence between them: whoever wants in makes every core of the process pass
-// one.
+// With it, the owner's plain stores and loads need no fences: whoever wants in makes every core of the process pass
+// one, before it looks whether the owner is inside, when it finds that it is out, and before it lets it in again.
 std::atomic<bool> g_membarrier{false};
+
+// ThreadSanitizer does not know of that.
+constexpr auto kAcquire = rt::kThreadSanitizer ? std::memory_order_acquire : std::memory_order_relaxed;
+constexpr auto kRelease = rt::kThreadSanitizer ? std::memory_order_release : std::memory_order_relaxed;
+
+void PassBarrier() {
+  if (g_membarrier.load(std::memory_order_relaxed)) syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
 
 void SetFailure(GuardFailure* f, GuardKind guard, std::string expected, std::string seen) {
   if (f == nullptr) return;
@@ -35,7 +45,7 @@ void SetFailure(GuardFailure* f, GuardKind guard, std::string expected, std::str
 
 // The first n steps are the same op on the same values from the same place.
 bool SameBeginning(const Layout& a, const Layout& b, int n) {
-  if (static_cast<int>(b.steps.size()) <= n) return false;
+  if (static_cast<int>(b.steps.size()) - 1 <= n) return false;
   for (int i = 0; i < n; ++i) {
     const Layout::Step &x = a.steps[i], &y = b.steps[i];
     if (x.site != y.site || x.op != y.op || x.num_in != y.num_in || x.num_out != y.num_out) return false;
@@ -62,14 +72,27 @@ void PrepareOwnerLocks() {
   g_membarrier = syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
+const Layout::Step Deferral::kNone = [] {
+  Layout::Step none;
+  none.fast_site = &kNone;
+  return none;
+}();
+
+Deferral::Deferral(interp::Stream& stream)
+    : stream_(stream), gate_(g_membarrier.load(std::memory_order_relaxed) ? 0 : kNoBarrier) {}
+
 [[gnu::always_inline]] inline void Deferral::Enter() {
   busy_.store(true, std::memory_order_relaxed);
-  if (g_membarrier.load(std::memory_order_relaxed)) [[likely]]
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-  else
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (wanted_.load(std::memory_order_acquire)) [[unlikely]]
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (gate_.load(kAcquire) != 0) [[unlikely]]
     EnterSlow();
+}
+
+[[gnu::always_inline]] inline void Deferral::Leave() {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (gate_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    std::atomic_thread_fence(std::memory_order_release);
+  busy_.store(false, kRelease);
 }
 
 void Deferral::EnterSlow() {
@@ -79,7 +102,20 @@ void Deferral::EnterSlow() {
       std::lock_guard wait(mutex_);
     }
     busy_.exchange(true, std::memory_order_seq_cst);
-  } while (wanted_.load(std::memory_order_seq_cst));
+  } while ((gate_.load(std::memory_order_seq_cst) & kWanted) != 0);
+}
+
+bool Deferral::OnDrop(TensorImpl& x) {
+  // The owner may be inside already: a host's own memory is given back there, by code of the host.
+  const auto* mine = rt::PerThread<interp::internal::StreamHolder>::Peek();
+  if (mine == nullptr || mine->stream != &stream_ || busy_.load(std::memory_order_relaxed)) return false;
+  busy_.store(true, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  // While nobody else is inside, a tensor that waits does so until this is over.
+  const bool waits = gate_.load(kAcquire) == 0 && x.watcher() == this;
+  if (waits) x.MarkDropped();
+  Leave();
+  return waits;
 }
 
 bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& version, const interp::EagerCall& call,
@@ -103,11 +139,11 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
   } else {
     activation_->Begin();
   }
-  anchor_ = anchor;
+  if (anchor_ != anchor) anchor_ = anchor;
   matched_ = 0;
   finished_ = false;
-  num_steps_ = static_cast<int>(version_->trace().steps.size());
-  steps_ = version_->layout().steps.data();
+  Follow();
+  forced_ = false;
   GuardFailure failure;
   bool ok;
   if (version_->trace().config_epoch != tracer::ConfigEpoch()) {
@@ -115,18 +151,31 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
                absl::StrCat(tracer::ConfigEpoch()));
     ok = false;
   } else {
-    ok = TryMatch<false>(call, out, nullptr) || TryMatch<true>(call, out, &failure);
+    ok = TryMatch<false>(*next_, call, out, nullptr) || TryMatch<true>(*next_, call, out, &failure);
   }
-  if (!ok) finished_ = true;
+  if (!ok) {
+    finished_ = true;
+    next_ = &kNone;
+  }
+  set_path(stream_.path);
   Leave();
   if (!ok) Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
   return ok;
 }
 
-template <bool kExplain>
-inline bool Deferral::TryMatch(const interp::EagerCall& call, absl::Span<TensorImpl*> out, GuardFailure* failure) {
+void Deferral::Follow() {
   const Layout& layout = version_->layout();
-  const Layout::Step& step = steps_[matched_];
+  num_steps_ = static_cast<int>(version_->trace().steps.size());
+  steps_ = layout.steps.data();
+  next_ = steps_ + matched_;
+  operands_ = layout.operands.data();
+  tensors_ = activation_->tensors();
+}
+
+template <bool kExplain>
+inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall& call, absl::Span<TensorImpl*> out,
+                               GuardFailure* failure) {
+  const Layout& layout = version_->layout();
   Activation& act = *activation_;
   if constexpr (kExplain) {
     failure->step = matched_;
@@ -138,30 +187,25 @@ inline bool Deferral::TryMatch(const interp::EagerCall& call, absl::Span<TensorI
                  NameOf(call.op, call.source()));
     return false;
   }
-  const Layout::Operand* expected = layout.operands.data() + step.operands;
-  for (int k = 0; k < step.num_in; ++k) {
-    const Layout::Operand& want = expected[k];
-    const View* given = call.in[k];
+  const Layout::Operand* want = operands_ + step.operands;
+  const View* const* in = call.in.data();
+  for (int k = 0; k < step.num_in; ++k, ++want) {
+    const View* given = in[k];
+    if (given == tensors_[want->tensor]) [[likely]]
+      continue;
     bool same = false;
-    switch (want.kind) {
-      case Layout::Operand::Kind::result:
-      case Layout::Operand::Kind::known_input: same = given == act.tensor(want.value); break;
-      case Layout::Operand::Kind::absent: same = given == nullptr; break;
-      case Layout::Operand::Kind::number:
-        same = given != nullptr && given->weak && given->dtype == want.dtype;
-        if (same) act.SetNumber(want.number, *given);
-        break;
-      case Layout::Operand::Kind::new_input:
-        if (given == nullptr || given->weak) break;
-        auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
-        if (rt::Watcher* w = x.watcher(); w != nullptr) [[unlikely]] {
-          elsewhere_ = w != this;
-          if (!elsewhere_) break;
-          return false;
-        }
-        if (!act.SetInput(want.value, x, failure)) return false;
+    if (want->kind == Layout::Operand::Kind::number) {
+      same = given != nullptr && given->weak && given->dtype == want->dtype;
+      if (same) act.SetNumber(want->number, *given);
+    } else if (want->kind == Layout::Operand::Kind::new_input && given != nullptr && !given->weak) {
+      auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
+      if (rt::Watcher* w = x.watcher(); w != nullptr) [[unlikely]] {
+        elsewhere_ = w != this;
+        if (elsewhere_) return false;
+      } else {
+        if (!act.SetInput(*want, x, failure)) return false;
         same = true;
-        break;
+      }
     }
     if (!same) [[unlikely]] {
       if constexpr (kExplain)
@@ -179,39 +223,119 @@ inline bool Deferral::TryMatch(const interp::EagerCall& call, absl::Span<TensorI
                  std::string(call.default_device().name()));
     return false;
   }
-  if constexpr (!kExplain) forced_ = tracer::GuardFails();
-  if (forced_) [[unlikely]] {
-    if constexpr (kExplain) {
+  if constexpr (kExplain) {
+    if (forced_) {
       SetFailure(failure, GuardKind::branch, "", "");
       failure->reason = DeoptReason::forced;
+      return false;
     }
+  } else if (tracer::GuardFails()) [[unlikely]] {
+    forced_ = true;
     return false;
   }
   const ValueId* results = layout.results.data() + step.results;
   for (size_t k = 0; k < out.size(); ++k) out[k] = act.MakeHandle(results[k], this);
   ++matched_;
+  next_ = &step + 1;
   return true;
 }
 
-bool Deferral::OnOp(interp::Stream& stream, const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
-  auto& waiting = *static_cast<Deferral*>(stream.waiting);
-  const Outcome outcome = waiting.Next(call, out);
-  return outcome == Outcome::waits || waiting.after(stream, outcome, call, out);
+inline bool Deferral::MatchPlain(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+  const Layout::Step& step = *next_;
+  if (call.site != step.fast_site || call.op != step.op || call.in.size() != step.num_in) return false;
+  if (activation_->shapes_changed() || tracer::IsControlled()) [[unlikely]]
+    return false;
+  const Layout::Operand* want = operands_ + step.operands;
+  const View* const* in = call.in.data();
+  for (const View* const* end = in + step.num_in; in != end; ++in, ++want) {
+    if (*in == tensors_[want->tensor]) [[likely]]
+      continue;
+    if (want->kind != Layout::Operand::Kind::number || *in == nullptr || !(*in)->weak || (*in)->dtype != want->dtype)
+      return false;
+    activation_->SetNumber(want->number, **in);
+  }
+  TensorImpl* t = tensors_[step.result];
+  if (t == nullptr || !t->dropped_relaxed()) [[unlikely]]
+    return false;
+  t->StartWaiting();
+  out[0] = t;
+  ++matched_;
+  ++next_;
+  return true;
 }
 
-inline Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+// Most ops of a stretch pass here, and this function calls nothing for them.
+bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+  auto& waiting = *static_cast<Deferral*>(stream.waiting);
+  waiting.busy_.store(true, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (waiting.gate_.load(kAcquire) == 0 && waiting.MatchPlain(call, out)) [[likely]] {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    waiting.busy_.store(false, kRelease);
+    return true;
+  }
+  return OnOtherOp(stream, call, out);
+}
+
+[[gnu::noinline]] bool Deferral::OnOtherOp(interp::Stream& stream, interp::EagerCall& call,
+                                           absl::Span<TensorImpl*> out) {
+  auto& waiting = *static_cast<Deferral*>(stream.waiting);
+  // A step that would be plain but for inputs of the trace.
+  const auto match_inputs = [&]() __attribute__((always_inline)) {
+    const Layout::Step& step = *waiting.next_;
+    if (call.site != step.site || call.op != step.op || call.in.size() != step.num_in) return false;
+    if (step.may_fail || step.has_attrs || step.num_out != 1 || step.num_in == 0) return false;
+    Activation& act = *waiting.activation_;
+    if (act.shapes_changed() || tracer::IsControlled()) return false;
+    const Layout::Operand* want = waiting.operands_ + step.operands;
+    for (const View* given : call.in) {
+      if (given != waiting.tensors_[want->tensor]) {
+        if (given == nullptr) return false;
+        if (want->kind == Layout::Operand::Kind::new_input && !given->weak) {
+          auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
+          if (x.watcher() != nullptr || !act.SetInput(*want, x, nullptr)) return false;
+        } else if (want->kind == Layout::Operand::Kind::number && given->weak && given->dtype == want->dtype) {
+          act.SetNumber(want->number, *given);
+        } else {
+          return false;
+        }
+      }
+      ++want;
+    }
+    if (act.shapes_changed()) return false;  // since one of these inputs
+    out[0] = act.MakeHandle(step.result, &waiting);
+    ++waiting.matched_;
+    ++waiting.next_;
+    return true;
+  };
+  if (waiting.gate_.load(kAcquire) == 0 && match_inputs()) {
+    waiting.Leave();
+    return true;
+  }
+  const Outcome outcome = waiting.Next(call, out);
+  if (outcome == Outcome::waits) return true;
+  // From here on the op is one of the stream like any other.
+  stream.path = waiting.path();
+  call.path = stream.NextPath(call.site, call.op);
+  return waiting.after(stream, outcome, call, out);
+}
+
+uint64_t Deferral::path() const {
+  uint64_t path = path_;
+  // Those before the last sixteen leave no trace in it.
+  for (int i = std::max(path_step_, matched_ - 16); i < matched_; ++i)
+    path = interp::Stream::Fold(path, steps_[i].site, steps_[i].op);
+  return path;
+}
+
+Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   Enter();
-  if (!finished_ && matched_ < num_steps_ && !steps_[matched_].may_fail) [[likely]] {
-    if (TryMatch<false>(call, out, nullptr)) [[likely]] {
+  if (!finished_ && matched_ < num_steps_ && !steps_[matched_].may_fail) {
+    if (TryMatch<false>(*next_, call, out, nullptr)) [[likely]] {
       Leave();
       return Outcome::waits;
     }
   }
-  return NextSlow(call, out);
-}
-
-// The owner is inside.
-Deferral::Outcome Deferral::NextSlow(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   if (std::exchange(elsewhere_, false)) {
     // An operand waits elsewhere: waiting for another thread while being inside could wait for ever.
     Leave();
@@ -232,15 +356,16 @@ Deferral::Outcome Deferral::NextSlow(const interp::EagerCall& call, absl::Span<T
     Leave();
     return status.ok() ? Outcome::ended : Outcome::left;
   }
-  const bool may_fail = version_->layout().steps[matched_].may_fail;
+  const Layout::Step& step = steps_[matched_];
+  forced_ = false;
   GuardFailure failure;
-  if (TryMatch<false>(call, out, nullptr)) {
+  if (TryMatch<false>(step, call, out, nullptr)) {
     // An op that may fail on values runs at once; where it fails, tier 1 runs it again and says why.
-    if (!may_fail || Run(matched_).ok()) {
+    if (!step.may_fail || Run(matched_).ok()) {
       Leave();
       return Outcome::waits;
     }
-    for (TensorImpl*& y : out) std::exchange(y, nullptr)->Release();
+    for (TensorImpl*& y : out) std::exchange(y, nullptr)->MarkDropped();
     --matched_;
     failure.reason = DeoptReason::op_failed;
     failure.step = matched_;
@@ -250,7 +375,7 @@ Deferral::Outcome Deferral::NextSlow(const interp::EagerCall& call, absl::Span<T
   } else if (!forced_ && Switch(call, out)) {
     Leave();
     return Outcome::waits;
-  } else if (TryMatch<true>(call, out, &failure)) {
+  } else if (TryMatch<true>(steps_[matched_], call, out, &failure)) {
     Leave();
     return Outcome::waits;
   }
@@ -276,9 +401,8 @@ bool Deferral::Switch(const interp::EagerCall& call, absl::Span<TensorImpl*> out
     std::swap(activation_, a);
     Ref<Version> left = std::exchange(version_, other);
     left->Return(std::move(a));
-    num_steps_ = static_cast<int>(version_->trace().steps.size());
-    steps_ = version_->layout().steps.data();
-    if (TryMatch<false>(call, out, nullptr)) return true;
+    Follow();
+    if (TryMatch<false>(*next_, call, out, nullptr)) return true;
     // Some operand is not what this one expects either: it is left like any other.
     return false;
   }
@@ -313,7 +437,7 @@ absl::Status Deferral::Finish() {
   finished_ = true;
   if (whole) Manager::Get().AddRun(*anchor_, *version_, ns);
   activation_->Begin();
-  matched_ = 0;
+  next_ = &kNone;
   return absl::OkStatus();
 }
 
@@ -353,8 +477,10 @@ absl::Status Deferral::Flush(DeoptReason reason) {
   }
   const bool started = matched_ > 0;
   absl::Status status = Finish();
-  if (status.ok() && stream_.mode == interp::Stream::Mode::matching && owner_.load() == tracer::ThisThread())
+  if (status.ok() && stream_.mode == interp::Stream::Mode::matching && owner_.load() == tracer::ThisThread()) {
     stream_.mode = interp::Stream::Mode::idle;
+    stream_.path = path();
+  }
   Leave();
   if (!whole && started && status.ok()) Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
   return status;
@@ -363,12 +489,10 @@ absl::Status Deferral::Flush(DeoptReason reason) {
 absl::Status Deferral::Use(TensorImpl& x, DeoptReason reason) {
   if (owner_.load(std::memory_order_relaxed) == tracer::ThisThread()) return Flush(reason);
   std::lock_guard lock(mutex_);
-  wanted_.store(true, std::memory_order_seq_cst);
-  if (g_membarrier.load(std::memory_order_relaxed))
-    syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-  else
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  while (busy_.load(std::memory_order_acquire)) std::this_thread::yield();
+  gate_.fetch_or(kWanted, std::memory_order_seq_cst);
+  PassBarrier();
+  while (busy_.load(std::memory_order_seq_cst)) std::this_thread::yield();
+  PassBarrier();
   absl::Status status;
   if (x.watcher() == this && !finished_) {
     const bool whole = matched_ == num_steps_;
@@ -381,7 +505,8 @@ absl::Status Deferral::Use(TensorImpl& x, DeoptReason reason) {
     // The owner finds that nothing waits any more at its next op.
     if (status.ok() && !whole) Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
   }
-  wanted_.store(false, std::memory_order_release);
+  PassBarrier();
+  gate_.fetch_and(static_cast<uint8_t>(~kWanted), std::memory_order_release);
   return status;
 }
 

@@ -18,7 +18,7 @@ namespace tessera::tiers {
 /// value which waits here asks for entry, makes sure that the owner is out, and runs the ops.
 class Deferral final : public rt::Watcher {
  public:
-  explicit Deferral(interp::Stream& stream) : stream_(stream) {}
+  explicit Deferral(interp::Stream& stream);
 
   // ---- on the thread of the stream
   /// Begins to match a version with this op as its first. False: it is not; nothing changed.
@@ -29,10 +29,9 @@ class Deferral final : public rt::Watcher {
     left,   // it is not the op of the trace: what waited was run
     ended,  // the trace was complete before it, and was run: the op may begin another one
   };
-  [[gnu::always_inline]] Outcome Next(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   /// Stream::on_op. What is to be done with an op that does not wait, because the trace ended or was left, is up to
   /// `after`.
-  static bool OnOp(interp::Stream& stream, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  static bool OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   using After = bool (*)(interp::Stream& stream, Outcome outcome, const interp::EagerCall& call,
                          absl::Span<rt::TensorImpl*> out);
   After after = nullptr;
@@ -44,42 +43,64 @@ class Deferral final : public rt::Watcher {
   const std::shared_ptr<Anchor>& anchor() const { return anchor_; }
   /// The thread ends: runs what waits and gives the activation back. False when that failed.
   bool End();
+  /// The path of the stream after the ops that matched; while they come, nobody counts them.
+  uint64_t path() const;
+  /// The path is this one now.
+  void set_path(uint64_t path) {
+    path_ = path;
+    path_step_ = matched_;
+  }
 
   // ---- on any thread
   absl::Status OnAccess(rt::TensorImpl& x) override;
   absl::Status OnOperand(rt::TensorImpl& x) override;
   void OnDeath(rt::TensorImpl&) override {}
+  bool OnDrop(rt::TensorImpl& x) override;
 
  private:
   /// Checks the op against the next step, and lets it wait if it is the one. With `failure`, says what is wrong.
   template <bool kExplain>
-  [[gnu::always_inline]] bool TryMatch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out,
-                                       GuardFailure* failure);
+  [[gnu::always_inline]] bool TryMatch(const Layout::Step& step, const interp::EagerCall& call,
+                                       absl::Span<rt::TensorImpl*> out, GuardFailure* failure);
   /// Goes on with another version of the anchor that has the same steps so far and takes this one, too.
   bool Switch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
-  Outcome NextSlow(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  /// Lets the op wait if it is the next step and that is a plain one. The owner is inside.
+  [[gnu::always_inline]] bool MatchPlain(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  /// The same for any step and any op. Leaves.
+  Outcome Next(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  static bool OnOtherOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  /// The activation or its version is another one.
+  void Follow();
   /// Gives the activation back.
   void Stop();
   absl::Status Run(int to);
   absl::Status Finish();
   void Enter();
-  void Leave() { busy_.store(false, std::memory_order_release); }
+  void Leave();
   void EnterSlow();
   absl::Status Use(rt::TensorImpl& x, deopt::DeoptReason reason);
 
+  static const Layout::Step kNone;  // which nothing matches
   interp::Stream& stream_;
+  uint64_t path_ = 0;  // of the stream before step path_step_
+  int path_step_ = 0;
   std::shared_ptr<Anchor> anchor_;
   rt::Ref<Version> version_;
   std::unique_ptr<Activation> activation_;
   const Layout::Step* steps_ = nullptr;  // of version_
-  int matched_ = 0;
+  const Layout::Step* next_ = &kNone;    // the one that is expected
+  const Layout::Operand* operands_ = nullptr;
+  rt::TensorImpl* const* tensors_ = nullptr;  // of activation_
+  int matched_ = 0;                           // also after they were run
   int num_steps_ = 0;
   bool finished_ = true;
   bool elsewhere_ = false;  // the last match failed because an operand waits in another thread
   bool forced_ = false;     // the last match failed because a test wanted it to
 
-  std::atomic<bool> busy_{false};    // the owner is inside
-  std::atomic<bool> wanted_{false};  // another thread wants in
+  static constexpr uint8_t kWanted = 1;     // another thread wants in
+  static constexpr uint8_t kNoBarrier = 2;  // and has nothing but fences to find out whether the owner is inside
+  std::atomic<bool> busy_{false};           // the owner is inside
+  std::atomic<uint8_t> gate_;
   std::mutex mutex_;
   std::atomic<const void*> owner_{nullptr};
 };

@@ -361,6 +361,7 @@ void EagerTiers::OnStep(Stream& stream, const void* site) {
   if (stream.mode == Stream::Mode::matching && !t.deferral.waiting()) stream.mode = Stream::Mode::idle;
   // Whatever came before, the ops of a step have the same surroundings each time.
   stream.path = Stream::SiteHash(site, ir::Op{});
+  t.deferral.set_path(stream.path);
   if (stream.mode == Stream::Mode::recording && t.recorder.open()) {
     t.recorder.EndStretch();
   } else if (stream.mode == Stream::Mode::idle && ++t.steps_marked >= 3) {

@@ -1,5 +1,6 @@
 #include "tiers/replay.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "interp/cpu/convert.h"
@@ -19,6 +20,8 @@ using rt::Ref;
 using rt::TensorImpl;
 
 constexpr size_t kAlign = 64;
+// Numbers among which another one that is alike is looked for.
+constexpr size_t kMostDistinct = 32;
 size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 size_t BytesOf(const TensorType& t) { return static_cast<size_t>(t.size()) * SizeOf(t.dtype); }
 
@@ -27,7 +30,6 @@ class ReplayActivation final : public Activation {
   explicit ReplayActivation(const Replay& replay) : Activation(replay), replay_(replay), plan_(replay.plan()) {
     const size_t n = trace_.values.size();
     if (replay.code() != nullptr) generated_ = std::make_unique<GeneratedKernels>(*replay.code());
-    data_.assign(n, nullptr);
     arena_data_.assign(n, nullptr);
     storages_.resize(n);
     roots_.assign(n, -1);
@@ -75,19 +77,17 @@ class ReplayActivation final : public Activation {
 
  protected:
   absl::Status Prepare(int to) override {
-    for (int i = position_; i < to; ++i)
-      if (!bound_once_ || (layout_.steps[i].varies && !BindAgain(i))) {
-        Bind(i);
-        const Bound& b = bound_[i];
-        fast_[i] = {b.loop, b.n, {b.in[0], b.in[1], b.in[2]}, b.out, b.kind};
-      }
-    TSR_RETURN_IF_ERROR(LayOut(position_, to));
-    if (generated_ != nullptr) generated_->Bind(views_);
-    // A step that is bound for the first time finds the arena large enough, perhaps, but its results have no place yet.
     for (int i = position_; i < to; ++i) {
+      if (bound_once_ && (!layout_.steps[i].varies || BindAgain(i))) continue;
+      Bind(i);
+      const Bound& b = bound_[i];
+      fast_[i] = {b.loop, b.n, {b.in[0], b.in[1], b.in[2]}, b.out, b.kind};
+      // Where the arena is large enough, nothing else gives a place to the results of a step that is bound anew.
       for (ValueId v : trace_.steps[i].out)
         if (plan_.slots[v] >= 0 && roots_[v] == v && !own_[v]) SetData(v, arena_data_[v]);
     }
+    TSR_RETURN_IF_ERROR(LayOut(position_, to));
+    if (generated_ != nullptr) generated_->Bind(views_);
     return absl::OkStatus();
   }
 
@@ -97,7 +97,7 @@ class ReplayActivation final : public Activation {
     kept_.clear();
     for (uint32_t k = first; k < last; ++k) {
       const ValueId v = layout_.results[k];
-      const bool kept = trace_.is_eager ? tensors_[v] != nullptr && !tensors_[v]->unique() : plan_.escapes[v];
+      const bool kept = trace_.is_eager ? tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed() : plan_.escapes[v];
       if (kept) kept_.push_back(v);
     }
     for (ValueId v : kept_) {
@@ -108,17 +108,7 @@ class ReplayActivation final : public Activation {
       stored_.push_back(root);
       SetData(root, storages_[root]->data());
     }
-    for (ValueId v : layout_.inputs)
-      if (tensors_[v] != nullptr) data_[v] = tensors_[v]->data;
-    for (size_t k = 0; k < splats_.size(); ++k) {
-      Splat& s = splats_[k];
-      const interp::ScalarView& number = numbers_[s.number];
-      const uint64_t bits = number.dtype == DType::boolean ? number.b : static_cast<uint64_t>(number.i);
-      if (s.filled >= s.needed && s.bits == bits) continue;
-      cpu::RepeatNumber(number, s.dtype, s.needed, s.data.get());
-      s.bits = bits;
-      s.filled = s.needed;
-    }
+    for (Splat& s : splats_) Fill(s);
     return absl::OkStatus();
   }
 
@@ -128,7 +118,7 @@ class ReplayActivation final : public Activation {
     const int from = i;
     if (generated_ != nullptr) {
       generated_->Choose(position_, to, [&](ValueId v) {
-        return trace_.is_eager && tensors_[v] != nullptr && !tensors_[v]->unique();
+        return trace_.is_eager && tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed();
       });
     }
     failure_.step = -1;
@@ -306,7 +296,7 @@ class ReplayActivation final : public Activation {
     fast_[i].kind = Bound::Kind::loop;
     fast_[i].n = n;
     for (int32_t splat : b.splats)
-      if (splat >= 0) splats_[splat].needed = std::max(splats_[splat].needed, n);
+      if (splat >= 0) Need(splats_[splat], n);
     return true;
   }
 
@@ -369,42 +359,63 @@ class ReplayActivation final : public Activation {
     if (AlwaysAlike(s)) b.again = Bound::Again::size;
   }
 
+  uint64_t BitsOf(const interp::ScalarView& number) const {
+    return number.dtype == DType::boolean ? number.b : static_cast<uint64_t>(number.i);
+  }
+
+  void Need(Splat& s, int64_t n) {
+    s.needed = std::max(s.needed, n);
+    if (s.like >= 0) splats_[s.like].needed = std::max(splats_[s.like].needed, n);
+  }
+
+  // A program uses few different numbers, in many places: what is repeated for one of them stays in the cache.
+  void Fill(Splat& s) {
+    const interp::ScalarView& number = numbers_[s.number];
+    const uint64_t bits = BitsOf(number);
+    if (s.like >= 0) {
+      const Splat& other = splats_[s.like];
+      if (other.bits == bits && other.filled >= s.needed) {
+        data_[s.to] = other.data.get();
+        return;
+      }
+    }
+    if (s.data == nullptr) s.data = std::make_unique<double[]>(static_cast<size_t>(s.room));
+    data_[s.to] = s.data.get();
+    if (s.filled >= s.needed && s.bits == bits) return;
+    cpu::RepeatNumber(number, s.dtype, s.needed, s.data.get());
+    s.bits = bits;
+    s.filled = s.needed;
+  }
+
   // Index in splats_ of the number, repeated n times.
   int32_t SplatOf(int32_t number, DType dtype, int64_t n) {
     for (size_t k = 0; k < splats_.size(); ++k) {
       Splat& s = splats_[k];
       if (s.number != number || s.dtype != dtype || s.room < n) continue;
-      s.needed = std::max(s.needed, n);
+      Need(s, n);
       return static_cast<int32_t>(k);
     }
     const int64_t room = trace_.symbols != nullptr ? kSplatRoom : std::max<int64_t>(n, 1);
+    const auto index = static_cast<int32_t>(splats_.size());
+    const interp::ScalarView& mine = numbers_[number];
+    const auto is_like = [&](int32_t k) {
+      const interp::ScalarView& other = numbers_[splats_[k].number];
+      return splats_[k].dtype == dtype && splats_[k].room >= room && other.dtype == mine.dtype &&
+             BitsOf(other) == BitsOf(mine);
+    };
+    const auto like = std::find_if(distinct_.begin(), distinct_.end(), is_like);
     Splat& s = splats_.emplace_back();
     s.number = number;
     s.dtype = dtype;
     s.room = room;
-    s.needed = n;
     s.to = static_cast<int32_t>(data_.size());
-    s.data = std::make_unique<double[]>(static_cast<size_t>(room));
-    data_.push_back(s.data.get());
-    return static_cast<int32_t>(splats_.size() - 1);
-  }
-
-  // A small operand under a larger result, where it is one run of elements that repeats: the size of the run in
-  // elements, or 0.
-  static int64_t RunOf(const View& v, const View& out) {
-    int64_t run = 1;
-    int d = out.rank - 1;
-    for (; d >= 0; --d) {
-      const int k = d - (out.rank - v.rank);
-      if (k < 0 || (v.dims[k] == 1 && out.dims[d] != 1)) break;
-      if (v.dims[k] != 1 && v.strides[k] != run) return 0;
-      run *= v.dims[k];
-    }
-    for (; d >= 0; --d) {
-      const int k = d - (out.rank - v.rank);
-      if (k >= 0 && v.dims[k] != 1) return 0;
-    }
-    return run;
+    data_.push_back(nullptr);
+    if (like != distinct_.end())
+      s.like = *like;
+    else if (distinct_.size() < kMostDistinct)
+      distinct_.push_back(index);
+    Need(s, n);
+    return index;
   }
 
   // The same where operands are repeated first. Tier 1 would run the loop row by row; the elements are the same.
@@ -516,7 +527,10 @@ class ReplayActivation final : public Activation {
       fits = false;
     };
     for (int i = from; i < to; ++i) {
-      for (ValueId v : trace_.steps[i].out) need(plan_.slots[v], views_[v]);
+      const Layout::Step& s = layout_.steps[i];
+      if (bound_once_ && !s.varies && fits) continue;
+      for (uint32_t k = s.results; k < s.results + s.num_out; ++k)
+        need(plan_.slots[layout_.results[k]], views_[layout_.results[k]]);
       const Bound& b = bound_[i];
       for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k) need(plan_.slots[n + k], cast_views_[k]);
     }
@@ -697,18 +711,36 @@ class ReplayActivation final : public Activation {
 
   // Handles that are still held get what was computed for them.
   void Publish(int to) {
+    // Operands of the steps that are left are compared with what was published before.
+    const bool last = to == static_cast<int>(trace_.steps.size());
     for (ValueId v : kept_) {
-      if (trace_.values[v].step >= to) continue;  // a step before it failed
+      const TraceValue& value = trace_.values[v];
+      if (value.step >= to) continue;  // a step before it failed
       TensorImpl* t = tensors_[v];
       const int32_t root = roots_[v];
-      rt::Storage* storage =
-          trace_.values[root].kind != TraceValue::Kind::result ? tensors_[root]->storage() : storages_[root].get();
-      storage->Retain();
-      t->storage()->Release();
+      rt::Storage* storage = plan_.slots[root] < 0 ? tensors_[root]->storage() : storages_[root].get();
+      // At the end nobody needs our own reference to what no other value looks at.
+      if (last && root == v && !windowed_[v])
+        storages_[v].release();
+      else
+        storage->Retain();
       t->set_storage(storage);
       t->data = data_[v];
+      rt::Watcher* const watcher = t->watcher();
       t->set_watcher(nullptr);
-      published_.push_back(v);
+      if (!t->StopWaiting(last ? 0 : 1)) [[unlikely]] {
+        // Another thread dropped it just now.
+        t->data = nullptr;
+        t->set_storage(nothing_);
+        t->set_watcher(watcher);
+        storage->Release();
+        continue;
+      }
+      escaped_ += value.death != tracer::kAtEnd;
+      if (last)
+        tensors_[v] = nullptr;
+      else
+        published_.push_back(v);
     }
   }
 
@@ -719,7 +751,6 @@ class ReplayActivation final : public Activation {
   std::vector<const View*> operand_views_;
   std::vector<View*> result_views_;
   std::vector<View> cast_views_;
-  std::vector<void*> data_;        // of each value, then of repeated operands
   std::vector<void*> arena_data_;  // of each value with a slot
   std::vector<ValueId> kept_;      // results of this range that leave the version
   std::vector<ValueId> stored_;    // values with a storage
@@ -731,6 +762,7 @@ class ReplayActivation final : public Activation {
   std::vector<TensorImpl*> old_;     // while an iteration begins: what it leaves behind, one reference each
   std::vector<TensorImpl*> unread_;  // values carried in registers that no step reads, one reference each
   std::vector<Splat> splats_;
+  std::vector<int32_t> distinct_;  // those that others may be like
   std::vector<Expansion> expansions_;
   std::vector<size_t> slot_bytes_;
   Ref<rt::Storage> arena_;

@@ -9,6 +9,7 @@
 #include "interp/cpu/loops_ew.h"
 #include "interp/kernel.h"
 #include "ir/op.h"
+#include "runtime/tensor.h"
 
 namespace tessera::tiers {
 
@@ -49,13 +50,14 @@ constexpr int64_t kSplatRoom = 512;
 // A host number repeated for a loop.
 struct Splat {
   int32_t number = -1;  // index in numbers_
-  int32_t to = -1;      // index in data_
+  int32_t like = -1;  // an earlier one of the same number when it was bound: while they agree, its elements do for both
+  int32_t to = -1;    // index in data_
   DType dtype{};
   int64_t room = 0;    // elements
   int64_t needed = 0;  // by the steps that are bound
   int64_t filled = 0;
   uint64_t bits = 0;
-  std::unique_ptr<double[]> data;
+  std::unique_ptr<double[]> data;  // made when it is first filled
 };
 
 // An operand that is smaller than the result, repeated to its size before the loop reads it: a row under a matrix, or
@@ -67,6 +69,24 @@ struct Expansion {
   int64_t times = 0;
   std::unique_ptr<double[]> room;
 };
+
+// A small operand under a larger result, where it is one run of elements that repeats: the size of the run in
+// elements, or 0.
+inline int64_t RunOf(const View& v, const View& out) {
+  int64_t run = 1;
+  int d = out.rank - 1;
+  for (; d >= 0; --d) {
+    const int k = d - (out.rank - v.rank);
+    if (k < 0 || (v.dims[k] == 1 && out.dims[d] != 1)) break;
+    if (v.dims[k] != 1 && v.strides[k] != run) return 0;
+    run *= v.dims[k];
+  }
+  for (; d >= 0; --d) {
+    const int k = d - (out.rank - v.rank);
+    if (k >= 0 && v.dims[k] != 1) return 0;
+  }
+  return run;
+}
 
 }  // namespace tessera::tiers
 

@@ -21,6 +21,14 @@ bool HasSymbol(const std::vector<ir::Attr>& attrs) {
   return false;
 }
 
+// As ==, without a call for the kinds that most attributes are.
+bool SameAttr(const ir::Attr& a, const ir::Attr& b) {
+  if (a.index() != b.index()) return false;
+  if (const bool* x = std::get_if<bool>(&a)) return *x == *std::get_if<bool>(&b);
+  if (const int64_t* x = std::get_if<int64_t>(&a)) return *x == *std::get_if<int64_t>(&b);
+  return a == b;
+}
+
 // The step was recorded with other attributes, and nothing in its version depends on them.
 bool OtherAttrs(const TraceStep& step, const std::vector<ir::Attr>& given, GuardFailure* failure) {
   for (size_t a = 0; failure != nullptr && a < given.size(); ++a) {
@@ -35,10 +43,34 @@ bool OtherAttrs(const TraceStep& step, const std::vector<ir::Attr>& given, Guard
   return false;
 }
 
+// One for each device, for good: a handle may be asked for its device by any thread while it waits.
+rt::Storage* Nothing(rt::Device& device) {
+  static std::mutex mutex;
+  static auto* all = new std::vector<Ref<rt::Storage>>;
+  std::lock_guard lock(mutex);
+  for (const Ref<rt::Storage>& s : *all)
+    if (&s->device() == &device) return s.get();
+  return all->emplace_back(rt::Storage::Wrap(device, nullptr, 0, [](void*) {}, nullptr)).get();
+}
+
 int64_t NamedIndex(const ir::SymbolTable& table, int64_t symbol) {
   for (int s = 0; s < table.num_named(); ++s)
     if (table.NamedSymbol(s) == symbol) return s;
   return -1;
+}
+
+Layout::Guard GuardOf(const Trace& trace, const TraceValue& input) {
+  Layout::Guard g;
+  if (input.type.rank > 3) return g;
+  for (int d = 0; d < input.type.rank; ++d) {
+    if (ir::IsSymbol(input.type.dims[d])) return g;
+    g.dims[d] = input.type.dims[d];
+    g.strides[d] = input.strides[d];
+  }
+  g.dtype = input.type.dtype;
+  g.rank = input.type.rank;
+  g.device = trace.device;
+  return g;
 }
 
 }  // namespace
@@ -46,6 +78,7 @@ int64_t NamedIndex(const ir::SymbolTable& table, int64_t symbol) {
 // ---- Layout
 
 Layout::Layout(const Trace& trace) {
+  const auto num_values = static_cast<int32_t>(trace.values.size());
   dims.assign(trace.values.size() * kMaxRank, -1);
   std::vector<bool> varies(trace.values.size(), false);
   for (size_t v = 0; v < trace.values.size(); ++v) {
@@ -81,12 +114,13 @@ Layout::Layout(const Trace& trace) {
         for (int64_t n : *ints) step.attrs_vary |= ir::IsSymbol(n);
     }
     step.varies |= step.attrs_vary;
+    step.is_simple = s.kind == TraceStep::Kind::op && !s.infer_at_run && op.impl != ir::Impl::view;
     if (op.impl == ir::Impl::kernel && !op.name.starts_with("random_")) {
       for (const ir::OperandSpec& o : op.operands) step.may_fail |= o.role == ir::Role::index;
     }
     for (ValueId v : s.in) {
       if (v == kNoValue) {
-        operands.push_back({Operand::Kind::absent, DType::f32, v, -1});
+        operands.push_back({Operand::Kind::absent, DType::f32, v, -1, num_values});
         continue;
       }
       const TraceValue& value = trace.values[v];
@@ -94,11 +128,17 @@ Layout::Layout(const Trace& trace) {
       const bool is_new = value.kind == TraceValue::Kind::input && value.step == static_cast<int32_t>(i) &&
                           std::none_of(operands.begin() + step.operands, operands.end(),
                                        [&](const Operand& o) { return o.value == v; });
-      operands.push_back({value.kind == TraceValue::Kind::result   ? Operand::Kind::result
-                          : value.kind == TraceValue::Kind::number ? Operand::Kind::number
-                          : is_new                                 ? Operand::Kind::new_input
-                                                                   : Operand::Kind::known_input,
-                          value.type.dtype, v, value.kind == TraceValue::Kind::number ? number_of[v] : -1});
+      const bool is_number = value.kind == TraceValue::Kind::number;
+      operands.push_back({value.kind == TraceValue::Kind::result ? Operand::Kind::result
+                          : is_number                            ? Operand::Kind::number
+                          : is_new                               ? Operand::Kind::new_input
+                                                                 : Operand::Kind::known_input,
+                          value.type.dtype, v,
+                          is_number ? number_of[v]
+                          : is_new  ? static_cast<int32_t>(guards.size())
+                                    : -1,
+                          is_number || is_new ? num_values + 1 : v});
+      if (is_new) guards.push_back(GuardOf(trace, value));
     }
     for (ValueId v : s.out) {
       // The strides of a window vary with those of what it looks at.
@@ -106,8 +146,14 @@ Layout::Layout(const Trace& trace) {
       if (step.varies) varies[v] = true;
       results.push_back(v);
     }
+    const bool is_plain = !step.may_fail && !step.has_attrs && step.num_out == 1 && step.num_in > 0 &&
+                          std::none_of(operands.begin() + step.operands, operands.end(),
+                                       [](const Operand& o) { return o.kind == Operand::Kind::new_input; });
+    step.fast_site = is_plain ? step.site : this;
+    if (step.num_out > 0) step.result = s.out[0];
     steps.push_back(step);
   }
+  steps.emplace_back().fast_site = this;
 }
 
 // ---- Version
@@ -188,11 +234,17 @@ void Version::Trim() {
 
 // ---- Activation
 
-Activation::Activation(const Version& version) : version_(version), trace_(version.trace()), layout_(version.layout()) {
+Activation::Activation(const Version& version)
+    : version_(version),
+      trace_(version.trace()),
+      layout_(version.layout()),
+      nothing_(trace_.is_eager ? Nothing(*trace_.device) : nullptr) {
   version_.handles_.fetch_add(1, std::memory_order_relaxed);
   const size_t n = trace_.values.size();
   views_.resize(n);
-  tensors_.assign(n, nullptr);
+  tensors_.assign(n + 2, nullptr);
+  tensors_[n + 1] = reinterpret_cast<TensorImpl*>(kSomewhere);
+  data_.assign(n, nullptr);
   number_of_.assign(n, -1);
   counters_.resize(static_cast<size_t>(trace_.num_counters));
   symbols_.assign(trace_.ranges.size(), -1);
@@ -243,11 +295,14 @@ Activation::Activation(const Version& version) : version_(version), trace_(versi
 Activation::~Activation() {
   version_.handles_.fetch_sub(1, std::memory_order_relaxed);
   Account(-accounted_);
+  tensors_.pop_back();
   for (TensorImpl* t : tensors_) {
     if (t == nullptr) continue;
-    // Nobody else holds a handle that still waits when its activation goes.
-    if (t->unique()) t->set_watcher(nullptr);
-    t->Release();
+    // Nobody holds a handle that still waits when its activation goes.
+    if (t->dropped())
+      t->DestroyDropped();
+    else if (!t->waiting())
+      t->Release();
   }
 }
 
@@ -292,7 +347,7 @@ bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
       view.strides[d] = x.strides[d];
     }
   }
-  view.data = x.data;
+  data_[v] = view.data = x.data;
   x.Retain();
   if (tensors_[v] != nullptr) tensors_[v]->Release();
   tensors_[v] = &x;
@@ -329,7 +384,7 @@ int64_t Activation::Evaluate(int64_t dim) const {
 bool Activation::SetAttrs(int step, absl::Span<const ir::Attr> attrs, GuardFailure* failure) {
   const std::vector<ir::Attr>& want = trace_.steps[step].attrs;
   for (size_t a = 0; a < want.size(); ++a) {
-    if (want[a] == attrs[a]) [[likely]]
+    if (SameAttr(want[a], attrs[a])) [[likely]]
       continue;
     bool same = want[a].index() == attrs[a].index();
     const auto* ints = std::get_if<ir::Ints>(&want[a]);
@@ -373,8 +428,36 @@ bool Activation::SetRootAttrs(const std::vector<ir::Attr>* attrs, GuardFailure* 
   return true;
 }
 
+bool Activation::SetDims(ValueId v) {
+  View& view = views_[v];
+  for (int d = 0; d < view.rank; ++d) {
+    const int16_t e = layout_.dim(v, d);
+    if (e < 0) continue;
+    view.dims[d] = Expression(e);
+    if (view.dims[d] < 0) return false;
+  }
+  return true;
+}
+
 bool Activation::Resolve(int step, GuardFailure* failure) {
-  if (trace_.is_eager && bound_once_ && !layout_.steps[step].varies) return true;
+  const Layout::Step& brief = layout_.steps[step];
+  if (trace_.is_eager && bound_once_ && !brief.varies) return true;
+  const auto refuse = [&] {
+    if (failure != nullptr) {
+      failure->guard = deopt::GuardKind::exact_dim;
+      failure->reason = deopt::DeoptReason::shape;
+      failure->expected = "operands as recorded";
+      failure->seen = "operands that the op refuses";
+    }
+    return false;
+  };
+  if (trace_.is_eager && brief.is_simple) {
+    for (uint32_t k = brief.results; k < brief.results + brief.num_out; ++k) {
+      if (!SetDims(layout_.results[k])) return refuse();
+      views_[layout_.results[k]].SetContiguousStrides();
+    }
+    return true;
+  }
   const TraceStep& s = trace_.steps[step];
   if (s.kind != TraceStep::Kind::op) return true;
   if (!trace_.is_eager && s.frame > 0 && !step_attrs_[step].empty() && trace_.symbols != nullptr) {
@@ -390,15 +473,6 @@ bool Activation::Resolve(int step, GuardFailure* failure) {
     if (given != step_attrs_[step]) step_attrs_[step] = std::move(given);
   }
   const ir::OpInfo& op = ir::Info(s.op);
-  auto refuse = [&] {
-    if (failure != nullptr) {
-      failure->guard = deopt::GuardKind::exact_dim;
-      failure->reason = deopt::DeoptReason::shape;
-      failure->expected = "operands as recorded";
-      failure->seen = "operands that the op refuses";
-    }
-    return false;
-  };
   if (s.infer_at_run) {
     absl::InlinedVector<const TensorType*, 8> in;
     for (ValueId v : s.in) {
@@ -418,14 +492,8 @@ bool Activation::Resolve(int step, GuardFailure* failure) {
       }
     }
   } else {
-    for (ValueId v : s.out) {
-      for (int d = 0; d < views_[v].rank; ++d) {
-        const int16_t e = layout_.dim(v, d);
-        if (e < 0) continue;
-        views_[v].dims[d] = Expression(e);
-        if (views_[v].dims[d] < 0) return refuse();
-      }
-    }
+    for (ValueId v : s.out)
+      if (!SetDims(v)) return refuse();
   }
   if (op.impl != ir::Impl::view) {
     for (ValueId v : s.out) views_[v].SetContiguousStrides();
@@ -461,7 +529,7 @@ bool Activation::TakeOver(Activation& from, int steps) {
     for (uint32_t k = step.results; k < step.results + step.num_out; ++k) {
       const ValueId v = layout_.results[k];
       // Ours go: they have the shapes of our last run, and the other version could not tell.
-      if (tensors_[v] != nullptr) tensors_[v]->Release();
+      if (tensors_[v] != nullptr && tensors_[v]->dropped()) tensors_[v]->DestroyDropped();
       tensors_[v] = std::exchange(from.tensors_[v], nullptr);
     }
   }
@@ -470,20 +538,15 @@ bool Activation::TakeOver(Activation& from, int steps) {
 
 TensorImpl* Activation::NewHandle(ValueId v, rt::Watcher* watcher) {
   TensorImpl*& t = tensors_[v];
-  if (t != nullptr && t->unique()) {
-    t->RetainUnique();
-  } else {
-    if (t != nullptr) t->Release();
+  if (t == nullptr || !t->dropped()) {
     t = TensorImpl::New();
     t->dtype = views_[v].dtype;
     t->rank = views_[v].rank;
-    if (!nothing_) nothing_ = rt::Storage::Wrap(*trace_.device, nullptr, 0, [](void*) {}, nullptr);
-    nothing_->Retain();
-    t->set_storage(nothing_.get());
+    t->set_storage(nothing_);
     t->set_slot(static_cast<uint32_t>(v));
     t->set_watcher(watcher);
-    t->RetainUnique();
   }
+  t->StartWaiting();
   const View& view = views_[v];
   for (int d = 0; d < view.rank; ++d) {
     t->dims[d] = view.dims[d];
@@ -508,13 +571,9 @@ absl::Status Activation::Run(int to) {
 }
 
 int Activation::ReleaseHandles() {
-  int escaped = 0;
-  for (ValueId v : published_) {
-    escaped += trace_.values[v].death != tracer::kAtEnd;
-    std::exchange(tensors_[v], nullptr)->Release();
-  }
+  for (ValueId v : published_) std::exchange(tensors_[v], nullptr)->Release();
   published_.clear();
-  return escaped;
+  return std::exchange(escaped_, 0);
 }
 
 }  // namespace tessera::tiers

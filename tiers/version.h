@@ -37,10 +37,15 @@ struct Layout {
     enum class Kind : uint8_t { result, number, new_input, known_input, absent } kind;
     DType dtype;
     ValueId value;
-    int32_t number = -1;  // kind number: which one
+    int32_t number = -1;  // kind number: which one; kind new_input: which guard
+    /// Where Activation has the tensor that must be given; the two kinds that need more find none there.
+    int32_t tensor;
   };
   struct Step {
     const void* site = nullptr;
+    /// The same for steps on numbers and on what is known, with one result and no attributes; no place for others.
+    const void* fast_site = nullptr;
+    ValueId result = kNoValue;  // the first
     ir::Op op{};
     uint8_t num_in = 0;
     bool has_attrs = false;
@@ -51,9 +56,25 @@ struct Layout {
     /// Types of operands or results, strides or attributes may differ from run to run.
     bool varies = false;
     bool attrs_vary = false;
+    /// The results' dims are numbers and expressions, and their memory is row-major.
+    bool is_simple = false;
   };
-  std::vector<Step> steps;
+  /// The guard of an input that has the same dims in every run, and few of them.
+  struct Guard {
+    rt::Device* device = nullptr;  // null: there is more to check
+    DType dtype{};
+    uint8_t rank = 0;
+    int64_t dims[3], strides[3];
+    bool Holds(const rt::TensorImpl& x) const {
+      if (x.dtype != dtype || x.rank != rank || &x.device() != device) return false;
+      for (int d = 0; d < x.rank; ++d)
+        if (x.dims[d] != dims[d] || x.strides[d] != strides[d]) return false;
+      return true;
+    }
+  };
+  std::vector<Step> steps;  // and one more, which nothing matches
   std::vector<Operand> operands;
+  std::vector<Guard> guards;     // of inputs, in the order of their first use
   std::vector<ValueId> results;  // of all steps, in order
   std::vector<ValueId> inputs;
   /// The shape program: the distinct expressions over symbols, each evaluated once per run that needs it.
@@ -78,6 +99,15 @@ class Activation {
 
   /// Checks the guards of input v and keeps a reference to x. Inputs come in the order of their first use.
   bool SetInput(ValueId v, rt::TensorImpl& x, GuardFailure* failure);
+  /// The same for the operand of an eager step.
+  bool SetInput(const Layout::Operand& operand, rt::TensorImpl& x, GuardFailure* failure) {
+    if (!layout_.guards[operand.number].Holds(x) || tensors_[operand.value] != nullptr) [[unlikely]]
+      return SetInput(operand.value, x, failure);
+    x.Retain();
+    tensors_[operand.value] = &x;
+    data_[operand.value] = x.data;
+    return true;
+  }
   /// `number` counts the numbers of the trace (Layout::Operand::number).
   void SetNumber(int number_index, const View& number) {
     interp::ScalarView& mine = numbers_[number_index];
@@ -98,17 +128,19 @@ class Activation {
   const View& view(ValueId v) const { return views_[v]; }
   /// The tensor of v if there is one already: an input, a handle that waits, or a result with memory of its own.
   rt::TensorImpl* tensor(ValueId v) const { return tensors_[v]; }
+  /// Of all values, then what Layout::Operand::tensor means beside them.
+  rt::TensorImpl* const* tensors() const { return tensors_.data(); }
   /// Some input is not like it was in the last run: results must be resolved anew.
   bool shapes_changed() const { return shapes_changed_; }
   /// Eager: takes the inputs, numbers and handles of the first `steps` steps over from a run of another version that
   /// has the same ones and has computed nothing yet. False, with `from` as it was, when a guard of this version fails.
   bool TakeOver(Activation& from, int steps);
-  /// Eager: a handle for the result v that waits, with one reference for the caller and one here.
+  /// Eager: a handle for the result v that waits, with one reference for the caller and none here.
   rt::TensorImpl* MakeHandle(ValueId v, rt::Watcher* watcher) {
     rt::TensorImpl* t = tensors_[v];
-    if (t == nullptr || shapes_changed_ || !t->unique()) [[unlikely]]
+    if (t == nullptr || shapes_changed_ || !t->dropped_relaxed()) [[unlikely]]
       return NewHandle(v, watcher);
-    t->RetainUnique();
+    t->StartWaiting();
     return t;
   }
 
@@ -158,6 +190,8 @@ class Activation {
   rt::TensorImpl* NewHandle(ValueId v, rt::Watcher* watcher);
   int64_t Evaluate(int64_t dim) const;
   int64_t Expression(int16_t index);
+  /// The dims of a result that are expressions; false when one of them is no size.
+  bool SetDims(ValueId v);
   /// The attributes of a step with numbers in place of symbols.
   absl::Span<const ir::Attr> AttrsOf(int step);
 
@@ -165,7 +199,8 @@ class Activation {
   const Trace& trace_;
   const Layout& layout_;
   std::vector<View> views_;
-  std::vector<rt::TensorImpl*> tensors_;  // one reference each
+  std::vector<rt::TensorImpl*> tensors_;  // one reference each; none to those that wait. Then null, then nobody's
+  std::vector<void*> data_;               // of each value, and what a generator puts behind them
   deopt::Symbols symbols_, last_symbols_;
   std::vector<interp::ScalarView> numbers_;  // never grows: views point into it
   std::vector<int32_t> number_of_;           // value to index in numbers_
@@ -173,14 +208,15 @@ class Activation {
   /// Attributes of steps that depend on shapes, as of the last run; none for other steps of functions.
   std::vector<std::vector<ir::Attr>> step_attrs_;
   std::vector<int> root_symbolic_;  // functions: those steps in the frame where the trace begins
-  rt::Ref<rt::Storage> nothing_;    // what handles that wait have in place of memory
+  rt::Storage* const nothing_;      // what handles that wait have in place of memory
   int position_ = 0;
   bool shapes_changed_ = true;  // in this run
   bool prepared_ = false;       // every step, for the shapes of the last run
   bool bound_once_ = false;     // every step was prepared at some time
   std::vector<int64_t> expression_values_;
   std::vector<uint8_t> expression_known_;
-  std::vector<ValueId> published_;  // eager: handles that have their contents
+  std::vector<ValueId> published_;  // eager: handles that have their contents and are still compared with operands
+  int escaped_ = 0;                 // eager: handles that got their contents and had died by then in the recording
   std::vector<ValueId> made_;       // functions: results that became tensors
   int64_t accounted_ = 0;
   GuardFailure failure_;

@@ -15,6 +15,9 @@ bool DecideSlow(bool policy, int one_in);
 bool GuardFailsSlow();
 }  // namespace internal
 
+/// Some decision may not be the policy's.
+inline bool IsControlled() { return internal::g_controlled.load(std::memory_order_relaxed); }
+
 /// The policy's decision; under chaos the opposite in one of `one_in` cases.
 inline bool Decide(bool policy, int one_in = 2) {
   if (!internal::g_controlled.load(std::memory_order_relaxed)) [[likely]]

@@ -111,14 +111,16 @@ inline bool IsHot(interp::Stream& stream, const interp::EagerCall& call, absl::S
 [[gnu::always_inline]] inline absl::Status RunCall(interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   interp::Stream* stream = interp::CurrentStream();
   if (stream == nullptr) return RunNow(call, out);
-  call.path = stream->NextPath(call.site, call.op);
-  bool waits = false;
-  if (stream->mode == interp::Stream::Mode::idle) {
-    if (!IsHot(*stream, call, out, &waits)) return RunNow(call, out);
-  } else if (stream->mode == interp::Stream::Mode::matching) {
-    waits = stream->on_op(*stream, call, out);
+  if (stream->mode == interp::Stream::Mode::matching) {
+    if (stream->on_op(*stream, call, out)) return absl::OkStatus();
+  } else {
+    call.path = stream->NextPath(call.site, call.op);
+    if (stream->mode == interp::Stream::Mode::idle) {
+      bool waits = false;
+      if (!IsHot(*stream, call, out, &waits)) return RunNow(call, out);
+      if (waits) return absl::OkStatus();
+    }
   }
-  if (waits) return absl::OkStatus();
   return stream->mode == interp::Stream::Mode::recording ? RunRecorded(*stream, call, out) : RunNow(call, out);
 }
 
