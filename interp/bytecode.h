@@ -73,6 +73,10 @@ struct Bytecode {
   bool symbolic_attrs = false;
   std::vector<int32_t> params;  // registers
   std::vector<TensorType> param_types;
+  /// For each parameter and dim (kMaxRank of them) the index of the symbol that it is; -1: a number, or an expression.
+  std::vector<int32_t> param_symbols;
+  /// No symbol stands in the parameters, the attributes or a fact: arguments need only be compared with param_types.
+  bool is_plain = false;
   const ir::Function* source = nullptr;
   /// The first one is the function's entry. Their counts are all that changes in a Bytecode.
   mutable std::deque<AnchorSlot> anchors;

@@ -58,6 +58,14 @@ struct Frame {
   Counter* counters = nullptr;
   const std::vector<ir::Attr>* attrs = nullptr;  // code->attrs, or a copy with symbols replaced by numbers
   InsnRecorder* recorder = nullptr;              // of a recording that this activation is part of
+  /// The registers hold the call's arguments and nothing else, without references of their own: the caller has some. So
+  /// it is from the entry until Own(), which comes before anything is done that could let go of one.
+  bool borrows = false;
+  void Own() {
+    if (!borrows) return;
+    borrows = false;
+    for (int32_t r : code->params) registers[r]->Retain();
+  }
 };
 
 /// Calls nest on the C++ stack; this many fit into a thread's usual 8 MiB with room to spare.
@@ -92,12 +100,11 @@ class FrameMemory {
 /// Checks the arguments against the parameter types (binding symbols and checking facts) and runs the function. The
 /// results are new references. `device` is where ops without tensor operands run.
 absl::Status Call(Instance& instance, int function, absl::Span<rt::TensorImpl* const> args, rt::Device& device,
-                  std::vector<rt::Ref<rt::TensorImpl>>* results);
+                  Results* results);
 
 /// The same from within a call that is `depth` deep.
 absl::Status CallAtDepth(Instance& instance, int function, absl::Span<rt::TensorImpl* const> args, rt::Device& device,
-                         int depth, std::vector<rt::Ref<rt::TensorImpl>>* results, Frame* caller = nullptr,
-                         const Insn* call = nullptr);
+                         int depth, Results* results, Frame* caller = nullptr, const Insn* call = nullptr);
 
 /// The numbers of the function's symbols for arguments of those types, in the order of its symbol table; an error when
 /// the arguments do not fit the parameters.
@@ -110,7 +117,7 @@ std::vector<std::vector<ir::Attr>> ResolveAttrs(const Bytecode& code, absl::Span
 int64_t ReadInt(const View& v);
 
 /// Runs from frame.pc to the function's return. Consumes the registers.
-absl::Status Resume(Frame& frame, std::vector<rt::Ref<rt::TensorImpl>>* results);
+absl::Status Resume(Frame& frame, Results* results);
 
 /// Where `print` writes; by default the standard output.
 void SetPrintSink(std::function<void(std::string_view)> sink);

@@ -239,14 +239,23 @@ class ReplayActivation final : public Activation {
       }
       storage = storages_[root];
     }
-    TensorImpl* t = TensorImpl::New();
-    static_cast<View&>(*t) = views_[v];
-    t->weak = false;
-    t->data = data_[v];
-    t->set_storage(storage.release());
-    t->Retain();
+    TensorImpl* t = NewTensor(v, storage.release());
+    t->RetainUnique();
     tensors_[v] = t;
     made_.push_back(v);
+    return Ref<TensorImpl>::Adopt(t);
+  }
+
+  // Its memory goes with it, or the copy that it gets: nothing is kept here, and nothing is counted.
+  absl::StatusOr<Ref<TensorImpl>> TakeTensor(ValueId v) override {
+    if (tensors_[v] != nullptr || roots_[v] != v || windowed_[v] || plan_.slots[v] < 0) return MakeTensor(v);
+    if (rt::Storage* own = storages_[v].release()) return Ref<TensorImpl>::Adopt(NewTensor(v, own));
+    const size_t bytes = BytesOf(views_[v]);
+    TSR_ASSIGN_OR_RETURN(Ref<rt::Storage> copy, rt::Storage::Make(*trace_.device, bytes));
+    if (bytes > 0) std::memcpy(copy->data(), data_[v], bytes);
+    TensorImpl* t = NewTensor(v, nullptr);
+    t->data = copy->data();
+    t->set_storage(copy.release());
     return Ref<TensorImpl>::Adopt(t);
   }
 
@@ -262,6 +271,21 @@ class ReplayActivation final : public Activation {
   }
 
  private:
+  // With one reference, for the value as it is now.
+  TensorImpl* NewTensor(ValueId v, rt::Storage* storage) {
+    TensorImpl* t = TensorImpl::New();
+    const View& view = views_[v];
+    t->dtype = view.dtype;
+    t->rank = view.rank;
+    for (int d = 0; d < view.rank; ++d) {
+      t->dims[d] = view.dims[d];
+      t->strides[d] = view.strides[d];
+    }
+    t->data = data_[v];
+    t->set_storage(storage);
+    return t;
+  }
+
   void SetData(ValueId v, void* data) {
     data_[v] = data;
     views_[v].data = data;
@@ -661,7 +685,8 @@ class ReplayActivation final : public Activation {
 
   absl::Status Call(int i, bool* holds) {
     const TraceStep& s = trace_.steps[i];
-    std::vector<Ref<TensorImpl>> owned, results;
+    absl::InlinedVector<Ref<TensorImpl>, 8> owned;
+    interp::Results results;
     absl::InlinedVector<TensorImpl*, 8> args;
     for (ValueId v : s.in) {
       TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, MakeTensor(v));

@@ -259,7 +259,8 @@ void Activation::Account(int64_t bytes) {
 void Activation::Begin() {
   Forget();
   for (ValueId v : layout_.inputs)
-    if (tensors_[v] != nullptr) std::exchange(tensors_[v], nullptr)->Release();
+    if (TensorImpl* x = std::exchange(tensors_[v], nullptr); x != nullptr && !borrows_) x->Release();
+  borrows_ = false;
   for (const auto& list : {&published_, &made_}) {
     for (ValueId v : *list)
       if (tensors_[v] != nullptr) std::exchange(tensors_[v], nullptr)->Release();
@@ -273,6 +274,13 @@ void Activation::Begin() {
   if (shapes_changed_ && position_ < static_cast<int>(trace_.steps.size())) prepared_ = false;
   shapes_changed_ = !prepared_;
   position_ = 0;
+}
+
+void Activation::Own() {
+  if (!borrows_) return;
+  borrows_ = false;
+  for (ValueId v : layout_.inputs)
+    if (tensors_[v] != nullptr) tensors_[v]->Retain();
 }
 
 bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
@@ -293,7 +301,7 @@ bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
     }
   }
   view.data = x.data;
-  x.Retain();
+  if (!borrows_) x.Retain();
   if (tensors_[v] != nullptr) tensors_[v]->Release();
   tensors_[v] = &x;
   return true;

@@ -167,7 +167,7 @@ TEST_P(FileTests, Run) {
     if (want.frees) tiers::Manager::Get().Reset();
     const int64_t before = rt::Cpu().memory_stats().bytes_in_use;
     {
-      std::vector<Ref<TensorImpl>> results;
+      interp::Results results;
       const absl::Status status = interp::Call(*instance, index, {}, rt::Cpu(), &results);
       if (want.errors.empty()) {
         EXPECT_TRUE(status.ok()) << status.message();
