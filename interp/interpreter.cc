@@ -63,7 +63,7 @@ class Machine {
           f_.recorder = nullptr;
           return status;
         }
-        start = rt::NowNs();
+        start = rt::Ticks();
       }
       ++count_;
       switch (insn.code) {
@@ -103,7 +103,7 @@ class Machine {
         // A callee's message has its own position; this one is of use only at the bottom.
         return insn.code == Code::call ? status : AtLine(status, f_, insn);
       }
-      if constexpr (kRecord) f_.recorder->After(f_, insn, next, rt::NowNs() - start);
+      if constexpr (kRecord) f_.recorder->After(f_, insn, next, rt::Ticks() - start);
       for (int i = 0; i < insn.num_frees; ++i) {
         TensorImpl*& r = f_.registers[code_.registers[insn.frees + i]];
         if (r != nullptr) std::exchange(r, nullptr)->Release();
