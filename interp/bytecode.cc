@@ -314,10 +314,11 @@ class Decoder {
     insn.target = target;
     insn.attrs = static_cast<uint32_t>(out_->attrs.size());
     out_->attrs.push_back(from.attrs);
-    for (const ir::Attr& a : from.attrs) {
-      if (auto* ints = std::get_if<ir::Ints>(&a)) {
-        for (int64_t v : *ints) out_->symbolic_attrs |= ir::IsSymbol(v);
-      }
+    for (size_t i = 0; i < from.attrs.size(); ++i) {
+      const auto* ints = std::get_if<ir::Ints>(&from.attrs[i]);
+      if (ints == nullptr || std::none_of(ints->begin(), ints->end(), ir::IsSymbol)) continue;
+      out_->symbolic_attrs = true;
+      out_->attr_pool.symbolic.emplace_back(insn.attrs, static_cast<uint32_t>(i));
     }
     SetOperands(insn, refs);
     SetResults(insn, results);

@@ -240,8 +240,18 @@ class Machine {
   absl::Status Return(const Insn& insn, Results* results) {
     results->clear();
     for (int i = 0; i < insn.num_operands; ++i) {
-      TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, TensorOperand(insn, i));
-      results->push_back(std::move(value));
+      const OperandRef r = code_.operands[insn.operands + i];
+      // The registers are of no use any more, so references move out of them.
+      if (r >= 0 && f_.registers[r] != nullptr) {
+        results->push_back(Ref<TensorImpl>::Adopt(std::exchange(f_.registers[r], nullptr)));
+      } else if (r >= 0) {
+        int same = 0;
+        while (code_.operands[insn.operands + same] != r) ++same;
+        results->push_back((*results)[same]);
+      } else {
+        TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, TensorOperand(insn, i));
+        results->push_back(std::move(value));
+      }
     }
     return absl::OkStatus();
   }
@@ -345,6 +355,41 @@ std::vector<std::vector<ir::Attr>> ResolveAttrs(const Bytecode& code, absl::Span
 
 namespace {
 
+// The attributes of one call, with numbers in place of symbols. Copies are used again by later calls, so that only what
+// the symbols are in is written.
+class CallAttrs {
+ public:
+  CallAttrs(const Bytecode& code, absl::Span<const int64_t> values) : code_(code) {
+    if (!code.symbolic_attrs) return;
+    {
+      std::lock_guard lock(code.attr_pool.mutex);
+      if (!code.attr_pool.idle.empty()) {
+        mine_ = std::move(code.attr_pool.idle.back());
+        code.attr_pool.idle.pop_back();
+      }
+    }
+    if (mine_ == nullptr) mine_ = std::make_unique<std::vector<std::vector<ir::Attr>>>(code.attrs);
+    for (const auto& [list, index] : code.attr_pool.symbolic) {
+      const ir::Ints& from = std::get<ir::Ints>(code.attrs[list][index]);
+      ir::Ints& to = std::get<ir::Ints>((*mine_)[list][index]);
+      for (size_t i = 0; i < from.size(); ++i)
+        if (ir::IsSymbol(from[i])) to[i] = code.source->symbols->Evaluate(from[i], values);
+    }
+  }
+  ~CallAttrs() {
+    constexpr size_t kMostIdle = 16;
+    if (mine_ == nullptr) return;
+    std::lock_guard lock(code_.attr_pool.mutex);
+    if (code_.attr_pool.idle.size() < kMostIdle) code_.attr_pool.idle.push_back(std::move(mine_));
+  }
+  CallAttrs(const CallAttrs&) = delete;
+  const std::vector<ir::Attr>* data() const { return mine_ != nullptr ? mine_->data() : code_.attrs.data(); }
+
+ private:
+  const Bytecode& code_;
+  std::unique_ptr<std::vector<std::vector<ir::Attr>>> mine_;
+};
+
 // The arguments of a plain function; what is wrong with them, if anything, Bind() says.
 bool Fit(const Bytecode& code, absl::Span<TensorImpl* const> args) {
   if (args.size() != code.params.size()) return false;
@@ -367,8 +412,7 @@ absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl
     absl::InlinedVector<const TensorType*, 8> types(args.begin(), args.end());
     TSR_RETURN_IF_ERROR(Bind(code, types, &values));
   }
-  std::vector<std::vector<ir::Attr>> resolved;
-  if (code.symbolic_attrs) resolved = ResolveAttrs(code, values);
+  const CallAttrs attrs(code, values);
   rt::Count(rt::Metric::functions_called);
   FrameMemory memory(code);
   Frame frame{.instance = &instance,
@@ -377,7 +421,7 @@ absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl
               .depth = depth,
               .registers = memory.registers(),
               .counters = memory.counters(code),
-              .attrs = code.symbolic_attrs ? resolved.data() : code.attrs.data()};
+              .attrs = attrs.data()};
   // No two parameters have the same register, and all registers are empty.
   for (size_t i = 0; i < args.size(); ++i) frame.registers[code.params[i]] = args[i];
   frame.borrows = true;
@@ -433,7 +477,9 @@ Instance::~Instance() {
 std::unique_ptr<Instance> MakeInstance(std::shared_ptr<const ir::Module> module) {
   StartTiers();
   auto instance = std::make_unique<Instance>();
-  for (const ir::Buffer& b : module->buffers) instance->buffers.push_back(std::make_unique<BufferState>(b.type));
+  for (const ir::Buffer& b : module->buffers) {
+    instance->buffers.push_back(std::make_unique<BufferState>(b.type, instance->buffer_epoch));
+  }
   instance->program = Decode(std::move(module));
   return instance;
 }

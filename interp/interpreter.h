@@ -2,6 +2,7 @@
 #ifndef TESSERA_INTERP_INTERPRETER_H_
 #define TESSERA_INTERP_INTERPRETER_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,11 +13,50 @@
 
 namespace tessera::interp {
 
+/// Lets versions keep what they read from the buffers of an instance from one run to the next, without a reference that
+/// would keep additions from working in place. Whoever changes or replaces a value counts the epoch up and then looks
+/// for readers; a reader is counted before it looks at the epoch. So either it sees that something has changed, or what
+/// it uses stays as it is until it has left. Thread-safe.
+class BufferEpoch {
+ public:
+  uint64_t now() const { return epoch_.load(std::memory_order_seq_cst); }
+  /// False while something waits for the readers before this one to leave, so that it goes however many there are.
+  bool Enter() {
+    if (retired_any_.load(std::memory_order_relaxed)) [[unlikely]]
+      return false;
+    readers_.fetch_add(1, std::memory_order_seq_cst);
+    return true;
+  }
+  void Leave() {
+    if (readers_.fetch_sub(1, std::memory_order_seq_cst) == 1 && retired_any_.load(std::memory_order_seq_cst))
+        [[unlikely]]
+      Collect();
+  }
+
+  /// Before a value changes. True: nobody reads.
+  bool Change() {
+    epoch_.fetch_add(1, std::memory_order_seq_cst);
+    return readers_.load(std::memory_order_seq_cst) == 0;
+  }
+  /// A value that was replaced, for as long as there are readers.
+  void Retire(rt::Ref<rt::TensorImpl> old);
+
+ private:
+  void Collect();
+  std::atomic<uint64_t> epoch_{1};
+  std::atomic<int32_t> readers_{0};
+  std::atomic<bool> retired_any_{false};
+  std::mutex mutex_;
+  std::vector<rt::Ref<rt::TensorImpl>> retired_;
+};
+
 /// The tensor behind a named buffer. A value that was read from it never changes: a write puts another tensor in its
 /// place, and an addition works in place only while nobody else holds the value. Thread-safe.
 class BufferState {
  public:
-  explicit BufferState(TensorType type) : type_(type) {}
+  BufferState(TensorType type, BufferEpoch& epoch) : type_(type), epoch_(epoch) {}
+  ~BufferState() { epoch_.Change(); }
+  BufferState(const BufferState&) = delete;
   const TensorType& type() const { return type_; }
   /// Zeros until something is written.
   absl::StatusOr<rt::Ref<rt::TensorImpl>> Read(rt::Device& device);
@@ -25,7 +65,10 @@ class BufferState {
 
  private:
   absl::Status CheckType(const TensorType& given) const;
+  /// Under the lock.
+  void Replace(rt::Ref<rt::TensorImpl> value);
   const TensorType type_;
+  BufferEpoch& epoch_;
   std::mutex mutex_;
   rt::Ref<rt::TensorImpl> value_;
 };
@@ -36,6 +79,7 @@ struct Instance {
   Instance(const Instance&) = delete;
   ~Instance();
   std::shared_ptr<const Program> program;
+  BufferEpoch buffer_epoch;                           // of all buffers
   std::vector<std::unique_ptr<BufferState>> buffers;  // as in the module
   /// Receives what host_read hands over. Called on the thread that runs the function.
   std::function<void(std::string_view label, rt::Ref<rt::TensorImpl>)> on_host_read;

@@ -142,6 +142,7 @@ class Driver {
     a.device = frame_.device;
     a.depth = frame_.depth;
     if (f.is_straight) a.Borrow();
+    if (f.reads_buffers) a.VisitBuffers();
     for (int i = 0; i < frame_.code->num_slots; ++i) a.counter(i) = frame_.counters[i];
     if (!a.SetRootAttrs(frame_.attrs, failure)) return false;
     for (ValueId v : f.inputs) {

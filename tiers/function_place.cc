@@ -50,9 +50,13 @@ FunctionVersion::FunctionVersion(rt::Ref<Version> v)
     for (int32_t p = f.parent; p >= 0; p = trace.frames[static_cast<size_t>(p)].parent) ++depth;
     inlined = std::max(inlined, depth);
   }
-  is_straight = trace.end == TraceEnd::returned &&
-                std::none_of(trace.steps.begin(), trace.steps.end(),
-                             [](const TraceStep& s) { return s.kind == TraceStep::Kind::call; });
+  const auto has = [&](TraceStep::Kind kind) {
+    return std::any_of(trace.steps.begin(), trace.steps.end(), [&](const TraceStep& s) { return s.kind == kind; });
+  };
+  const bool calls = has(TraceStep::Kind::call);
+  is_straight = trace.end == TraceEnd::returned && !calls;
+  reads_buffers = trace.end != TraceEnd::loop && has(TraceStep::Kind::buffer_read) && !calls &&
+                  !has(TraceStep::Kind::buffer_write) && !has(TraceStep::Kind::buffer_add);
   for (ValueId v : trace.results) taken.push_back(std::count(trace.results.begin(), trace.results.end(), v) == 1);
   if (trace.end == TraceEnd::stopped) {
     for (AnchorSlot& slot : trace.frames[0].code->anchors)

@@ -31,6 +31,8 @@ struct FunctionVersion {
   int inlined = 0;                         // most calls within calls
   /// It ends with the return and calls nobody on its way: until then nobody lets go of what the frame holds.
   bool is_straight = false;
+  /// It reads buffers, neither changes one nor calls anybody who could, and does not go round, so that it soon ends.
+  bool reads_buffers = false;
   std::vector<bool> taken;  // of each result of the trace: no other result is the same value
 
   /// One for each step, and one for the end: what is known of exits there.

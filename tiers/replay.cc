@@ -31,6 +31,7 @@ class ReplayActivation final : public Activation {
     roots_.assign(n, -1);
     own_.assign(n, false);
     windowed_.assign(n, false);
+    buffer_values_.assign(n, nullptr);
     cast_views_.resize(replay.casts().size());
     bound_.resize(trace_.steps.size());
     fast_.resize(trace_.steps.size());
@@ -123,6 +124,9 @@ class ReplayActivation final : public Activation {
     int i = position_;
     const int from = i;
     failure_.step = -1;
+    const uint64_t buffer_epoch = visits_buffers_ ? instance->buffer_epoch.now() : 0;
+    buffers_known_ = visits_buffers_ && buffer_epoch == read_epoch_;
+    if (!buffers_known_) read_epoch_ = 0;
     for (; i < to; ++i) {
       const FastStep& b = fast_[i];
       switch (b.kind) {
@@ -152,6 +156,7 @@ class ReplayActivation final : public Activation {
         break;
     }
     position_ = i;
+    if (from == 0 && i == static_cast<int>(fast_.size())) read_epoch_ = buffer_epoch;
     rt::Count(rt::Metric::version_ops, i - from);
     if (trace_.is_eager) Publish(i);
     return status;
@@ -217,8 +222,10 @@ class ReplayActivation final : public Activation {
   }
 
   absl::StatusOr<Ref<TensorImpl>> MakeTensor(ValueId v) override {
-    if (tensors_[v] != nullptr) return Ref<TensorImpl>::Share(tensors_[v]);
     const int32_t root = roots_[v];
+    if (buffers_known_ && tensors_[root] == nullptr && buffer_values_[root] != nullptr)
+      Hold(root, Ref<TensorImpl>::Share(buffer_values_[root]));
+    if (tensors_[v] != nullptr) return Ref<TensorImpl>::Share(tensors_[v]);
     Ref<rt::Storage> storage;
     const bool is_tensor = !trace_.is_eager && tensors_[root] != nullptr;
     if (is_tensor || trace_.values[root].kind != TraceValue::Kind::result || plan_.slots[root] < 0) {
@@ -654,8 +661,10 @@ class ReplayActivation final : public Activation {
         return absl::OkStatus();
       }
       case TraceStep::Kind::buffer_read: {
+        if (buffers_known_) return absl::OkStatus();
         TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, instance->buffers[s.target]->Read(*device));
         if (!value->IsContiguous()) return Fail(i, deopt::GuardKind::strides, "row-major", "other strides", holds);
+        buffer_values_[s.out[0]] = value.get();
         Hold(s.out[0], std::move(value));
         return absl::OkStatus();
       }
@@ -746,6 +755,9 @@ class ReplayActivation final : public Activation {
   std::vector<Expansion> expansions_;
   std::vector<size_t> slot_bytes_;
   Ref<rt::Storage> arena_;
+  std::vector<TensorImpl*> buffer_values_;  // read from buffers; theirs, and good only for...
+  uint64_t read_epoch_ = 0;                 // ...this epoch of the buffers; 0: for none
+  bool buffers_known_ = false;              // in this run
   bool stop_after_ = false;
 };
 

@@ -266,6 +266,7 @@ void Activation::Begin() {
       if (tensors_[v] != nullptr) std::exchange(tensors_[v], nullptr)->Release();
     list->clear();
   }
+  if (std::exchange(visits_buffers_, false)) instance->buffer_epoch.Leave();
   if (!symbols_.empty()) {
     if (position_ == static_cast<int>(trace_.steps.size())) last_symbols_ = symbols_;
     std::fill(symbols_.begin(), symbols_.end(), -1);
@@ -485,7 +486,9 @@ TensorImpl* Activation::NewHandle(ValueId v, rt::Watcher* watcher) {
     t = TensorImpl::New();
     t->dtype = views_[v].dtype;
     t->rank = views_[v].rank;
-    if (!nothing_) nothing_ = rt::Storage::Wrap(*trace_.device, nullptr, 0, [](void*) {}, nullptr);
+    if (!nothing_)
+      nothing_ = rt::Storage::Wrap(
+          *trace_.device, nullptr, 0, [](void*) {}, nullptr);
     nothing_->Retain();
     t->set_storage(nothing_.get());
     t->set_slot(static_cast<uint32_t>(v));

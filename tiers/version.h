@@ -135,6 +135,9 @@ class Activation {
   /// Before the inputs: somebody else holds them until the next Begin() or Own(), so no references are taken.
   void Borrow() { borrows_ = true; }
   void Own();
+  /// Until the next Begin(): values of buffers that have not changed since they were read last are used again. For
+  /// traces that change none, by themselves or by a call.
+  void VisitBuffers() { visits_buffers_ = instance->buffer_epoch.Enter(); }
   /// A value that a register holds when an iteration ends, and with which the next one begins.
   struct Carry {
     ValueId in;  // the input that the register was; kNoValue: the trace reads it nowhere
@@ -180,7 +183,8 @@ class Activation {
   std::vector<int> root_symbolic_;  // functions: those steps in the frame where the trace begins
   rt::Ref<rt::Storage> nothing_;    // what handles that wait have in place of memory
   int position_ = 0;
-  bool borrows_ = false;        // the inputs of this run
+  bool borrows_ = false;  // the inputs of this run
+  bool visits_buffers_ = false;
   bool shapes_changed_ = true;  // in this run
   bool prepared_ = false;       // every step, for the shapes of the last run
   bool bound_once_ = false;     // every step was prepared at some time
