@@ -15,8 +15,8 @@ inline int64_t NowNs() {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-/// A counter that runs evenly and costs a fraction of what the clock does. How fast it runs, NowNs() tells whoever reads
-/// both twice.
+/// A counter that runs evenly and costs a fraction of what the clock does. How fast it runs, NowNs() tells whoever
+/// reads both twice.
 inline int64_t Ticks() {
 #if defined(__aarch64__)
   int64_t ticks;

@@ -46,8 +46,9 @@ constexpr double kExpectedSaving = 0.4;
 constexpr double kDeferNs = 30;
 /// Stretches that are timed as a whole, in tier 1 and with versions.
 constexpr int32_t kPeriods = 32;
-/// What entering and leaving a version costs beside its run.
+/// What entering and leaving a version costs beside its run, for a stream of eager ops and for a function.
 constexpr int64_t kEnterNs = 250;
+constexpr int64_t kEnterFunctionNs = 130;
 /// Recordings that showed nothing new before a place stops asking for more.
 constexpr int kUselessSamples = 6;
 
@@ -370,7 +371,7 @@ void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs)
   c.timed_ns.fetch_add(ns, std::memory_order_relaxed);
   // Sixteen runs in fours, and of each four the best: other programs on the machine disturb the rest. Tier 1 is judged
   // by its best recording.
-  const int64_t each = (ns + kEnterNs) / runs;
+  const int64_t each = (ns + (version.trace().is_eager ? kEnterNs : kEnterFunctionNs)) / runs;
   int64_t best = version.best_ns.load(std::memory_order_relaxed);
   if (each < best) version.best_ns.store(best = each, std::memory_order_relaxed);
   const int64_t nth = version.timed.fetch_add(1, std::memory_order_relaxed) % 16;
