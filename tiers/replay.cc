@@ -257,13 +257,11 @@ class ReplayActivation final : public Activation {
   absl::StatusOr<Ref<TensorImpl>> TakeTensor(ValueId v) override {
     if (tensors_[v] != nullptr || roots_[v] != v || windowed_[v] || plan_.slots[v] < 0) return MakeTensor(v);
     if (rt::Storage* own = storages_[v].release()) return Ref<TensorImpl>::Adopt(NewTensor(v, own));
-    const size_t bytes = BytesOf(views_[v]);
-    TSR_ASSIGN_OR_RETURN(Ref<rt::Storage> copy, rt::Storage::Make(*trace_.device, bytes));
-    if (bytes > 0) std::memcpy(copy->data(), data_[v], bytes);
-    TensorImpl* t = NewTensor(v, nullptr);
-    t->data = copy->data();
-    t->set_storage(copy.release());
-    return Ref<TensorImpl>::Adopt(t);
+    absl::StatusOr<Ref<TensorImpl>> copy = TensorImpl::Make(*trace_.device, views_[v]);
+    if (!copy.ok()) [[unlikely]]
+      return copy;
+    if (const size_t bytes = (*copy)->storage()->bytes(); bytes > 0) std::memcpy((*copy)->data, data_[v], bytes);
+    return copy;
   }
 
   void Forget() override {
