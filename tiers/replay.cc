@@ -64,6 +64,8 @@ class ReplayActivation final : public Activation {
       const bool held = s.kind == TraceStep::Kind::buffer_read || s.kind == TraceStep::Kind::call;
       for (ValueId v : s.out)
         if (held || plan_.escapes[v]) lasting_.push_back(v);
+      for (ValueId v : s.out)
+        if (!trace_.is_eager && plan_.escapes[v]) kept_.push_back(v);
     }
     for (size_t v = 0; v < n; ++v) {
       if (trace_.values[v].kind != TraceValue::Kind::result) roots_[v] = static_cast<int32_t>(v);
@@ -91,13 +93,15 @@ class ReplayActivation final : public Activation {
   absl::Status Place(int to) override {
     const uint32_t first = position_ < to ? layout_.steps[position_].results : 0;
     const uint32_t last = position_ < to ? layout_.steps[to - 1].results + layout_.steps[to - 1].num_out : 0;
-    kept_.clear();
-    for (uint32_t k = first; k < last; ++k) {
-      const ValueId v = layout_.results[k];
-      const bool kept = trace_.is_eager ? tensors_[v] != nullptr && !tensors_[v]->unique() : plan_.escapes[v];
-      if (kept) kept_.push_back(v);
+    if (trace_.is_eager) {
+      kept_.clear();
+      for (uint32_t k = first; k < last; ++k) {
+        const ValueId v = layout_.results[k];
+        if (tensors_[v] != nullptr && !tensors_[v]->unique()) kept_.push_back(v);
+      }
     }
     for (ValueId v : kept_) {
+      if (trace_.values[v].step >= to) continue;
       const int32_t root = roots_[v];
       if (plan_.slots[root] < 0 || own_[root]) continue;
       TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, BytesOf(views_[root])));
@@ -740,7 +744,7 @@ class ReplayActivation final : public Activation {
   std::vector<View> cast_views_;
   std::vector<void*> data_;        // of each value, then of repeated operands
   std::vector<void*> arena_data_;  // of each value with a slot
-  std::vector<ValueId> kept_;      // results of this range that leave the version
+  std::vector<ValueId> kept_;      // results that leave the version: of this range, or (functions) of all steps
   std::vector<ValueId> stored_;    // values with a storage
   std::vector<int32_t> roots_;     // the value whose memory each value lies in
   std::vector<uint8_t> windowed_;  // some value is a window onto it
