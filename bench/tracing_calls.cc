@@ -203,8 +203,9 @@ DeoptTimes EagerLatency(const Series& engine, const Series& one) {
 
 void ReportDeopts(const std::string& kind, int trials, DeoptTimes (*latency)(const Series&, const Series&),
                   const std::string& note) {
-  // Exits are to stay exits.
-  const Settings settings = {"TESSERA_HOT_EXIT=1073741824"};
+  // Exits are to stay exits, and versions to stay there whether they pay or not: what is asked for is what an exit
+  // costs.
+  const Settings settings = {"TESSERA_HOT_EXIT=1073741824", "TESSERA_PROFIT_GATE=false"};
   std::vector<double> latencies, wholes, deopts;
   for (int i = 0; i < trials; ++i) {
     const Series engine = RunTrial("deopt " + kind, Tier::all, settings);

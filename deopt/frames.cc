@@ -66,6 +66,14 @@ Snapshot TakeSnapshot(const tracer::Trace& trace, int32_t position) {
     }
   }
 
+  std::vector<int> holders(trace.values.size(), 0);
+  for (const Snapshot::Level& level : levels)
+    for (const Snapshot::Register& r : level.registers)
+      if (r.value != kNoValue) ++holders[static_cast<size_t>(r.value)];
+  for (Snapshot::Level& level : levels)
+    for (Snapshot::Register& r : level.registers)
+      r.alone = r.value != kNoValue && holders[static_cast<size_t>(r.value)] == 1;
+
   for (int32_t i = 0; i < trace.frames[0].code->num_slots; ++i) levels[0].counters.push_back(i);
   // A counter of an inlined call holds something once its loop has begun.
   for (int32_t i = 0; i < position && !at_end; ++i) {
@@ -117,7 +125,7 @@ absl::Status Frames::Restore(const Snapshot& snapshot, ExitValues& values) {
     for (const Snapshot::Register& r : level.registers) {
       Ref<TensorImpl> x;
       if (r.value != kNoValue) {
-        TSR_ASSIGN_OR_RETURN(x, values.Tensor(r.value));
+        TSR_ASSIGN_OR_RETURN(x, r.alone ? values.Take(r.value) : values.Tensor(r.value));
       }
       interp::SetRegister(frame.registers[r.reg], x.release());
     }
@@ -132,7 +140,7 @@ absl::Status Frames::Restore(const Snapshot& snapshot, ExitValues& values) {
 absl::Status Frames::Resume() {
   while (!inner_.empty()) {
     const int32_t call_pc = inner_.back()->call_pc;
-    std::vector<Ref<TensorImpl>> results;
+    interp::Results results;
     Observe(inner_.back()->frame);
     const absl::Status status = interp::Resume(inner_.back()->frame, &results);
     inner_.pop_back();

@@ -15,6 +15,8 @@ class ExitValues {
  public:
   virtual ~ExitValues() = default;
   virtual absl::StatusOr<rt::Ref<rt::TensorImpl>> Tensor(tracer::ValueId v) = 0;
+  /// The same, where it is asked for once.
+  virtual absl::StatusOr<rt::Ref<rt::TensorImpl>> Take(tracer::ValueId v) { return Tensor(v); }
   /// Also of values that are gone by now.
   virtual const TensorType& Type(tracer::ValueId v) = 0;
   virtual interp::Frame::Counter Counter(int i) = 0;
@@ -25,6 +27,7 @@ struct Snapshot {
   struct Register {
     int32_t reg;
     tracer::ValueId value;  // kNoValue: it holds nothing
+    bool alone = false;     // no other register holds the value
   };
   /// One activation. Of the root frame only the registers that the trace has changed; of the others all.
   struct Level {

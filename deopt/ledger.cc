@@ -208,6 +208,7 @@ int64_t Ledger::AddVersion(VersionRecord record) {
   if (record.counters == nullptr) record.counters = std::make_shared<VersionCounters>();
   std::lock_guard lock(mutex_);
   const int64_t id = record.id = next_id_++;
+  state_.waits.erase(record.trace);
   state_.versions.emplace(id, std::move(record));
   ForgetDead();
   return id;
@@ -282,6 +283,7 @@ void Ledger::AddAbort(const std::string& trace, tracer::TraceAbort abort, int64_
 void Ledger::AddPin(const std::string& trace, const std::string& reason, bool announce) {
   {
     std::lock_guard lock(mutex_);
+    state_.waits.erase(trace);
     if (state_.pins.count(trace) > 0) return;
     if (state_.pins.size() < kKeptRows)
       state_.pins.emplace(trace, reason);
@@ -293,6 +295,14 @@ void Ledger::AddPin(const std::string& trace, const std::string& reason, bool an
   } else {
     TSR_LOG(1, trace, " stays in tier 1: ", reason);
   }
+}
+
+void Ledger::AddWait(const std::string& trace, const std::string& reason) {
+  {
+    std::lock_guard lock(mutex_);
+    if (state_.waits.size() < kKeptRows || state_.waits.count(trace) > 0) state_.waits[trace] = reason;
+  }
+  TSR_LOG(1, trace, " waits: ", reason);
 }
 
 std::vector<VersionRecord> Ledger::versions() const {
@@ -402,6 +412,12 @@ std::string Ledger::ExplainPins() const {
   return absl::StrCat("places that stay in tier 1\n", table.Text());
 }
 
+std::string Ledger::ExplainWaits() const {
+  Table table({{"place"}, {"why"}});
+  for (const auto& [place, reason] : state_.waits) table.Row({KeepEnd(place, kPlaceWidth), reason});
+  return absl::StrCat("places that are hot, but not enough for a version to pay\n", table.Text());
+}
+
 std::string Ledger::Explain() const {
   std::lock_guard lock(mutex_);
   std::string out;
@@ -410,6 +426,7 @@ std::string Ledger::Explain() const {
   if (!state_.deopt_rows.empty()) add(ExplainDeopts());
   if (!state_.abort_rows.empty()) add(ExplainAborts());
   if (!state_.pins.empty()) add(ExplainPins());
+  if (!state_.waits.empty()) add(ExplainWaits());
   if (out.empty())
     out =
         "nothing got hot yet: no place came back often enough to be recorded (options hot_eager, hot_loop and "

@@ -81,6 +81,9 @@ class Ledger {
   /// otherwise from level 1 on.
   void AddPin(const std::string& trace, const std::string& reason, bool announce = true);
 
+  /// A place whose build is held back for now, and why; until a version of it is added.
+  void AddWait(const std::string& trace, const std::string& reason);
+
   std::vector<VersionRecord> versions() const;
   std::vector<DeoptRecord> deopts() const;
   int64_t count(DeoptReason r) const;
@@ -122,7 +125,8 @@ class Ledger {
     std::deque<DeoptRecord> deopts;
     std::map<std::pair<std::string, DeoptReason>, DeoptRow> deopt_rows;
     std::map<std::pair<std::string, tracer::TraceAbort>, AbortRow> abort_rows;
-    std::map<std::string, std::string> pins;  // place, reason
+    std::map<std::string, std::string> pins;   // place, reason
+    std::map<std::string, std::string> waits;  // place, reason; those that find no room are not told
     int64_t other_deopts = 0;
     AbortRow other_aborts;
     int64_t other_pins = 0;
@@ -136,6 +140,7 @@ class Ledger {
   std::string ExplainDeopts() const;
   std::string ExplainAborts() const;
   std::string ExplainPins() const;
+  std::string ExplainWaits() const;
 
   mutable std::mutex mutex_;
   int64_t next_id_ = 1;

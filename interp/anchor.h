@@ -5,8 +5,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "runtime/status.h"
 #include "runtime/tensor.h"
 
@@ -15,6 +15,9 @@ namespace tessera::interp {
 struct Frame;
 struct Insn;
 struct Instance;
+
+/// What a call returns: most functions have one result or two, for which nothing is allocated.
+using Results = absl::InlinedVector<rt::Ref<rt::TensorImpl>, 4>;
 
 struct AnchorSlot {
   enum class Kind : uint8_t { function, loop, after_host };
@@ -40,8 +43,9 @@ class InsnRecorder {
   bool open() const { return open_; }
   /// The instruction at frame.pc is about to run. May close the recording.
   virtual void Before(Frame& frame, const Insn& insn) = 0;
-  /// It has run in `ns`: results are in their registers, dying registers are not freed yet, `next` is the pc after it.
-  virtual void After(Frame& frame, const Insn& insn, int next, int64_t ns) = 0;
+  /// It has run in so many rt::Ticks(): results are in their registers, dying registers are not freed yet, `next` is
+  /// the pc after it.
+  virtual void After(Frame& frame, const Insn& insn, int next, int64_t ticks) = 0;
   /// A call: the callee's frame has its arguments. False: the callee is not followed.
   virtual bool OnCall(Frame& caller, const Insn& insn, Frame& callee) = 0;
   /// The frame was left by a return or by an error; its registers are still there.
@@ -57,9 +61,9 @@ class FunctionHook {
   virtual ~FunctionHook() = default;
   /// The count of a slot has come to 0, with the frame at its pc. The hook runs a version, which leaves the frame at
   /// another pc (interpret) or ends the call (returned: *results are set); or it opens a recording (frame.recorder);
-  /// or it does nothing. It also sets the count anew.
-  virtual absl::StatusOr<Next> OnAnchor(Frame& frame, AnchorSlot& slot,
-                                        std::vector<rt::Ref<rt::TensorImpl>>* results) = 0;
+  /// or it does nothing. It also sets the count anew. At a function's entry the frame may borrow its arguments: it must
+  /// Own() them before anything but a version that runs to its return.
+  virtual absl::StatusOr<Next> OnAnchor(Frame& frame, AnchorSlot& slot, Results* results) = 0;
   /// No frame of the instance is left and none will come: what is kept at its anchors can go.
   virtual void OnInstanceEnd(Instance& instance) = 0;
 };

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <utility>
 
 #include "interp/cpu/strided.h"
 #include "interp/interpreter.h"
@@ -33,8 +34,33 @@ absl::Status BufferState::Write(Ref<TensorImpl> value) {
     value = std::move(copy);
   }
   std::lock_guard lock(mutex_);
-  value_ = std::move(value);
+  Replace(std::move(value));
   return absl::OkStatus();
+}
+
+void BufferState::Replace(Ref<TensorImpl> value) {
+  const bool nobody_reads = epoch_.Change();
+  Ref<TensorImpl> old = std::exchange(value_, std::move(value));
+  if (!nobody_reads && old) epoch_.Retire(std::move(old));
+}
+
+void BufferEpoch::Retire(Ref<TensorImpl> old) {
+  {
+    std::lock_guard lock(mutex_);
+    retired_.push_back(std::move(old));
+    retired_any_.store(true, std::memory_order_seq_cst);
+  }
+  // The last reader may have left in between.
+  if (readers_.load(std::memory_order_seq_cst) == 0) Collect();
+}
+
+void BufferEpoch::Collect() {
+  std::vector<Ref<TensorImpl>> gone;
+  std::lock_guard lock(mutex_);
+  // Whoever comes in from here on sees a later epoch than that of what is in the list.
+  if (readers_.load(std::memory_order_seq_cst) != 0) return;
+  gone.swap(retired_);
+  retired_any_.store(false, std::memory_order_seq_cst);
 }
 
 absl::Status BufferState::Add(const TensorImpl& value) {
@@ -42,12 +68,13 @@ absl::Status BufferState::Add(const TensorImpl& value) {
   TSR_RETURN_IF_ERROR(Read(value.device()).status());
   std::lock_guard lock(mutex_);
   const ir::OpInfo& add = ir::Info(ir::Op::k_add);
-  if (!value_->unique() || !value_->storage()->unique() || !value_->IsContiguous()) {
+  // In the order of their cost; the last one makes versions read the buffer anew.
+  if (!value_->unique() || !value_->storage()->unique() || !value_->IsContiguous() || !epoch_.Change()) {
     TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> sum, TensorImpl::Make(value.device(), type_));
     const View* in[] = {value_.get(), &value};
     View* out = sum.get();
     if (value.device().executes()) TSR_RETURN_IF_ERROR(cpu::RunElementwise({add, in, {&out, 1}, {}}));
-    value_ = std::move(sum);
+    Replace(std::move(sum));
     return absl::OkStatus();
   }
   if (!value.device().executes()) return absl::OkStatus();

@@ -36,10 +36,27 @@ class Decoder {
     std::vector<ValueId> params;
     for (const ir::Param& p : function_.params) params.push_back(p.value);
     DecodeBlock(function_.body, params, {});
+    FindSymbols();
     return std::move(out_);
   }
 
  private:
+  // What Bind() would otherwise look up at each call.
+  void FindSymbols() {
+    const ir::SymbolTable& symbols = *function_.symbols;
+    out_->is_plain = !out_->symbolic_attrs && symbols.facts().empty();
+    out_->param_symbols.assign(out_->params.size() * kMaxRank, -1);
+    for (size_t i = 0; i < out_->params.size(); ++i) {
+      for (int d = 0; d < out_->param_types[i].rank; ++d) {
+        const int64_t dim = out_->param_types[i].dims[d];
+        if (!ir::IsSymbol(dim)) continue;
+        out_->is_plain = false;
+        for (int s = 0; s < symbols.num_named(); ++s)
+          if (symbols.NamedSymbol(s) == dim) out_->param_symbols[i * kMaxRank + static_cast<size_t>(d)] = s;
+      }
+    }
+  }
+
   int32_t Register(ValueId value) {
     if (registers_[value] < 0) registers_[value] = out_->num_registers++;
     return registers_[value];
@@ -297,10 +314,11 @@ class Decoder {
     insn.target = target;
     insn.attrs = static_cast<uint32_t>(out_->attrs.size());
     out_->attrs.push_back(from.attrs);
-    for (const ir::Attr& a : from.attrs) {
-      if (auto* ints = std::get_if<ir::Ints>(&a)) {
-        for (int64_t v : *ints) out_->symbolic_attrs |= ir::IsSymbol(v);
-      }
+    for (size_t i = 0; i < from.attrs.size(); ++i) {
+      const auto* ints = std::get_if<ir::Ints>(&from.attrs[i]);
+      if (ints == nullptr || std::none_of(ints->begin(), ints->end(), ir::IsSymbol)) continue;
+      out_->symbolic_attrs = true;
+      out_->attr_pool.symbolic.emplace_back(insn.attrs, static_cast<uint32_t>(i));
     }
     SetOperands(insn, refs);
     SetResults(insn, results);

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "interp/anchor.h"
@@ -71,10 +73,21 @@ struct Bytecode {
   int num_registers = 0;
   int num_slots = 0;  // loop counters
   bool symbolic_attrs = false;
+  /// Copies of attrs for calls, which replace symbols by numbers.
+  struct AttrPool {
+    std::vector<std::pair<uint32_t, uint32_t>> symbolic;  // which list, and which attribute of it
+    std::mutex mutex;
+    std::vector<std::unique_ptr<std::vector<std::vector<ir::Attr>>>> idle;
+  };
+  mutable AttrPool attr_pool;
   std::vector<int32_t> params;  // registers
   std::vector<TensorType> param_types;
+  /// For each parameter and dim (kMaxRank of them) the index of the symbol that it is; -1: a number, or an expression.
+  std::vector<int32_t> param_symbols;
+  /// No symbol stands in the parameters, the attributes or a fact: arguments need only be compared with param_types.
+  bool is_plain = false;
   const ir::Function* source = nullptr;
-  /// The first one is the function's entry. Their counts are all that changes in a Bytecode.
+  /// The first one is the function's entry. Beside their counts only the pool changes in a Bytecode.
   mutable std::deque<AnchorSlot> anchors;
 };
 

@@ -18,6 +18,7 @@ using rt::Ref;
 using rt::TensorImpl;
 
 void ReleaseRegisters(Frame& frame) {
+  if (frame.borrows) return;
   for (int i = 0; i < frame.code->num_registers; ++i) {
     if (frame.registers[i] != nullptr) std::exchange(frame.registers[i], nullptr)->Release();
   }
@@ -35,7 +36,7 @@ class Machine {
  public:
   explicit Machine(Frame& frame) : f_(frame), code_(*frame.code) {}
 
-  absl::Status Run(std::vector<Ref<TensorImpl>>* results) {
+  absl::Status Run(Results* results) {
     bool returned = false;
     absl::Status status;
     // A recording may open at any anchor and close at any instruction.
@@ -49,7 +50,7 @@ class Machine {
 
  private:
   template <bool kRecord>
-  absl::Status Loop(std::vector<Ref<TensorImpl>>* results, bool* returned) {
+  absl::Status Loop(Results* results, bool* returned) {
     const Insn* const code = code_.code.data();
     absl::Status status;
     for (;;) {
@@ -62,7 +63,7 @@ class Machine {
           f_.recorder = nullptr;
           return status;
         }
-        start = rt::NowNs();
+        start = rt::Ticks();
       }
       ++count_;
       switch (insn.code) {
@@ -102,7 +103,7 @@ class Machine {
         // A callee's message has its own position; this one is of use only at the bottom.
         return insn.code == Code::call ? status : AtLine(status, f_, insn);
       }
-      if constexpr (kRecord) f_.recorder->After(f_, insn, next, rt::NowNs() - start);
+      if constexpr (kRecord) f_.recorder->After(f_, insn, next, rt::Ticks() - start);
       for (int i = 0; i < insn.num_frees; ++i) {
         TensorImpl*& r = f_.registers[code_.registers[insn.frees + i]];
         if (r != nullptr) std::exchange(r, nullptr)->Release();
@@ -115,7 +116,7 @@ class Machine {
     }
   }
 
-  absl::Status Arrive(AnchorSlot& slot, std::vector<Ref<TensorImpl>>* results, bool* returned) {
+  absl::Status Arrive(AnchorSlot& slot, Results* results, bool* returned) {
     if (!slot.Arrive()) return absl::OkStatus();
     FunctionHook* hook = CurrentFunctionHook();
     if (hook == nullptr) return absl::OkStatus();
@@ -236,11 +237,21 @@ class Machine {
 
   absl::Status CallFunction(const Insn& insn);
 
-  absl::Status Return(const Insn& insn, std::vector<Ref<TensorImpl>>* results) {
+  absl::Status Return(const Insn& insn, Results* results) {
     results->clear();
     for (int i = 0; i < insn.num_operands; ++i) {
-      TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, TensorOperand(insn, i));
-      results->push_back(std::move(value));
+      const OperandRef r = code_.operands[insn.operands + i];
+      // The registers are of no use any more, so references move out of them.
+      if (r >= 0 && f_.registers[r] != nullptr) {
+        results->push_back(Ref<TensorImpl>::Adopt(std::exchange(f_.registers[r], nullptr)));
+      } else if (r >= 0) {
+        int same = 0;
+        while (code_.operands[insn.operands + same] != r) ++same;
+        results->push_back((*results)[same]);
+      } else {
+        TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, TensorOperand(insn, i));
+        results->push_back(std::move(value));
+      }
     }
     return absl::OkStatus();
   }
@@ -305,13 +316,12 @@ absl::Status Bind(const Bytecode& code, absl::Span<const TensorType* const> args
         if (want.dims[d] != given.dims[d]) return wrong("");
         continue;
       }
-      for (int s = 0; s < n; ++s) {
-        if (symbols.NamedSymbol(s) != want.dims[d]) continue;
-        if ((*values)[s] < 0) {
-          (*values)[s] = given.dims[d];
-        } else if ((*values)[s] != given.dims[d]) {
-          return wrong(absl::StrCat(": ", std::string(symbols.named(s)), " is ", (*values)[s], " already"));
-        }
+      const int32_t s = code.param_symbols[i * kMaxRank + static_cast<size_t>(d)];
+      if (s < 0) continue;
+      if ((*values)[s] < 0) {
+        (*values)[s] = given.dims[d];
+      } else if ((*values)[s] != given.dims[d]) {
+        return wrong(absl::StrCat(": ", std::string(symbols.named(s)), " is ", (*values)[s], " already"));
       }
     }
   }
@@ -319,7 +329,7 @@ absl::Status Bind(const Bytecode& code, absl::Span<const TensorType* const> args
   for (size_t i = 0; i < args.size(); ++i) {
     for (int d = 0; d < code.param_types[i].rank; ++d) {
       const int64_t want = code.param_types[i].dims[d];
-      if (want >= 0) continue;
+      if (want >= 0 || code.param_symbols[i * kMaxRank + static_cast<size_t>(d)] >= 0) continue;
       const int64_t number = symbols.Evaluate(want, *values);
       if (number != args[i]->dims[d]) {
         return InvalidArgument("@", code.name, ": argument ", i, " is ", ToString(*args[i]), ", and dim ", d,
@@ -343,18 +353,66 @@ std::vector<std::vector<ir::Attr>> ResolveAttrs(const Bytecode& code, absl::Span
   return attrs;
 }
 
+namespace {
+
+// The attributes of one call, with numbers in place of symbols. Copies are used again by later calls, so that only what
+// the symbols are in is written.
+class CallAttrs {
+ public:
+  CallAttrs(const Bytecode& code, absl::Span<const int64_t> values) : code_(code) {
+    if (!code.symbolic_attrs) return;
+    {
+      std::lock_guard lock(code.attr_pool.mutex);
+      if (!code.attr_pool.idle.empty()) {
+        mine_ = std::move(code.attr_pool.idle.back());
+        code.attr_pool.idle.pop_back();
+      }
+    }
+    if (mine_ == nullptr) mine_ = std::make_unique<std::vector<std::vector<ir::Attr>>>(code.attrs);
+    for (const auto& [list, index] : code.attr_pool.symbolic) {
+      const ir::Ints& from = std::get<ir::Ints>(code.attrs[list][index]);
+      ir::Ints& to = std::get<ir::Ints>((*mine_)[list][index]);
+      for (size_t i = 0; i < from.size(); ++i)
+        if (ir::IsSymbol(from[i])) to[i] = code.source->symbols->Evaluate(from[i], values);
+    }
+  }
+  ~CallAttrs() {
+    constexpr size_t kMostIdle = 16;
+    if (mine_ == nullptr) return;
+    std::lock_guard lock(code_.attr_pool.mutex);
+    if (code_.attr_pool.idle.size() < kMostIdle) code_.attr_pool.idle.push_back(std::move(mine_));
+  }
+  CallAttrs(const CallAttrs&) = delete;
+  const std::vector<ir::Attr>* data() const { return mine_ != nullptr ? mine_->data() : code_.attrs.data(); }
+
+ private:
+  const Bytecode& code_;
+  std::unique_ptr<std::vector<std::vector<ir::Attr>>> mine_;
+};
+
+// The arguments of a plain function; what is wrong with them, if anything, Bind() says.
+bool Fit(const Bytecode& code, absl::Span<TensorImpl* const> args) {
+  if (args.size() != code.params.size()) return false;
+  for (size_t i = 0; i < args.size(); ++i)
+    if (args[i]->dtype != code.param_types[i].dtype || !args[i]->SameDims(code.param_types[i])) return false;
+  return true;
+}
+
+}  // namespace
+
 absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl* const> args, rt::Device& device,
-                         int depth, std::vector<Ref<TensorImpl>>* results, Frame* caller, const Insn* call) {
+                         int depth, Results* results, Frame* caller, const Insn* call) {
   const Bytecode& code = *instance.program->functions[function];
   if (depth >= kMaxDepth) {
     return ResourceExhausted("@", code.name, ": calls are nested more than ", kMaxDepth,
                              " deep; is there a recursion without end?");
   }
   absl::InlinedVector<int64_t, 8> values;
-  absl::InlinedVector<const TensorType*, 8> types(args.begin(), args.end());
-  TSR_RETURN_IF_ERROR(Bind(code, types, &values));
-  std::vector<std::vector<ir::Attr>> resolved;
-  if (code.symbolic_attrs) resolved = ResolveAttrs(code, values);
+  if (!code.is_plain || !Fit(code, args)) {
+    absl::InlinedVector<const TensorType*, 8> types(args.begin(), args.end());
+    TSR_RETURN_IF_ERROR(Bind(code, types, &values));
+  }
+  const CallAttrs attrs(code, values);
   rt::Count(rt::Metric::functions_called);
   FrameMemory memory(code);
   Frame frame{.instance = &instance,
@@ -363,12 +421,12 @@ absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl
               .depth = depth,
               .registers = memory.registers(),
               .counters = memory.counters(code),
-              .attrs = code.symbolic_attrs ? resolved.data() : code.attrs.data()};
-  for (size_t i = 0; i < args.size(); ++i) {
-    args[i]->Retain();
-    SetRegister(frame.registers[code.params[i]], args[i]);
-  }
+              .attrs = attrs.data()};
+  // No two parameters have the same register, and all registers are empty.
+  for (size_t i = 0; i < args.size(); ++i) frame.registers[code.params[i]] = args[i];
+  frame.borrows = true;
   if (caller != nullptr && caller->recorder != nullptr) [[unlikely]] {
+    frame.Own();
     if (caller->recorder->open() && caller->recorder->OnCall(*caller, *call, frame)) frame.recorder = caller->recorder;
   } else if (code.anchors[0].Arrive()) {
     if (FunctionHook* hook = CurrentFunctionHook()) {
@@ -379,20 +437,21 @@ absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl
       }
     }
   }
+  frame.Own();
   return Resume(frame, results);
 }
 
 namespace {
 
 absl::Status Machine::CallFunction(const Insn& insn) {
-  std::vector<Ref<TensorImpl>> owned;
+  absl::InlinedVector<Ref<TensorImpl>, 8> owned;
   absl::InlinedVector<TensorImpl*, 8> args;
   for (int i = 0; i < insn.num_operands; ++i) {
     TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, TensorOperand(insn, i));
     args.push_back(value.get());
     owned.push_back(std::move(value));
   }
-  std::vector<Ref<TensorImpl>> results;
+  Results results;
   TSR_RETURN_IF_ERROR(CallAtDepth(*f_.instance, insn.target, args, *f_.device, f_.depth + 1, &results, &f_, &insn));
   for (int i = 0; i < insn.num_results; ++i) {
     SetRegister(f_.registers[code_.registers[insn.results + i]], results[i].release());
@@ -418,7 +477,9 @@ Instance::~Instance() {
 std::unique_ptr<Instance> MakeInstance(std::shared_ptr<const ir::Module> module) {
   StartTiers();
   auto instance = std::make_unique<Instance>();
-  for (const ir::Buffer& b : module->buffers) instance->buffers.push_back(std::make_unique<BufferState>(b.type));
+  for (const ir::Buffer& b : module->buffers) {
+    instance->buffers.push_back(std::make_unique<BufferState>(b.type, instance->buffer_epoch));
+  }
   instance->program = Decode(std::move(module));
   return instance;
 }
@@ -452,7 +513,7 @@ FrameMemory::~FrameMemory() {
   if (!heap_) stack_->used -= words_;
 }
 
-absl::Status Resume(Frame& frame, std::vector<Ref<TensorImpl>>* results) {
+absl::Status Resume(Frame& frame, Results* results) {
   Observer* observer = CurrentObserver();
   if (observer != nullptr) [[unlikely]]
     observer->OnFunctionEnter(frame.code);
@@ -468,7 +529,7 @@ absl::Status Resume(Frame& frame, std::vector<Ref<TensorImpl>>* results) {
 }
 
 absl::Status Call(Instance& instance, int function, absl::Span<TensorImpl* const> args, rt::Device& device,
-                  std::vector<Ref<TensorImpl>>* results) {
+                  Results* results) {
   return CallAtDepth(instance, function, args, device, 0, results);
 }
 

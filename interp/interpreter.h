@@ -2,6 +2,7 @@
 #ifndef TESSERA_INTERP_INTERPRETER_H_
 #define TESSERA_INTERP_INTERPRETER_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,11 +13,50 @@
 
 namespace tessera::interp {
 
+/// Lets versions keep what they read from the buffers of an instance from one run to the next, without a reference that
+/// would keep additions from working in place. Whoever changes or replaces a value counts the epoch up and then looks
+/// for readers; a reader is counted before it looks at the epoch. So either it sees that something has changed, or what
+/// it uses stays as it is until it has left. Thread-safe.
+class BufferEpoch {
+ public:
+  uint64_t now() const { return epoch_.load(std::memory_order_seq_cst); }
+  /// False while something waits for the readers before this one to leave, so that it goes however many there are.
+  bool Enter() {
+    if (retired_any_.load(std::memory_order_relaxed)) [[unlikely]]
+      return false;
+    readers_.fetch_add(1, std::memory_order_seq_cst);
+    return true;
+  }
+  void Leave() {
+    if (readers_.fetch_sub(1, std::memory_order_seq_cst) == 1 && retired_any_.load(std::memory_order_seq_cst))
+        [[unlikely]]
+      Collect();
+  }
+
+  /// Before a value changes. True: nobody reads.
+  bool Change() {
+    epoch_.fetch_add(1, std::memory_order_seq_cst);
+    return readers_.load(std::memory_order_seq_cst) == 0;
+  }
+  /// A value that was replaced, for as long as there are readers.
+  void Retire(rt::Ref<rt::TensorImpl> old);
+
+ private:
+  void Collect();
+  std::atomic<uint64_t> epoch_{1};
+  std::atomic<int32_t> readers_{0};
+  std::atomic<bool> retired_any_{false};
+  std::mutex mutex_;
+  std::vector<rt::Ref<rt::TensorImpl>> retired_;
+};
+
 /// The tensor behind a named buffer. A value that was read from it never changes: a write puts another tensor in its
 /// place, and an addition works in place only while nobody else holds the value. Thread-safe.
 class BufferState {
  public:
-  explicit BufferState(TensorType type) : type_(type) {}
+  BufferState(TensorType type, BufferEpoch& epoch) : type_(type), epoch_(epoch) {}
+  ~BufferState() { epoch_.Change(); }
+  BufferState(const BufferState&) = delete;
   const TensorType& type() const { return type_; }
   /// Zeros until something is written.
   absl::StatusOr<rt::Ref<rt::TensorImpl>> Read(rt::Device& device);
@@ -25,7 +65,10 @@ class BufferState {
 
  private:
   absl::Status CheckType(const TensorType& given) const;
+  /// Under the lock.
+  void Replace(rt::Ref<rt::TensorImpl> value);
   const TensorType type_;
+  BufferEpoch& epoch_;
   std::mutex mutex_;
   rt::Ref<rt::TensorImpl> value_;
 };
@@ -36,6 +79,7 @@ struct Instance {
   Instance(const Instance&) = delete;
   ~Instance();
   std::shared_ptr<const Program> program;
+  BufferEpoch buffer_epoch;                           // of all buffers
   std::vector<std::unique_ptr<BufferState>> buffers;  // as in the module
   /// Receives what host_read hands over. Called on the thread that runs the function.
   std::function<void(std::string_view label, rt::Ref<rt::TensorImpl>)> on_host_read;
@@ -58,6 +102,14 @@ struct Frame {
   Counter* counters = nullptr;
   const std::vector<ir::Attr>* attrs = nullptr;  // code->attrs, or a copy with symbols replaced by numbers
   InsnRecorder* recorder = nullptr;              // of a recording that this activation is part of
+  /// The registers hold the call's arguments and nothing else, without references of their own: the caller has some. So
+  /// it is from the entry until Own(), which comes before anything is done that could let go of one.
+  bool borrows = false;
+  void Own() {
+    if (!borrows) return;
+    borrows = false;
+    for (int32_t r : code->params) registers[r]->Retain();
+  }
 };
 
 /// Calls nest on the C++ stack; this many fit into a thread's usual 8 MiB with room to spare.
@@ -92,12 +144,11 @@ class FrameMemory {
 /// Checks the arguments against the parameter types (binding symbols and checking facts) and runs the function. The
 /// results are new references. `device` is where ops without tensor operands run.
 absl::Status Call(Instance& instance, int function, absl::Span<rt::TensorImpl* const> args, rt::Device& device,
-                  std::vector<rt::Ref<rt::TensorImpl>>* results);
+                  Results* results);
 
 /// The same from within a call that is `depth` deep.
 absl::Status CallAtDepth(Instance& instance, int function, absl::Span<rt::TensorImpl* const> args, rt::Device& device,
-                         int depth, std::vector<rt::Ref<rt::TensorImpl>>* results, Frame* caller = nullptr,
-                         const Insn* call = nullptr);
+                         int depth, Results* results, Frame* caller = nullptr, const Insn* call = nullptr);
 
 /// The numbers of the function's symbols for arguments of those types, in the order of its symbol table; an error when
 /// the arguments do not fit the parameters.
@@ -110,7 +161,7 @@ std::vector<std::vector<ir::Attr>> ResolveAttrs(const Bytecode& code, absl::Span
 int64_t ReadInt(const View& v);
 
 /// Runs from frame.pc to the function's return. Consumes the registers.
-absl::Status Resume(Frame& frame, std::vector<rt::Ref<rt::TensorImpl>>* results);
+absl::Status Resume(Frame& frame, Results* results);
 
 /// Where `print` writes; by default the standard output.
 void SetPrintSink(std::function<void(std::string_view)> sink);

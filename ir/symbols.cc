@@ -159,6 +159,7 @@ struct SymbolTable::Impl {
   absl::flat_hash_map<std::string, int> by_key;   // of exprs
   absl::flat_hash_map<std::string, int> by_name;  // index of named
   std::vector<int> named;                         // atoms
+  std::vector<int64_t> named_dims;                // the same as dims
   std::vector<Fact> facts;
   absl::flat_hash_map<int, int64_t> bindings;  // atom of a symbol: what it equals, in symbols without a binding
   std::vector<Poly> equations;                 // each is 0, where no symbol could be solved for
@@ -485,7 +486,8 @@ int64_t SymbolTable::Named(std::string_view name) {
     impl_->atoms.push_back({std::string(name), num_named(), 0, 1});
     impl_->named.push_back(atom);
   }
-  return impl_->Intern(Poly{{1, {impl_->named[it->second]}}});
+  if (fresh) impl_->named_dims.push_back(impl_->Intern(Poly{{1, {impl_->named[it->second]}}}));
+  return impl_->named_dims[it->second];
 }
 
 int64_t SymbolTable::Find(std::string_view name) const {
@@ -640,10 +642,7 @@ std::string SymbolTable::Facts() const {
 int SymbolTable::num_named() const { return static_cast<int>(impl_->named.size()); }
 std::string_view SymbolTable::named(int index) const { return impl_->atoms[impl_->named[index]].name; }
 
-int64_t SymbolTable::NamedSymbol(int index) const {
-  // Named() interned it, so nothing is added here.
-  return impl_->Intern(Poly{{1, {impl_->named[index]}}});
-}
+int64_t SymbolTable::NamedSymbol(int index) const { return impl_->named_dims[index]; }
 
 int64_t SymbolTable::Evaluate(int64_t dim, absl::Span<const int64_t> values) const {
   return impl_->Evaluate(dim, values).value_or(-1);

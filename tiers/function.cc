@@ -54,6 +54,7 @@ class Values final : public deopt::ExitValues {
  public:
   explicit Values(Activation& a) : a_(a) {}
   absl::StatusOr<Ref<TensorImpl>> Tensor(ValueId v) override { return a_.MakeTensor(v); }
+  absl::StatusOr<Ref<TensorImpl>> Take(ValueId v) override { return a_.TakeTensor(v); }
   const TensorType& Type(ValueId v) override { return a_.view(v); }
   Frame::Counter Counter(int i) override { return a_.counter(i); }
 
@@ -81,9 +82,10 @@ class Lease {
 // One frame from its arrival at a place until tier 1 has it back, or its call is over.
 class Driver {
  public:
-  Driver(Frame& frame, std::vector<Ref<TensorImpl>>* results) : frame_(frame), results_(results) {}
+  Driver(Frame& frame, interp::Results* results) : frame_(frame), results_(results) {}
 
   absl::StatusOr<Next> Run(FunctionPlace* place) {
+    if (!visit_.ok()) return Next::interpret;
     // The instance keeps the place of a slot for as long as it has frames.
     TSR_RETURN_IF_ERROR(Arrive(*place));
     // Each round either ends, or goes on at a place to which the frame has come by running steps, or at the bridge of
@@ -106,10 +108,9 @@ class Driver {
   }
 
   absl::Status Enter(FunctionPlace& place) {
-    const std::shared_ptr<const FunctionPlace::List> versions = place.Versions();
     const FunctionVersion* refused = nullptr;
     GuardFailure failure;
-    for (const auto& f : *versions) {
+    for (const auto& f : place.Versions()) {
       Version& version = *f->version;
       if (version.dead.load(std::memory_order_acquire) || frame_.depth + f->inlined > kDeepest) continue;
       if (version.trace().config_epoch != tracer::ConfigEpoch()) {
@@ -140,6 +141,8 @@ class Driver {
     a.instance = frame_.instance;
     a.device = frame_.device;
     a.depth = frame_.depth;
+    if (f.is_straight) a.Borrow();
+    if (f.reads_buffers) a.VisitBuffers();
     for (int i = 0; i < frame_.code->num_slots; ++i) a.counter(i) = frame_.counters[i];
     if (!a.SetRootAttrs(frame_.attrs, failure)) return false;
     for (ValueId v : f.inputs) {
@@ -180,6 +183,7 @@ class Driver {
     const int size = static_cast<int>(trace.steps.size());
     const int64_t start = Manager::TimeThisRun(version) ? rt::NowNs() : 0;
     iterations_ = 0;
+    if (!f.is_straight) frame_.Own();
     bool forced = false;
     absl::Status status;
     for (;;) {
@@ -210,7 +214,7 @@ class Driver {
     }
     const bool complete = status.ok() && a->position() == size && a->failure().step < 0;
     if (!complete) return Exit(place, f, a, status, forced);
-    if (trace.end == TraceEnd::returned) return Return(trace, *a);
+    if (trace.end == TraceEnd::returned) return Return(f, *a);
     CommitCarried(f, *a, iterations_ > 1);
     Values values(*a);
     TSR_RETURN_IF_ERROR(deopt::Frames(trace, frame_).Restore(f.SnapshotAt(size), values));
@@ -231,10 +235,11 @@ class Driver {
     });
   }
 
-  absl::Status Return(const Trace& trace, Activation& a) {
+  absl::Status Return(const FunctionVersion& f, Activation& a) {
+    const std::vector<ValueId>& values = f.version->trace().results;
     results_->clear();
-    for (ValueId v : trace.results) {
-      TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> x, a.MakeTensor(v));
+    for (size_t i = 0; i < values.size(); ++i) {
+      TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> x, f.taken[i] ? a.TakeTensor(values[i]) : a.MakeTensor(values[i]));
       results_->push_back(std::move(x));
     }
     returned_ = true;
@@ -273,6 +278,9 @@ class Driver {
       failure.step = position;
       failure.source = step->source;
     }
+    // Registers change from here on.
+    frame_.Own();
+    a->Own();
     CommitCarried(f, *a, iterations_ > 0);
     Values values(*a);
     deopt::Frames frames(trace, frame_);
@@ -280,7 +288,7 @@ class Driver {
     a.End();
     if (failure.reason == DeoptReason::branch && step != nullptr && step->frame == 0) next_ = Bridge(f, position);
     // On a bridge there is nothing to book: execution does not fall back to tier 1.
-    if (next_ == nullptr || next_->Versions()->empty()) {
+    if (next_ == nullptr || next_->Versions().empty()) {
       Manager::Get().AddExit(place.anchor(), version, std::move(failure));
     }
     return frames.Resume();
@@ -294,8 +302,9 @@ class Driver {
     return tracer::Decide(hot, 4) ? f.AddBridge(position, frame_).shared_from_this() : nullptr;
   }
 
+  const Visit visit_;
   Frame& frame_;
-  std::vector<Ref<TensorImpl>>* results_;
+  interp::Results* results_;
   std::shared_ptr<FunctionPlace> next_;
   int64_t iterations_ = 0;
   bool returned_ = false;
@@ -308,7 +317,7 @@ FunctionTiers& FunctionTiers::Get() {
   return *tiers;
 }
 
-absl::StatusOr<Next> FunctionTiers::OnAnchor(Frame& frame, AnchorSlot& slot, std::vector<Ref<TensorImpl>>* results) {
+absl::StatusOr<Next> FunctionTiers::OnAnchor(Frame& frame, AnchorSlot& slot, interp::Results* results) {
   if (rt::options().tier() == 1) [[unlikely]] {
     slot.countdown.store(kInterpreterOnly, std::memory_order_relaxed);
     return Next::interpret;

@@ -19,8 +19,7 @@ class FunctionTiers final : public interp::FunctionHook {
  public:
   static FunctionTiers& Get();
 
-  absl::StatusOr<Next> OnAnchor(interp::Frame& frame, interp::AnchorSlot& slot,
-                                std::vector<rt::Ref<rt::TensorImpl>>* results) override;
+  absl::StatusOr<Next> OnAnchor(interp::Frame& frame, interp::AnchorSlot& slot, interp::Results* results) override;
   void OnInstanceEnd(interp::Instance& instance) override;
 
  private:

@@ -50,6 +50,14 @@ FunctionVersion::FunctionVersion(rt::Ref<Version> v)
     for (int32_t p = f.parent; p >= 0; p = trace.frames[static_cast<size_t>(p)].parent) ++depth;
     inlined = std::max(inlined, depth);
   }
+  const auto has = [&](TraceStep::Kind kind) {
+    return std::any_of(trace.steps.begin(), trace.steps.end(), [&](const TraceStep& s) { return s.kind == kind; });
+  };
+  const bool calls = has(TraceStep::Kind::call);
+  is_straight = trace.end == TraceEnd::returned && !calls;
+  reads_buffers = trace.end != TraceEnd::loop && has(TraceStep::Kind::buffer_read) && !calls &&
+                  !has(TraceStep::Kind::buffer_write) && !has(TraceStep::Kind::buffer_add);
+  for (ValueId v : trace.results) taken.push_back(std::count(trace.results.begin(), trace.results.end(), v) == 1);
   if (trace.end == TraceEnd::stopped) {
     for (AnchorSlot& slot : trace.frames[0].code->anchors)
       if (slot.kind == AnchorSlot::Kind::loop && slot.pc == trace.end_pc) next = &slot;
@@ -100,7 +108,8 @@ FunctionPlace::FunctionPlace(AnchorSlot* slot, const Bytecode& code, int pc)
       from_(FromOf(slot)),
       name_(NameOf(slot, code, pc)),
       anchor_(Manager::Get().NewAnchor(KindOf(slot), name_)),
-      versions_(std::make_shared<const List>()) {}
+      owned_(std::make_shared<const Installed>()),
+      installed_(owned_.get()) {}
 
 FunctionPlace::~FunctionPlace() { Manager::Get().Forget(*anchor_); }
 
@@ -128,20 +137,21 @@ void FunctionPlace::Record(interp::Frame& frame) {
   recorder->Begin(frame, from_, name_, shared_from_this());
 }
 
-std::shared_ptr<const FunctionPlace::List> FunctionPlace::Versions() {
-  std::shared_ptr<const List> old;  // goes after the lock: bridges go with it
+const FunctionPlace::List& FunctionPlace::Install() {
   std::lock_guard lock(mutex_);
   const uint32_t generation = anchor_->generation();
-  if (generation == generation_) [[likely]]
-    return versions_;
-  auto list = std::make_shared<List>();
+  const List& old = owned_->versions;
+  if (generation == owned_->generation) return old;
+  auto now = std::make_shared<Installed>();
+  now->generation = generation;
   for (const rt::Ref<Version>& v : anchor_->versions()) {
-    auto it = std::find_if(versions_->begin(), versions_->end(), [&](const auto& f) { return f->version == v; });
-    list->push_back(it != versions_->end() ? *it : std::make_shared<FunctionVersion>(v));
+    auto it = std::find_if(old.begin(), old.end(), [&](const auto& f) { return f->version == v; });
+    now->versions.push_back(it != old.end() ? *it : std::make_shared<FunctionVersion>(v));
   }
-  generation_ = generation;
-  old = std::exchange(versions_, std::move(list));
-  return versions_;
+  installed_.store(now.get(), std::memory_order_release);
+  const List& versions = now->versions;
+  Visit::Retire(std::exchange(owned_, std::move(now)));
+  return versions;
 }
 
 void FunctionPlace::OnTrace(std::shared_ptr<Trace> trace, int64_t ns) {

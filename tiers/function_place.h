@@ -12,6 +12,7 @@
 #include "interp/interpreter.h"
 #include "tiers/manager.h"
 #include "tiers/version.h"
+#include "tiers/visit.h"
 #include "tracer/function_recorder.h"
 
 namespace tessera::tiers {
@@ -28,6 +29,11 @@ struct FunctionVersion {
   std::vector<int32_t> freed;              // end is loop: registers that hold nothing then
   interp::AnchorSlot* next = nullptr;      // end is stopped: the anchor there
   int inlined = 0;                         // most calls within calls
+  /// It ends with the return and calls nobody on its way: until then nobody lets go of what the frame holds.
+  bool is_straight = false;
+  /// It reads buffers, neither changes one nor calls anybody who could, and does not go round, so that it soon ends.
+  bool reads_buffers = false;
+  std::vector<bool> taken;  // of each result of the trace: no other result is the same value
 
   /// One for each step, and one for the end: what is known of exits there.
   struct Exit {
@@ -65,8 +71,11 @@ class FunctionPlace final : public tracer::FunctionRecorder::Client,
   Anchor::Action Arrive();
   /// Opens a recording on the frame, if this thread can. The frame is at the place.
   void Record(interp::Frame& frame);
-  /// The versions now, best first.
-  std::shared_ptr<const List> Versions();
+  /// The versions now, best first. During a Visit; the list stays as it is until its end.
+  const List& Versions() {
+    const Installed* now = installed_.load(std::memory_order_acquire);
+    return now->generation == anchor_->generation() ? now->versions : Install();
+  }
 
   void OnTrace(std::shared_ptr<Trace> trace, int64_t ns) override;
   void OnAbort(tracer::TraceAbort reason, int64_t ns, const interp::Bytecode* callee) override;
@@ -74,7 +83,13 @@ class FunctionPlace final : public tracer::FunctionRecorder::Client,
   bool MayInline(const interp::Bytecode& callee) const override;
 
  private:
+  /// A list with the generation of the anchor that it was made for. It never changes.
+  struct Installed {
+    uint32_t generation = 0;
+    List versions;
+  };
   void Wait(int32_t arrivals);
+  const List& Install();
 
   interp::AnchorSlot* const slot_;
   const From from_;
@@ -82,8 +97,8 @@ class FunctionPlace final : public tracer::FunctionRecorder::Client,
   const std::shared_ptr<Anchor> anchor_;
   std::atomic<int32_t> wait_{0};  // of an exit, which has no slot to count
   mutable std::mutex mutex_;
-  uint32_t generation_ = 0;
-  std::shared_ptr<const List> versions_;
+  std::shared_ptr<const Installed> owned_;  // what installed_ points to
+  std::atomic<const Installed*> installed_;
   std::vector<const interp::Bytecode*> called_;  // functions that recordings do not inline any more
 };
 

@@ -36,16 +36,20 @@ constexpr size_t kMostSamples = 4;
 constexpr int kMostAlone = 6;
 /// Exits of a place from which on they are weighed against its runs.
 constexpr int64_t kMostExits = 64;
-/// What building a version costs per step, before one was measured.
+/// What building a version costs per step, before one was measured: as much as so many steps that were.
 constexpr double kBuildNsPerStep = 1500;
+constexpr double kBuildSteps = 256;
+/// Whoever sets a threshold below this wants versions, whether they pay or not.
+constexpr int64_t kLeastPatience = 16;
 /// Part of the tier-1 time that a version saves, before one was measured.
 constexpr double kExpectedSaving = 0.4;
 /// What handing an op to a version costs where the version is fed by eager calls.
 constexpr double kDeferNs = 30;
 /// Stretches that are timed as a whole, in tier 1 and with versions.
 constexpr int32_t kPeriods = 32;
-/// What entering and leaving a version costs beside its run.
+/// What entering and leaving a version costs beside its run, for a stream of eager ops and for a function.
 constexpr int64_t kEnterNs = 250;
+constexpr int64_t kEnterFunctionNs = 130;
 /// Recordings that showed nothing new before a place stops asking for more.
 constexpr int kUselessSamples = 6;
 
@@ -186,8 +190,10 @@ void Manager::AddTrace(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Tr
   TSR_LOG(2, "recorded trace ", trace->id, " at ", trace->name, ": ", trace->steps.size(), " steps, ",
           trace->tier1_ns / 1000, " us in tier 1");
   TSR_LOG(3, "trace ", trace->id, ":\n", ToString(*trace));
-  switch (Keep(anchor, std::move(trace), recording_ns)) {
+  std::string why_held;
+  switch (Keep(anchor, std::move(trace), recording_ns, &why_held)) {
     case Kept::kept: break;
+    case Kept::held: Ledger::Get().AddWait(anchor->name(), why_held); break;
     case Kept::queued:
       if (!rt::options().background()) BuildQueued();
       break;
@@ -196,7 +202,8 @@ void Manager::AddTrace(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Tr
   }
 }
 
-Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns) {
+Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns,
+                            std::string* why_held) {
   std::optional<Profile::Samples> known = Profile::Get().Recall(*trace, anchor->kind);
   const bool is_known = known.has_value();
   std::lock_guard lock(anchor->mutex_);
@@ -241,6 +248,17 @@ Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_p
     return Kept::unstable;
   }
   if (!Decide(enough, 4)) return Kept::kept;
+  // Where a version is live, another one was asked for. Streams of eager ops are judged by their stretches instead.
+  const int64_t hot = HotCount(anchor->kind);
+  const int64_t seen = hot + anchor->arrivals_.load(std::memory_order_relaxed);
+  const int64_t needed = PaysAfter(*it->samples.back());
+  if (rt::options().profit_gate() && anchor->kind != Anchor::Kind::eager && hot >= kLeastPatience && !is_known &&
+      anchor->versions_.empty() && needed > seen) {
+    anchor->num_samples_ = 0;
+    anchor->skip_.store(Saturate(needed - seen), std::memory_order_relaxed);
+    *why_held = absl::StrCat("a version pays after ", needed, " arrivals, and there were ", seen);
+    return Kept::held;
+  }
   anchor->num_samples_ = 0;
   Submit(anchor, *it);
   return Kept::queued;
@@ -362,7 +380,7 @@ void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs)
   c.timed_ns.fetch_add(ns, std::memory_order_relaxed);
   // Sixteen runs in fours, and of each four the best: other programs on the machine disturb the rest. Tier 1 is judged
   // by its best recording.
-  const int64_t each = (ns + kEnterNs) / runs;
+  const int64_t each = (ns + (version.trace().is_eager ? kEnterNs : kEnterFunctionNs)) / runs;
   if (each < version.fastest_ns.load(std::memory_order_relaxed))
     version.fastest_ns.store(each, std::memory_order_relaxed);
   const int64_t generate_at = version.generate_at.load(std::memory_order_relaxed);
@@ -412,6 +430,14 @@ void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs)
 void Manager::LoopGoesOn(Anchor& anchor, Version& version, int64_t ns) {
   if (ns < version.generate_at.load(std::memory_order_relaxed)) return;
   Ask(anchor, version, NextTier(version), absl::StrCat("a loop ran for ", ns / 1000, " us"));
+}
+
+int64_t Manager::PaysAfter(const Trace& trace) const {
+  const double per_step =
+      (kBuildNsPerStep * kBuildSteps + static_cast<double>(built_ns_.load(std::memory_order_relaxed))) /
+      (kBuildSteps + static_cast<double>(built_steps_.load(std::memory_order_relaxed)));
+  const double saved = kExpectedSaving * static_cast<double>(std::max<int64_t>(trace.tier1_ns, 1));
+  return static_cast<int64_t>(per_step * static_cast<double>(trace.steps.size()) / saved);
 }
 
 void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group) {
@@ -495,6 +521,8 @@ void Manager::Build(const Job& job) {
   version->example = job.samples.back();
   if (rt::options().tier() >= 2) version->generate_at.store(rt::options().compile_after() * 1000);
   const int64_t ns = rt::NowNs() - start;
+  built_ns_.fetch_add(ns, std::memory_order_relaxed);
+  built_steps_.fetch_add(static_cast<int64_t>(trace->steps.size()), std::memory_order_relaxed);
   deopt::VersionRecord record;
   record.trace_id = trace->id;
   record.trace = anchor.name();

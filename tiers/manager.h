@@ -152,10 +152,15 @@ class Manager {
   enum class Kept : uint8_t {
     kept,      // with its group, or not needed
     queued,    // and its group is to be built
+    held,      // with its group, which is not worth a build yet
     unstable,  // not, nor the ones before it: no two of them are the same ops
   };
   /// Adds the recording to its group.
-  Kept Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns);
+  Kept Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns,
+            std::string* why_held);
+  /// How many arrivals it takes until a version of that recording has saved what building it costs; as many runs are
+  /// expected to come as there have been.
+  int64_t PaysAfter(const Trace& trace) const;
   void Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group);
   void Build(const Job& job);
   void BuildCode(const Job& job);
@@ -181,6 +186,7 @@ class Manager {
   std::vector<Job> queue_;
   int building_ = 0;
   bool started_ = false;
+  std::atomic<int64_t> built_ns_{0}, built_steps_{0};  // of all builds
 };
 
 }  // namespace tessera::tiers

@@ -35,6 +35,7 @@ class ReplayActivation final : public Activation {
     roots_.assign(n, -1);
     own_.assign(n, false);
     windowed_.assign(n, false);
+    buffer_values_.assign(n, nullptr);
     cast_views_.resize(replay.casts().size());
     bound_.resize(trace_.steps.size());
     fast_.resize(trace_.steps.size());
@@ -67,6 +68,8 @@ class ReplayActivation final : public Activation {
       const bool held = s.kind == TraceStep::Kind::buffer_read || s.kind == TraceStep::Kind::call;
       for (ValueId v : s.out)
         if (held || plan_.escapes[v]) lasting_.push_back(v);
+      for (ValueId v : s.out)
+        if (!trace_.is_eager && plan_.escapes[v]) kept_.push_back(v);
     }
     for (size_t v = 0; v < n; ++v) {
       if (trace_.values[v].kind != TraceValue::Kind::result) roots_[v] = static_cast<int32_t>(v);
@@ -94,13 +97,15 @@ class ReplayActivation final : public Activation {
   absl::Status Place(int to) override {
     const uint32_t first = position_ < to ? layout_.steps[position_].results : 0;
     const uint32_t last = position_ < to ? layout_.steps[to - 1].results + layout_.steps[to - 1].num_out : 0;
-    kept_.clear();
-    for (uint32_t k = first; k < last; ++k) {
-      const ValueId v = layout_.results[k];
-      const bool kept = trace_.is_eager ? tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed() : plan_.escapes[v];
-      if (kept) kept_.push_back(v);
+    if (trace_.is_eager) {
+      kept_.clear();
+      for (uint32_t k = first; k < last; ++k) {
+        const ValueId v = layout_.results[k];
+        if (tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed()) kept_.push_back(v);
+      }
     }
     for (ValueId v : kept_) {
+      if (trace_.values[v].step >= to) continue;
       const int32_t root = roots_[v];
       if (plan_.slots[root] < 0 || own_[root]) continue;
       TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, BytesOf(views_[root])));
@@ -122,6 +127,9 @@ class ReplayActivation final : public Activation {
       });
     }
     failure_.step = -1;
+    const uint64_t buffer_epoch = visits_buffers_ ? instance->buffer_epoch.now() : 0;
+    buffers_known_ = visits_buffers_ && buffer_epoch == read_epoch_;
+    if (!buffers_known_) read_epoch_ = 0;
     for (; i < to; ++i) {
       const FastStep& b = fast_[i];
       if (generated_ != nullptr && generated_->Takes(i)) {
@@ -155,6 +163,7 @@ class ReplayActivation final : public Activation {
         break;
     }
     position_ = i;
+    if (from == 0 && i == static_cast<int>(fast_.size())) read_epoch_ = buffer_epoch;
     rt::Count(rt::Metric::version_ops, i - from);
     if (trace_.is_eager) Publish(i);
     return status;
@@ -220,8 +229,10 @@ class ReplayActivation final : public Activation {
   }
 
   absl::StatusOr<Ref<TensorImpl>> MakeTensor(ValueId v) override {
-    if (tensors_[v] != nullptr) return Ref<TensorImpl>::Share(tensors_[v]);
     const int32_t root = roots_[v];
+    if (buffers_known_ && tensors_[root] == nullptr && buffer_values_[root] != nullptr)
+      Hold(root, Ref<TensorImpl>::Share(buffer_values_[root]));
+    if (tensors_[v] != nullptr) return Ref<TensorImpl>::Share(tensors_[v]);
     Ref<rt::Storage> storage;
     const bool is_tensor = !trace_.is_eager && tensors_[root] != nullptr;
     if (is_tensor || trace_.values[root].kind != TraceValue::Kind::result || plan_.slots[root] < 0) {
@@ -242,15 +253,22 @@ class ReplayActivation final : public Activation {
       }
       storage = storages_[root];
     }
-    TensorImpl* t = TensorImpl::New();
-    static_cast<View&>(*t) = views_[v];
-    t->weak = false;
-    t->data = data_[v];
-    t->set_storage(storage.release());
+    TensorImpl* t = NewTensor(v, storage.release());
     t->Retain();
     tensors_[v] = t;
     made_.push_back(v);
     return Ref<TensorImpl>::Adopt(t);
+  }
+
+  // Its memory goes with it, or the copy that it gets: nothing is kept here, and nothing is counted.
+  absl::StatusOr<Ref<TensorImpl>> TakeTensor(ValueId v) override {
+    if (tensors_[v] != nullptr || roots_[v] != v || windowed_[v] || plan_.slots[v] < 0) return MakeTensor(v);
+    if (rt::Storage* own = storages_[v].release()) return Ref<TensorImpl>::Adopt(NewTensor(v, own));
+    absl::StatusOr<Ref<TensorImpl>> copy = TensorImpl::Make(*trace_.device, views_[v]);
+    if (!copy.ok()) [[unlikely]]
+      return copy;
+    if (const size_t bytes = (*copy)->storage()->bytes(); bytes > 0) std::memcpy((*copy)->data, data_[v], bytes);
+    return copy;
   }
 
   void Forget() override {
@@ -265,6 +283,21 @@ class ReplayActivation final : public Activation {
   }
 
  private:
+  // With one reference, for the value as it is now.
+  TensorImpl* NewTensor(ValueId v, rt::Storage* storage) {
+    TensorImpl* t = TensorImpl::New();
+    const View& view = views_[v];
+    t->dtype = view.dtype;
+    t->rank = view.rank;
+    for (int d = 0; d < view.rank; ++d) {
+      t->dims[d] = view.dims[d];
+      t->strides[d] = view.strides[d];
+    }
+    t->data = data_[v];
+    t->set_storage(storage);
+    return t;
+  }
+
   void SetData(ValueId v, void* data) {
     data_[v] = data;
     views_[v].data = data;
@@ -657,8 +690,10 @@ class ReplayActivation final : public Activation {
         return absl::OkStatus();
       }
       case TraceStep::Kind::buffer_read: {
+        if (buffers_known_) return absl::OkStatus();
         TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, instance->buffers[s.target]->Read(*device));
         if (!value->IsContiguous()) return Fail(i, deopt::GuardKind::strides, "row-major", "other strides", holds);
+        buffer_values_[s.out[0]] = value.get();
         Hold(s.out[0], std::move(value));
         return absl::OkStatus();
       }
@@ -688,7 +723,8 @@ class ReplayActivation final : public Activation {
 
   absl::Status Call(int i, bool* holds) {
     const TraceStep& s = trace_.steps[i];
-    std::vector<Ref<TensorImpl>> owned, results;
+    absl::InlinedVector<Ref<TensorImpl>, 8> owned;
+    interp::Results results;
     absl::InlinedVector<TensorImpl*, 8> args;
     for (ValueId v : s.in) {
       TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, MakeTensor(v));
@@ -752,7 +788,7 @@ class ReplayActivation final : public Activation {
   std::vector<View*> result_views_;
   std::vector<View> cast_views_;
   std::vector<void*> arena_data_;  // of each value with a slot
-  std::vector<ValueId> kept_;      // results of this range that leave the version
+  std::vector<ValueId> kept_;      // results that leave the version: of this range, or (functions) of all steps
   std::vector<ValueId> stored_;    // values with a storage
   std::vector<int32_t> roots_;     // the value whose memory each value lies in
   std::vector<uint8_t> windowed_;  // some value is a window onto it
@@ -767,6 +803,9 @@ class ReplayActivation final : public Activation {
   std::vector<size_t> slot_bytes_;
   Ref<rt::Storage> arena_;
   std::unique_ptr<GeneratedKernels> generated_;
+  std::vector<TensorImpl*> buffer_values_;  // read from buffers; theirs, and good only for...
+  uint64_t read_epoch_ = 0;                 // ...this epoch of the buffers; 0: for none
+  bool buffers_known_ = false;              // in this run
   bool stop_after_ = false;
 };
 

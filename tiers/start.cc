@@ -9,6 +9,7 @@
 #include "tiers/eager.h"
 #include "tiers/function.h"
 #include "tiers/profile.h"
+#include "tiers/visit.h"
 #include "tracer/control.h"
 
 namespace tessera::interp {
@@ -18,6 +19,7 @@ void StartTiers() {
   std::call_once(once, [] {
     rt::Options& options = rt::options();
     tiers::PrepareOwnerLocks();
+    tiers::Visit::Prepare();
     tracer::RefreshControl();
     options.OnChange(rt::OptionId::chaos_seed, tracer::RefreshControl);
     options.OnChange(rt::OptionId::deopt_every, tracer::RefreshControl);

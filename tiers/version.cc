@@ -314,12 +314,14 @@ void Activation::Account(int64_t bytes) {
 void Activation::Begin() {
   Forget();
   for (ValueId v : layout_.inputs)
-    if (tensors_[v] != nullptr) std::exchange(tensors_[v], nullptr)->Release();
+    if (TensorImpl* x = std::exchange(tensors_[v], nullptr); x != nullptr && !borrows_) x->Release();
+  borrows_ = false;
   for (const auto& list : {&published_, &made_}) {
     for (ValueId v : *list)
       if (tensors_[v] != nullptr) std::exchange(tensors_[v], nullptr)->Release();
     list->clear();
   }
+  if (std::exchange(visits_buffers_, false)) instance->buffer_epoch.Leave();
   if (!symbols_.empty()) {
     if (position_ == static_cast<int>(trace_.steps.size())) last_symbols_ = symbols_;
     std::fill(symbols_.begin(), symbols_.end(), -1);
@@ -328,6 +330,13 @@ void Activation::Begin() {
   if (shapes_changed_ && position_ < static_cast<int>(trace_.steps.size())) prepared_ = false;
   shapes_changed_ = !prepared_;
   position_ = 0;
+}
+
+void Activation::Own() {
+  if (!borrows_) return;
+  borrows_ = false;
+  for (ValueId v : layout_.inputs)
+    if (tensors_[v] != nullptr) tensors_[v]->Retain();
 }
 
 bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
@@ -348,7 +357,7 @@ bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
     }
   }
   data_[v] = view.data = x.data;
-  x.Retain();
+  if (!borrows_) x.Retain();
   if (tensors_[v] != nullptr) tensors_[v]->Release();
   tensors_[v] = &x;
   return true;

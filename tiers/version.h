@@ -97,7 +97,8 @@ class Activation {
   /// Forgets the last run's inputs and results.
   void Begin();
 
-  /// Checks the guards of input v and keeps a reference to x. Inputs come in the order of their first use.
+  /// Checks the guards of input v and keeps a reference to x, unless it borrows them. Inputs come in the order of their
+  /// first use.
   bool SetInput(ValueId v, rt::TensorImpl& x, GuardFailure* failure);
   /// The same for the operand of an eager step.
   bool SetInput(const Layout::Operand& operand, rt::TensorImpl& x, GuardFailure* failure) {
@@ -152,6 +153,8 @@ class Activation {
 
   /// The tensor of a value that was computed, made if it lives in the version's own memory.
   virtual absl::StatusOr<rt::Ref<rt::TensorImpl>> MakeTensor(ValueId v) = 0;
+  /// The same for a value that nobody asks for again in this run.
+  virtual absl::StatusOr<rt::Ref<rt::TensorImpl>> TakeTensor(ValueId v) = 0;
   interp::Frame::Counter& counter(int i) { return counters_[i]; }
 
   /// Eager, after Run(): lets go of the handles that are tensors like any other now; the rest is kept for the next run.
@@ -162,6 +165,12 @@ class Activation {
   interp::Instance* instance = nullptr;
   rt::Device* device = nullptr;
   int depth = 0;
+  /// Before the inputs: somebody else holds them until the next Begin() or Own(), so no references are taken.
+  void Borrow() { borrows_ = true; }
+  void Own();
+  /// Until the next Begin(): values of buffers that have not changed since they were read last are used again. For
+  /// traces that change none, by themselves or by a call.
+  void VisitBuffers() { visits_buffers_ = instance->buffer_epoch.Enter(); }
   /// A value that a register holds when an iteration ends, and with which the next one begins.
   struct Carry {
     ValueId in;  // the input that the register was; kNoValue: the trace reads it nowhere
@@ -210,6 +219,8 @@ class Activation {
   std::vector<int> root_symbolic_;  // functions: those steps in the frame where the trace begins
   rt::Storage* const nothing_;      // what handles that wait have in place of memory
   int position_ = 0;
+  bool borrows_ = false;  // the inputs of this run
+  bool visits_buffers_ = false;
   bool shapes_changed_ = true;  // in this run
   bool prepared_ = false;       // every step, for the shapes of the last run
   bool bound_once_ = false;     // every step was prepared at some time

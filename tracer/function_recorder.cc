@@ -21,8 +21,11 @@ using Kind = TraceStep::Kind;
 // A register of the root frame that the trace has not looked at.
 constexpr ValueId kUnread = -2;
 
-// The clock may tick more slowly than a small instruction runs; none takes less than this.
+// The counter may tick more slowly than a small instruction runs; none takes less than this, over all of them.
 constexpr int64_t kLeastNs = 20;
+
+// Room for so many steps is there from the start, if the function has that many instructions: what grows is copied.
+constexpr size_t kMostReserved = 4096;
 
 int32_t AlignmentOf(const void* data) {
   const uintptr_t low = reinterpret_cast<uintptr_t>(data) & 63;
@@ -58,6 +61,12 @@ void FunctionRecorder::Begin(Frame& frame, From from, std::string name, std::sha
   first_ = true;
   failed_ = false;
   ops_ = 0;
+  most_ops_ = rt::options().trace_ops();
+  ticks_ = instructions_ = 0;
+  const size_t room = std::min(frame.code->code.size(), kMostReserved);
+  trace_->steps.reserve(room);
+  trace_->values.reserve(room + frame.code->params.size());
+  trace_->changes.reserve(2 * room);
   numbers_.clear();
   loops_.clear();
   stack_.clear();
@@ -66,6 +75,7 @@ void FunctionRecorder::Begin(Frame& frame, From from, std::string name, std::sha
   frame.recorder = this;
   open_ = true;
   start_ns_ = rt::NowNs();
+  start_ticks_ = rt::Ticks();
 }
 
 void FunctionRecorder::Push(Frame& frame, int32_t call_pc, std::vector<ValueId> args) {
@@ -73,14 +83,18 @@ void FunctionRecorder::Push(Frame& frame, int32_t call_pc, std::vector<ValueId> 
   trace().frames.push_back(
       {frame.code, stack_.empty() ? -1 : top().index, call_pc, std::move(args), trace().num_counters});
   trace().num_counters += frame.code->num_slots;
-  stack_.push_back({&frame, index, std::vector<ValueId>(static_cast<size_t>(frame.code->num_registers), kNoValue), {}});
+  stack_.push_back({&frame, index, std::vector<ValueId>(static_cast<size_t>(frame.code->num_registers), kNoValue)});
 }
 
 // ---- values
 
-ValueId FunctionRecorder::AddValue(TraceValue value) {
-  trace().values.push_back(std::move(value));
-  return static_cast<ValueId>(trace().values.size() - 1);
+// Values and steps are made where they stay.
+TraceValue& FunctionRecorder::NewValue(TraceValue::Kind kind, const TensorType& type) {
+  TraceValue& value = trace().values.emplace_back();
+  value.kind = kind;
+  value.type = type;
+  value.step = position();
+  return value;
 }
 
 ValueId FunctionRecorder::Register(int reg) {
@@ -92,29 +106,25 @@ ValueId FunctionRecorder::Register(int reg) {
     why_ = TraceAbort::other_device;
     return kNoValue;
   }
-  TraceValue value;
-  value.kind = TraceValue::Kind::input;
-  value.type = *x;
-  value.step = position();
+  TraceValue& value = NewValue(TraceValue::Kind::input, *x);
   value.reg = reg;
   value.alignment = AlignmentOf(x->data);
   for (int d = 0; d < x->rank; ++d) value.strides[d] = x->strides[d];
-  return held = AddValue(std::move(value));
+  return held = LastValue();
 }
 
 ValueId FunctionRecorder::Number(const Bytecode& code, OperandRef ref) {
   auto [it, fresh] = numbers_.try_emplace({&code, ref}, kNoValue);
   if (!fresh) return it->second;
   const interp::ScalarView& number = code.immediates[interp::ImmediateIndex(ref)];
-  TraceValue value;
-  value.kind = TraceValue::Kind::number;
-  value.type = number;
+  TraceValue& value = NewValue(TraceValue::Kind::number, number);
+  value.step = -1;
   value.is_fixed = true;
   if (number.dtype == DType::f64)
     value.number.f = number.f;
   else
     value.number.i = number.dtype == DType::boolean ? number.b : number.i;
-  return it->second = AddValue(std::move(value));
+  return it->second = LastValue();
 }
 
 ValueId FunctionRecorder::Operand(const Insn& insn, int i) {
@@ -131,36 +141,30 @@ ValueId FunctionRecorder::TensorOperand(const Insn& insn, int i) {
   if (!interp::IsImmediate(ref)) return operand;
   View type{};
   type.dtype = code.immediate_dtypes[interp::ImmediateIndex(ref)];
-  TraceStep step = StepAt(Kind::tensor, insn);
+  const ValueId out = Result(type, position());
+  TraceStep& step = NewStep(Kind::tensor, insn);
   step.in = {operand};
-  step.out = {Result(type, position())};
-  const ValueId out = step.out[0];
-  AddStep(std::move(step));
+  step.out = {out};
   return out;
 }
 
 ValueId FunctionRecorder::Result(const View& type, int32_t step) {
-  TraceValue value;
-  value.type = type;
+  TraceValue& value = NewValue(TraceValue::Kind::result, type);
   value.type.weak = false;
   value.step = step;
-  return AddValue(std::move(value));
+  return LastValue();
 }
 
-TraceStep FunctionRecorder::StepAt(Kind kind, const Insn& insn) {
-  TraceStep step;
+TraceStep& FunctionRecorder::NewStep(Kind kind, const Insn& insn) {
+  // What decides only where to go saves nothing by itself.
+  ops_ += kind != Kind::branch && kind != Kind::for_begin;
+  TraceStep& step = trace().steps.emplace_back();
   step.kind = kind;
   step.op = insn.op;
   step.frame = top().index;
   step.pc = top().frame->pc;
   step.source = {nullptr, insn.loc.line, insn.loc.column};
   return step;
-}
-
-void FunctionRecorder::AddStep(TraceStep step) {
-  // What decides only where to go saves nothing by itself.
-  ops_ += step.kind != Kind::branch && step.kind != Kind::for_begin;
-  trace().steps.push_back(std::move(step));
 }
 
 void FunctionRecorder::Change(Level& level, int reg, ValueId value) {
@@ -182,7 +186,7 @@ void FunctionRecorder::Before(Frame& frame, const Insn& insn) {
     for (const AnchorSlot& slot : frame.code->anchors)
       if (slot.kind == AnchorSlot::Kind::loop && slot.pc == frame.pc && !AtLoopHead(slot)) return;
   }
-  if (ops_ >= rt::options().trace_ops()) return Abort(TraceAbort::too_long);
+  if (ops_ >= most_ops_) return Abort(TraceAbort::too_long);
   if (insn.code == Code::print || insn.code == Code::host_read) {
     if (!root || first_) return Abort(TraceAbort::host_effect, root ? nullptr : frame.code);
     return Stop(frame.pc);
@@ -197,14 +201,15 @@ void FunctionRecorder::Before(Frame& frame, const Insn& insn) {
   }
 }
 
-// Reads the operands, before the instruction takes them away, into the step that it will be.
+// Reads the operands, before the instruction takes them away, and makes the step that it will be.
 void FunctionRecorder::Describe(const Insn& insn) {
   Level& level = top();
-  level.has_step = true;
+  level.has_step = false;
   level.inlined = false;
-  std::vector<ValueId> in;
+  level.in.clear();
   auto read = [&](bool as_tensors) {
-    for (int i = 0; i < insn.num_operands; ++i) in.push_back(as_tensors ? TensorOperand(insn, i) : Operand(insn, i));
+    for (int i = 0; i < insn.num_operands; ++i)
+      level.in.push_back(as_tensors ? TensorOperand(insn, i) : Operand(insn, i));
   };
   Kind kind = Kind::op;
   switch (insn.code) {
@@ -212,6 +217,8 @@ void FunctionRecorder::Describe(const Insn& insn) {
     case Code::branch:
       kind = Kind::branch;
       read(false);
+      // An immediate always goes the same way.
+      if (level.frame->code->operands[insn.operands] < 0) return;
       break;
     case Code::for_begin:
       kind = Kind::for_begin;
@@ -225,81 +232,72 @@ void FunctionRecorder::Describe(const Insn& insn) {
       read(true);
       break;
     case Code::call:
-      kind = Kind::call;
-      read(true);
-      break;
+    case Code::move: read(true); return;
     case Code::ret:
       read(true);
-      returned_ = std::move(in);
-      level.has_step = false;
+      returned_.assign(level.in.begin(), level.in.end());
       return;
-    case Code::move:
-      read(true);
-      level.has_step = false;
-      break;
-    default: level.has_step = false; break;
+    default: return;
   }
   if (failed_) return;
-  level.pending = StepAt(kind, insn);
-  level.pending.in.assign(in.begin(), in.end());
-  level.pending.target = insn.target;
+  level.has_step = true;
+  TraceStep& step = NewStep(kind, insn);
+  step.in.assign(level.in.begin(), level.in.end());
+  step.target = insn.target;
   const int32_t first_counter = trace().frames[static_cast<size_t>(level.index)].first_counter;
   switch (insn.code) {
     case Code::op:
-      level.pending.attrs = level.frame->attrs[insn.attrs];
-      level.pending.attrs_index = insn.attrs;
+      step.attrs = level.frame->attrs[insn.attrs];
+      step.attrs_index = insn.attrs;
       break;
-    case Code::branch: {
-      // An immediate always goes the same way.
-      const OperandRef ref = level.frame->code->operands[insn.operands];
-      level.has_step = ref >= 0;
-      if (level.has_step) level.pending.outcome = *level.frame->registers[ref]->as<bool>();
+    case Code::branch:
+      step.outcome = *level.frame->registers[level.frame->code->operands[insn.operands]]->as<bool>();
       break;
-    }
-    case Code::for_begin: level.pending.counter = first_counter + insn.target; break;
+    case Code::for_begin: step.counter = first_counter + insn.target; break;
     case Code::for_next: {
       const Frame::Counter& c = level.frame->counters[insn.slot];
-      level.pending.counter = first_counter + insn.slot;
-      level.pending.outcome = c.step > 0 ? c.next < c.stop : c.next > c.stop;
+      step.counter = first_counter + insn.slot;
+      step.outcome = c.step > 0 ? c.next < c.stop : c.next > c.stop;
       break;
     }
     default: break;
   }
 }
 
-void FunctionRecorder::After(Frame& frame, const Insn& insn, int, int64_t ns) {
+void FunctionRecorder::After(Frame& frame, const Insn& insn, int, int64_t ticks) {
   if (!open_ || &frame != top().frame) return;
   Level& level = top();
   // An inlined call is the sum of its instructions.
-  trace().tier1_ns += level.inlined ? kLeastNs : std::max(ns, kLeastNs);
+  if (!level.inlined) ticks_ += ticks;
+  ++instructions_;
   const Bytecode& code = *frame.code;
   const int32_t* results = code.registers.data() + insn.results;
-  std::vector<ValueId> out;
   if (insn.code == Code::move) {
-    out.assign(level.pending.in.begin(), level.pending.in.end());
+    for (size_t i = 0; i < level.in.size(); ++i) Change(level, results[i], level.in[i]);
   } else if (insn.code == Code::constant) {
     const auto& constant = std::get<rt::Ref<rt::TensorImpl>>(frame.attrs[insn.attrs][0]);
     if (&constant->device() != trace().device) return Abort(TraceAbort::other_device);
-    TraceValue value;
-    value.kind = TraceValue::Kind::constant;
-    value.type = *constant;
-    value.step = position();
-    value.constant = constant;
-    out = {AddValue(std::move(value))};
+    NewValue(TraceValue::Kind::constant, *constant).constant = constant;
+    Change(level, results[0], LastValue());
   } else if (insn.code == Code::call && level.inlined) {
-    out = std::move(returned_);
-  } else if (level.has_step) {
-    const bool made = insn.code != Code::for_next || level.pending.outcome;
-    for (int i = 0; made && i < insn.num_results; ++i) {
+    for (size_t i = 0; i < returned_.size(); ++i) Change(level, results[i], returned_[i]);
+    returned_.clear();
+  } else if (level.has_step || insn.code == Code::call) {
+    if (!level.has_step) {
+      TraceStep& call = NewStep(Kind::call, insn);
+      call.in.assign(level.in.begin(), level.in.end());
+      call.target = insn.target;
+    }
+    TraceStep& step = trace().steps.back();
+    step.ns = ticks;  // until Close()
+    const int num_results = insn.code != Code::for_next || step.outcome ? insn.num_results : 0;
+    for (int i = 0; i < num_results; ++i) {
       const rt::TensorImpl& x = *frame.registers[results[i]];
       if (&x.device() != trace().device) return Abort(TraceAbort::other_device);
-      out.push_back(Result(x, position()));
+      step.out.push_back(Result(x, position() - 1));
+      Change(level, results[i], step.out.back());
     }
-    level.pending.out.assign(out.begin(), out.end());
-    level.pending.ns = ns;
-    AddStep(std::move(level.pending));
   }
-  for (size_t i = 0; i < out.size(); ++i) Change(level, results[i], out[i]);
   for (int i = 0; i < insn.num_frees; ++i) {
     Change(level, code.registers[insn.frees + static_cast<uint32_t>(i)], kNoValue);
   }
@@ -312,7 +310,7 @@ bool FunctionRecorder::OnCall(Frame& caller, const Insn&, Frame& callee) {
     if (level.frame->code == callee.code) return false;
   if (callee.device != trace().device || HasHostEffect(*callee.code) || !client_->MayInline(*callee.code)) return false;
   if (!Decide(true, 8)) return false;
-  const std::vector<ValueId> args(top().pending.in.begin(), top().pending.in.end());
+  const std::vector<ValueId> args(top().in.begin(), top().in.end());
   top().inlined = true;
   Push(callee, caller.pc, args);
   for (size_t i = 0; i < args.size(); ++i) Change(top(), callee.code->params[i], args[i]);
@@ -351,7 +349,8 @@ bool FunctionRecorder::AtLoopHead(const AnchorSlot& slot) {
 
 FunctionRecorder::Mark FunctionRecorder::Here() const {
   const Trace& t = *trace_;
-  return {t.steps.size(), t.values.size(), t.changes.size(), t.frames.size(), t.num_counters, ops_, t.tier1_ns};
+  return {t.steps.size(), t.values.size(), t.changes.size(), t.frames.size(), t.num_counters,
+          ops_,           ticks_,          instructions_};
 }
 
 void FunctionRecorder::CutTo(const Mark& mark) {
@@ -361,7 +360,8 @@ void FunctionRecorder::CutTo(const Mark& mark) {
   t.changes.resize(mark.changes);
   t.frames.resize(mark.frames);
   t.num_counters = mark.counters;
-  t.tier1_ns = mark.ns;
+  ticks_ = mark.ticks;
+  instructions_ = mark.instructions;
   ops_ = mark.ops;
 }
 
@@ -375,7 +375,12 @@ void FunctionRecorder::Stop(int32_t pc) {
 void FunctionRecorder::Close(TraceEnd end, int32_t end_pc) {
   trace().end = end;
   trace().end_pc = end_pc;
+  const int64_t ticks = rt::Ticks() - start_ticks_;
   const int64_t ns = End();
+  const double ns_per_tick = ticks > 0 ? static_cast<double>(ns) / static_cast<double>(ticks) : 0;
+  for (TraceStep& s : trace().steps) s.ns = static_cast<int64_t>(static_cast<double>(s.ns) * ns_per_tick);
+  trace().tier1_ns =
+      std::max(static_cast<int64_t>(static_cast<double>(ticks_) * ns_per_tick), kLeastNs * instructions_);
   const std::shared_ptr<Client> client = std::move(client_);
   client->OnTrace(std::move(trace_), ns);
 }

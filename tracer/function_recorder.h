@@ -43,7 +43,7 @@ class FunctionRecorder final : public interp::InsnRecorder {
   void Begin(interp::Frame& frame, From from, std::string name, std::shared_ptr<Client> client);
 
   void Before(interp::Frame& frame, const interp::Insn& insn) override;
-  void After(interp::Frame& frame, const interp::Insn& insn, int next, int64_t ns) override;
+  void After(interp::Frame& frame, const interp::Insn& insn, int next, int64_t ticks) override;
   bool OnCall(interp::Frame& caller, const interp::Insn& insn, interp::Frame& callee) override;
   void OnLeave(interp::Frame& frame, const absl::Status& status) override;
 
@@ -57,16 +57,16 @@ class FunctionRecorder final : public interp::InsnRecorder {
     interp::Frame* frame;
     int32_t index;  // in Trace::frames
     std::vector<ValueId> registers;
-    TraceStep pending;  // the instruction that is running
-    bool has_step = false;
-    bool inlined = false;  // the running call
+    absl::InlinedVector<ValueId, 8> in = {};  // operands of the instruction that is running
+    bool has_step = false;                    // it is the last step of the trace; a call becomes one when it is over
+    bool inlined = false;                     // the running call
   };
   // The recording as it was at an earlier position.
   struct Mark {
     size_t steps, values, changes, frames;
     int32_t counters;
     int ops;
-    int64_t ns;
+    int64_t ticks, instructions;
   };
   struct LoopHead {
     int visits = 0;
@@ -77,7 +77,8 @@ class FunctionRecorder final : public interp::InsnRecorder {
   Level& top() { return stack_.back(); }
   int32_t position() const { return static_cast<int32_t>(trace_->steps.size()); }
 
-  ValueId AddValue(TraceValue value);
+  TraceValue& NewValue(TraceValue::Kind kind, const TensorType& type);
+  ValueId LastValue() const { return static_cast<ValueId>(trace_->values.size() - 1); }
   ValueId Register(int reg);
   ValueId Number(const interp::Bytecode& code, interp::OperandRef ref);
   /// The operand as a step takes it; kNoValue where it is absent.
@@ -85,8 +86,7 @@ class FunctionRecorder final : public interp::InsnRecorder {
   /// The operand as a register holds it: an immediate becomes a tensor by a step of its own.
   ValueId TensorOperand(const interp::Insn& insn, int i);
   ValueId Result(const View& type, int32_t step);
-  void AddStep(TraceStep step);
-  TraceStep StepAt(TraceStep::Kind kind, const interp::Insn& insn);
+  TraceStep& NewStep(TraceStep::Kind kind, const interp::Insn& insn);
   void Change(Level& level, int reg, ValueId value);
   void Push(interp::Frame& frame, int32_t call_pc, std::vector<ValueId> args);
 
@@ -109,7 +109,10 @@ class FunctionRecorder final : public interp::InsnRecorder {
   bool failed_ = false;    // a value cannot be recorded; the recording aborts for `why_`
   TraceAbort why_{};
   int ops_ = 0;
-  int64_t start_ns_ = 0;
+  int64_t most_ops_ = 0;  // option trace_ops: where an option changes, the recording ends
+  int64_t ticks_ = 0;     // of its instructions
+  int64_t instructions_ = 0;
+  int64_t start_ns_ = 0, start_ticks_ = 0;
   std::vector<Level> stack_;
   std::vector<ValueId> returned_;  // by the inlined call that ended last
   absl::flat_hash_map<std::pair<const interp::Bytecode*, interp::OperandRef>, ValueId> numbers_;

@@ -104,7 +104,7 @@ size_t Function::num_results() const { return state_->module->functions[index_]-
 std::vector<Tensor> Function::operator()(const std::vector<Tensor>& args) const {
   absl::InlinedVector<TensorImpl*, 8> impls;
   for (const Tensor& a : args) impls.push_back(&api::ImplOf(a, "call of a function"));
-  std::vector<Ref<TensorImpl>> results;
+  interp::Results results;
   api::Check(interp::Call(*state_->instance, index_, impls, api::DefaultDevice(), &results));
   std::vector<Tensor> tensors;
   tensors.reserve(results.size());

@@ -81,6 +81,20 @@ TEST(Ledger, NothingYet) {
             "hot_function), so everything ran in tier 1\n");
 }
 
+TEST(Ledger, APlaceWaitsUntilItHasAVersion) {
+  Ledger ledger;
+  ledger.AddWait("@f:1", "a version pays after 60 arrivals, and there were 42");
+  ledger.AddWait("@g:9", "why not");
+  EXPECT_EQ(ledger.Explain(),
+            "places that are hot, but not enough for a version to pay\n"
+            "  place  why\n"
+            "  @f:1   a version pays after 60 arrivals, and there were 42\n"
+            "  @g:9   why not\n");
+  ledger.AddVersion(Version("@f:1"));
+  EXPECT_EQ(ledger.Explain().find("pays after"), std::string::npos);
+  EXPECT_NE(ledger.Explain().find("why not"), std::string::npos);
+}
+
 TEST(Ledger, ExplainWordForWord) {
   Ledger ledger;
   VersionRecord v = Version("train.cc:40");

@@ -151,7 +151,8 @@ TEST_P(FileTests, Run) {
   for (int k = 0; k < kRounds * static_cast<int>(test.order.size()); ++k) {
     const std::string& name = test.order[k % test.order.size()];
     if (k % test.order.size() == 0) {
-      for (auto& buffer : instance->buffers) buffer = std::make_unique<interp::BufferState>(buffer->type());
+      for (auto& buffer : instance->buffers)
+        buffer = std::make_unique<interp::BufferState>(buffer->type(), instance->buffer_epoch);
     }
     SCOPED_TRACE("@" + name + " in round " + std::to_string(k / test.order.size()));
     const Expectation& want = test.functions.at(name);
@@ -167,7 +168,7 @@ TEST_P(FileTests, Run) {
     if (want.frees) tiers::Manager::Get().Reset();
     const int64_t before = rt::Cpu().memory_stats().bytes_in_use;
     {
-      std::vector<Ref<TensorImpl>> results;
+      interp::Results results;
       const absl::Status status = interp::Call(*instance, index, {}, rt::Cpu(), &results);
       if (want.errors.empty()) {
         EXPECT_TRUE(status.ok()) << status.message();

@@ -443,8 +443,7 @@ class Spy final : public interp::InsnRecorder, public interp::FunctionHook {
   void After(interp::Frame&, const interp::Insn&, int, int64_t) override {}
   bool OnCall(interp::Frame&, const interp::Insn&, interp::Frame&) override { return true; }
   void OnLeave(interp::Frame&, const absl::Status&) override {}
-  absl::StatusOr<Next> OnAnchor(interp::Frame& frame, interp::AnchorSlot&,
-                                std::vector<rt::Ref<rt::TensorImpl>>*) override {
+  absl::StatusOr<Next> OnAnchor(interp::Frame& frame, interp::AnchorSlot&, interp::Results*) override {
     frame.recorder = this;
     return Next::interpret;
   }
@@ -589,7 +588,7 @@ TEST(FunctionVersions, ThreadsShareThem) {
       const Tensor x = Ramp(4), n = Number(20);
       rt::TensorImpl* args[] = {x.impl(), n.impl()};
       for (int i = 0; i < 60; ++i) {
-        std::vector<rt::Ref<rt::TensorImpl>> results;
+        interp::Results results;
         const bool ok = interp::Call(program.instance(), 0, args, rt::Cpu(), &results).ok();
         if (!ok || "result " + testing::Bytes(*results[0]) != want) ++wrong;
       }

@@ -68,7 +68,7 @@ class Program {
     std::vector<rt::TensorImpl*> impls;
     for (const Tensor& a : args) impls.push_back(a.impl());
     interp::SetPrintSink([this](std::string_view line) { seen_.push_back(absl::StrCat("print ", std::string(line))); });
-    std::vector<rt::Ref<rt::TensorImpl>> results;
+    interp::Results results;
     const absl::Status status = interp::Call(*instance_, 0, impls, rt::Cpu(), &results);
     interp::SetPrintSink(nullptr);
     if (!status.ok()) return seen_.push_back(absl::StrCat("error ", std::string(status.message())));

@@ -78,7 +78,7 @@ class EndlessProgram {
     Tensor s = sum(y * x) * (1.0 / static_cast<double>(n));
     if (way == 1) sum_ += s.item<float>();
     rt::TensorImpl* args[] = {y.impl(), way == 2 ? yes_.impl() : no_.impl()};
-    std::vector<rt::Ref<rt::TensorImpl>> results;
+    interp::Results results;
     const absl::Status status = interp::Call(function_.instance(), 0, args, rt::Cpu(), &results);
     if (!status.ok()) throw std::runtime_error(std::string(status.message()));
     sum_ += *results[0]->as<float>();
