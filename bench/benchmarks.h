@@ -24,7 +24,10 @@
   X(recording_overhead, RecordingOverhead, "tier 1 with counts against without, and while it is recorded")      \
   X(deopt_latency, DeoptLatency, "from the exit of a version to the first op in tier 1, with 100 values")       \
   X(eager_loop, EagerLoop, "a training step of 300 small ops in plain C++, and tier 1")                         \
-  X(shape_churn, ShapeChurn, "another shape in each of 1000 steps, from the start of a process, and tier 1")
+  X(shape_churn, ShapeChurn, "another shape in each of 1000 steps, from the start of a process, and tier 1")    \
+  X(cpu_fused, CpuFused, "chains, softmax and norms of 4096 x 4096 f32 in generated code, tier 1 and memcpy")   \
+  X(compile_latency, CompileLatency, "from a trace to generated code, by the compiler and from the disk cache") \
+  X(symbolic, Symbolic, "200 shapes through one function: compiles, and tier 1")
 
 namespace bench {
 

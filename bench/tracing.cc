@@ -88,6 +88,7 @@ Timed TracingTask(const std::string& task) {
   if (task.starts_with("metric ")) return timed = [name = task.substr(7)](int64_t) { return Metric(name); };
   timed = CallsTask(task);
   if (!timed) timed = LoopsTask(task);
+  if (!timed) return timed = GeneratedTask(task);  // warm already
   if (timed) WarmUp(timed);
   return timed;
 }
@@ -95,6 +96,7 @@ Timed TracingTask(const std::string& task) {
 int TracingTrial(const std::string& trial) {
   Series series = CallsTrial(trial);
   if (series.empty()) series = LoopsTrial(trial);
+  if (series.empty()) series = GeneratedTrial(trial);
   for (const auto& [name, values] : series) {
     std::printf("%s", name.c_str());
     for (const double value : values) std::printf(" %.9e", value);

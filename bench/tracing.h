@@ -50,8 +50,10 @@ void SetOption(const std::string& name, const std::string& value);
 /// Empty for an unknown name.
 Timed CallsTask(const std::string& task);
 Timed LoopsTask(const std::string& task);
+Timed GeneratedTask(const std::string& task);
 Series CallsTrial(const std::string& trial);
 Series LoopsTrial(const std::string& trial);
+Series GeneratedTrial(const std::string& trial);
 /// `ops` dependent adds of %b to tensor<64 x f32> in a function of (%x, %b).
 tessera::Function AddChain(int ops);
 tessera::Tensor Filled(float value);  // 64 floats

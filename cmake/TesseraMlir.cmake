@@ -9,7 +9,6 @@
 # libLLVM.so, for quick links at a desk. Nothing in between: Debian's MLIR archives name the shared libLLVM in their
 # link interfaces, and a process with two LLVMs in it fails in odd ways, so those interfaces are rewritten below.
 
-set(TESSERA_LLVM_DIR /usr/lib/llvm-22 CACHE PATH "Where LLVM and MLIR 22 are installed")
 set(TESSERA_LINK static CACHE STRING "How LLVM and MLIR are linked: static or shared")
 set_property(CACHE TESSERA_LINK PROPERTY STRINGS static shared)
 if(NOT TESSERA_LINK MATCHES "^(static|shared)$")

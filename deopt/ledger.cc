@@ -355,6 +355,7 @@ std::string Ledger::ExplainVersions() const {
     std::string note = v.cause;
     const auto add = [&note](const std::string& text) { absl::StrAppend(&note, note.empty() ? "" : "; ", text); };
     if (!v.generator.empty()) add("made by " + v.generator);
+    if (!v.note.empty()) add(v.note);
     if (v.recording_ns > 0) add("recorded in " + Time(static_cast<double>(v.recording_ns)));
     if (v.bytes > 0) add("holds " + Bytes(static_cast<double>(v.bytes)));
     const size_t colon = v.state.find(':');

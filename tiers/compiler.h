@@ -47,7 +47,7 @@ struct TesseraCompilerApi {
                   size_t num_kernels, uint64_t* code, const TesseraSink* error);
   /// Frees the code. Nobody may be inside.
   void (*unload)(uint64_t code);
-  /// The process ends: waits for the compile that is under way, and refuses later ones.
+  /// The process ends: refuses compiles from now on. The one that is under way ends with the process.
   void (*stop)();
 };
 

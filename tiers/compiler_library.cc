@@ -18,7 +18,7 @@ constexpr char kFile[] = "libtessera_compiler.so";
 std::atomic<const TesseraCompilerApi*> g_registered{nullptr};
 const TesseraCompilerApi* g_stopped = nullptr;
 
-// Threads that compile must be done before the library's static objects go.
+// No compile begins once the process ends.
 void StopAtExit(const TesseraCompilerApi* api) {
   g_stopped = api;
   std::atexit([] { g_stopped->stop(); });

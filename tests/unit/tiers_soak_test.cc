@@ -174,8 +174,14 @@ void Soak(int64_t least_runs) {
     for (int i = 0; i < iterations; ++i) program.Iterate();
     program.Finish(want);
   }
-  // A version stays whatever it measures, so that the soak is one of versions on any machine.
-  const OptionScope options({{"tier", "3"}, {"background", "false"}, {"profit_gate", "false"}});
+  // A version stays whatever it measures, so that the soak is one of versions on any machine; and it gets its code
+  // early, so that what the compiler keeps for good is there when memory is looked at first.
+  const OptionScope options({{"tier", "3"},
+                             {"background", "false"},
+                             {"profit_gate", "false"},
+                             {"bitwise", "true"},
+                             {"compile_after", "0"},
+                             {"specialise_after", "0"}});
   tiers::Manager::Get().Reset();
   deopt::Ledger::Get().Clear();
   const int64_t runs = MetricNow("version_runs");
@@ -227,6 +233,8 @@ TEST(TiersSoak, ThreadsRunWhileVersionsAreBuiltEvictedAndOutdated) {
                              {"hot_function", "3"},
                              {"hot_loop", "3"},
                              {"hot_exit", "3"},
+                             {"bitwise", "true"},
+                             {"compile_after", "0"},
                              {"version_count", "2"}});
   tiers::Manager::Get().Reset();
   deopt::Ledger::Get().Clear();

@@ -390,11 +390,46 @@ TEST(TiersTables, ARecordingWithoutMemoryLosesNothingElse) {
 
 // ---- metrics.def and events.def
 
-/// Recordings, an abort, versions, bridges, deopts, and versions that go.
+Settings CodeAtOnce() { return Hot({{"compile_after", "0"}, {"specialise_after", "0"}}); }
+
+/// A loop that is worth a kernel.
+void Loop(Log& log) {
+  Tensor w = Ones(8);
+  for (int i = 0; i < 40; ++i) w = tanh(w * 0.5) + 0.25;
+  log.Add(w);
+}
+
+/// Recordings, an abort, versions, bridges, deopts, and versions that go. Generated code, and a compile that fails,
+/// where there is a compiler.
 void ABitOfEverything() {
   Provoke(TraceAbort::too_short);
   Provoke(DeoptReason::read);
   Provoke(DeoptReason::branch);
+  if (!HasCompiler()) return;
+  RunBoth(Loop, CodeAtOnce());
+  rt::ArmFault(rt::Fault::compile, 1, -1);
+  RunBoth(Loop, CodeAtOnce());
+  rt::DisarmFaults();
+}
+
+TEST(TiersTables, AVersionForWhichNoCodeCanBeGeneratedStaysAsItIs) {
+  if (!HasCompiler()) GTEST_SKIP() << "no compiler";
+  const int64_t made = MetricNow("codes_made"), failed = MetricNow("codes_failed"), runs = MetricNow("version_runs");
+  const int64_t kernels = MetricNow("kernels_generated");
+  rt::ArmFault(rt::Fault::compile, 1, -1);
+  RunBoth(Loop, CodeAtOnce());
+  rt::DisarmFaults();
+  EXPECT_EQ(MetricNow("codes_made"), made);
+  EXPECT_EQ(MetricNow("kernels_generated"), kernels);
+  EXPECT_GT(MetricNow("version_runs"), runs + 20) << Runtime::explain();
+  int64_t noted = 0;
+  for (const deopt::VersionRecord& version : Ledger::Get().versions()) {
+    EXPECT_EQ(version.generator, "replay");
+    noted += version.note == "no generated code: the compiler failed (fault)";
+  }
+  EXPECT_GT(noted, 0) << Runtime::explain();
+  EXPECT_EQ(MetricNow("codes_failed"), failed + noted) << "it is asked once for each version";
+  EXPECT_NE(Runtime::explain().find("the compiler failed"), std::string::npos) << Runtime::explain();
 }
 
 TEST(TiersTables, EveryMetricOfTheTiersMoves) {
@@ -402,7 +437,9 @@ TEST(TiersTables, EveryMetricOfTheTiersMoves) {
   ABitOfEverything();
   const rt::MetricValues now = rt::SnapshotMetrics();
   for (const rt::MetricInfo& row : rt::kMetrics) {
-    if (row.id < rt::Metric::traces_recorded) continue;
+    // Those of the cache, behind the tiers' own, are runtime's.
+    if (row.id < rt::Metric::traces_recorded || row.id >= rt::Metric::cache_hits) continue;
+    if (row.id >= rt::Metric::codes_made && !HasCompiler()) continue;
     const auto i = static_cast<size_t>(row.id);
     EXPECT_GT(now[i], before[i]) << row.name;
   }

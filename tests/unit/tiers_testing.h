@@ -13,6 +13,7 @@
 #include "deopt/ledger.h"
 #include "runtime/options.h"
 #include "tessera/tessera.h"
+#include "tiers/compiler_library.h"
 #include "tiers/manager.h"
 #include "tracer/control.h"
 
@@ -42,6 +43,9 @@ inline int64_t MetricNow(std::string_view name) {
   ADD_FAILURE() << "no metric " << name;
   return 0;
 }
+
+/// Is there a compiler, so that versions get generated code? Opens it if need be.
+inline bool HasCompiler() { return tiers::Compiler().ok(); }
 
 /// What a program saw. Values go in bit by bit.
 class Log {
@@ -80,9 +84,10 @@ inline std::map<std::string, std::string> HotAtOnce() {
           {"hot_function", "3"}, {"hot_exit", "3"},       {"profit_gate", "false"}};
 }
 
-/// The log of the program in tier 1, after which it must be the same under `options`.
+/// The log of the program in tier 1, after which it must be the same, to the bit, under `options`.
 inline std::vector<std::string> RunBoth(const TestProgram& program,
-                                        const std::map<std::string, std::string>& options = HotAtOnce()) {
+                                        std::map<std::string, std::string> options = HotAtOnce()) {
+  options.emplace("bitwise", "true");
   Log reference;
   {
     OptionScope scope({{"tier", "1"}});

@@ -18,6 +18,10 @@
 #include "tiers/compiler/target/contain.h"
 #include "tiers/compiler/target/loader.h"
 
+// Static objects of the library, LLVM's among them, are never destroyed: a compile may be under way when the process
+// ends, and it would go on with objects that are gone. Whoever registers a destructor in this library comes here.
+extern "C" __attribute__((visibility("hidden"))) int __cxa_atexit(void (*)(void*), void*, void*) { return 0; }
+
 namespace tessera::compiler {
 namespace {
 
@@ -47,24 +51,23 @@ class Worker {
     }
     queue_.push_back(job);
     changed_.notify_all();
-    changed_.wait(lock, [&] { return job->done || CompilerLost() != nullptr || (stopped_ && !job->running); });
+    changed_.wait(lock, [&] { return job->done || CompilerLost() != nullptr || stopped_; });
     if (job->done) return true;
     *why = CompilerLost() != nullptr ? CompilerLost() : "the process ends";
     return false;
   }
 
+  /// Nobody waits for the compile that is under way: it ends with the process.
   void Stop() {
-    std::unique_lock lock(mutex_);
+    std::lock_guard lock(mutex_);
     stopped_ = true;
     queue_.clear();
     changed_.notify_all();
-    changed_.wait(lock, [&] { return !busy_ || CompilerLost() != nullptr; });
   }
 
  private:
   struct Job {
     std::function<void(mlir::MLIRContext&)> fn;
-    bool running = false;
     bool done = false;
   };
 
@@ -85,13 +88,11 @@ class Worker {
       changed_.wait(lock, [&] { return !queue_.empty(); });
       std::shared_ptr<Job> job = queue_.front();
       queue_.pop_front();
-      job->running = busy_ = true;
       lock.unlock();
       if (context == nullptr || ++compiles % kCompilesPerContext == 0) context = NewContext();
       job->fn(*context);
       lock.lock();
       job->done = true;
-      busy_ = false;
       changed_.notify_all();
     }
   }
@@ -99,49 +100,8 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Job>> queue_;
-  bool started_ = false, stopped_ = false, busy_ = false;
+  bool started_ = false, stopped_ = false;
 };
-
-// Who is inside the library. After Stop() nobody comes in, and it returns when all are out: static objects of LLVM are
-// about to go.
-class Gate {
- public:
-  static bool Enter() {
-    std::lock_guard lock(mutex_);
-    if (stopped_) return false;
-    ++inside_;
-    return true;
-  }
-  static void Leave() {
-    std::lock_guard lock(mutex_);
-    if (--inside_ == 0) empty_.notify_all();
-  }
-  static void Stop() {
-    std::unique_lock lock(mutex_);
-    stopped_ = true;
-    empty_.wait(lock, [] { return inside_ == 0; });
-  }
-
- private:
-  static inline std::mutex mutex_;
-  static inline std::condition_variable empty_;
-  static inline int inside_ = 0;
-  static inline bool stopped_ = false;
-};
-
-class Visit {
- public:
-  Visit() : ok_(Gate::Enter()) {}
-  ~Visit() {
-    if (ok_) Gate::Leave();
-  }
-  explicit operator bool() const { return ok_; }
-
- private:
-  const bool ok_;
-};
-
-constexpr char kProcessEnds[] = "the process ends";
 
 void Write(const TesseraSink* sink, std::string_view text) {
   if (sink != nullptr && sink->write != nullptr) sink->write(sink->context, text.data(), text.size());
@@ -176,11 +136,6 @@ struct Task {
 };
 
 int32_t RunTask(const std::shared_ptr<Task>& task, const TesseraSink* out, const TesseraSink* error) {
-  const Visit visit;
-  if (!visit) {
-    Write(error, kProcessEnds);
-    return 1;
-  }
   std::string why;
   if (!Worker::Get().Run([task](mlir::MLIRContext& context) { task->Do(context); }, &why)) {
     Write(error, why);
@@ -230,8 +185,6 @@ int32_t Load(const char* artifact, size_t size, const int64_t* positions, Tesser
     Write(error, why);
     return 1;
   };
-  const Visit visit;
-  if (!visit) return fail(kProcessEnds);
   if (size < sizeof header) return fail("the artifact is cut off");
   std::memcpy(&header, artifact, sizeof header);
   if (std::memcmp(header.magic, "TSRA", 4) != 0 || header.version != tiers::kArtifactVersion)
@@ -261,16 +214,11 @@ int32_t Load(const char* artifact, size_t size, const int64_t* positions, Tesser
 }
 
 void Unload(uint64_t code) {
-  const Visit visit;
-  if (!visit) return;
   std::string why;
   if (Loader* loader = TheLoader(&why)) llvm::consumeError(loader->Unload(code));
 }
 
-void Stop() {
-  Worker::Get().Stop();
-  Gate::Stop();
-}
+void Stop() { Worker::Get().Stop(); }
 
 }  // namespace
 }  // namespace tessera::compiler

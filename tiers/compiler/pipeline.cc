@@ -100,9 +100,11 @@ void AddPasses(OpPassManager& passes, Stage stage, const CompileOptions& options
       passes.addPass(MakeDecomposePass());
       passes.addPass(createCSEPass());
       break;
-    case Stage::tile: passes.addPass(MakeLowerKernelsPass(options)); break;
-    case Stage::target:
+    case Stage::tile:
+      passes.addPass(MakeLowerKernelsPass(options));
       passes.addPass(createCSEPass());
+      break;
+    case Stage::target:
       passes.addPass(MakeLowerToLlvmPass());
       passes.addPass(createSCFToControlFlowPass());
       passes.addPass(createArithToLLVMConversionPass());
@@ -184,9 +186,8 @@ bool Pipeline::Artifact(std::string* out) {
 bool Pipeline::Text(StringRef what, std::string* out) {
   llvm::raw_string_ostream stream(*out);
   if (what != "llvm" && what != "asm") {
-    OpPrintingFlags flags;
-    flags.enableDebugInfo(true, true);
-    module_->print(stream, flags);
+    // Without places in the source: what is shown can be given to tessera-opt.
+    module_->print(stream);
     return true;
   }
   llvm::LLVMContext context;

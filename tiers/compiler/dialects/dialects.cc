@@ -1,12 +1,14 @@
 #include "tiers/compiler/dialects/dialects.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/OpImplementation.h"
 #include "tiers/compiler/dialects/GraphDialect.cpp.inc"
 #include "tiers/compiler/dialects/SchedDialect.cpp.inc"
 #include "tiers/compiler/dialects/TargetDialect.cpp.inc"
 #include "tiers/compiler/dialects/TileDialect.cpp.inc"
+#include "tiers/compiler/dialects/assembly.h"
 #define GET_OP_CLASSES
 #include "tiers/compiler/dialects/Sched.cpp.inc"
 #define GET_OP_CLASSES
@@ -123,8 +125,14 @@ LogicalResult KernelOp::verify() {
   if (yield.getValues().getTypes() != getResults().getTypes()) return emitOpError("yields what it returns");
   if (getInputs().size() != getOperands().size() || getOutputs().size() != getResults().size())
     return emitOpError("names each operand and each result");
+  if (getStrides().size() != getOperands().size()) return emitOpError("has strides for each operand");
   if (getLanes() < 1 || (getLanes() & (getLanes() - 1)) != 0) return emitOpError("lanes are a power of two");
   return success();
+}
+
+void KernelOp::getAsmResultNames(OpAsmSetValueNameFn set) { NameResults(*this, "outputs", set); }
+void KernelOp::getAsmBlockArgumentNames(Region& region, OpAsmSetValueNameFn set) {
+  for (BlockArgument argument : region.getArguments()) set(argument, "in" + std::to_string(argument.getArgNumber()));
 }
 }  // namespace sched
 
@@ -146,6 +154,54 @@ LogicalResult VerifyTile(Operation* op, Type tile, Type dtype) {
 }
 }  // namespace
 
+LogicalResult KernelOp::verify() {
+  const size_t views = getInputs().size() + getOutputs().size();
+  if (getStrides().size() != views) return emitOpError("has strides for each view");
+  Block& body = getBody().front();
+  bool fits = body.getNumArguments() == views + 4;
+  for (auto [k, type] : llvm::enumerate(body.getArgumentTypes()))
+    fits &= k < views + 2 ? isa<LLVM::LLVMPointerType>(type) : type.isInteger(64);
+  if (!fits) return emitOpError("takes ") << views << " views, scratch, a table and the two ends of a range";
+  return success();
+}
+
+void KernelOp::getAsmBlockArgumentNames(Region& region, OpAsmSetValueNameFn set) {
+  static constexpr const char* kLast[] = {"scratch", "table", "begin", "end"};
+  const size_t inputs = getInputs().size(), views = inputs + getOutputs().size();
+  for (BlockArgument argument : region.getArguments()) {
+    const size_t k = argument.getArgNumber();
+    if (k >= views + 4) return;
+    set(argument, k < inputs  ? "in" + std::to_string(k)
+                  : k < views ? "out" + std::to_string(k - inputs)
+                              : std::string(kLast[k - views]));
+  }
+}
+
+LogicalResult SplatOp::verify() {
+  auto vector = dyn_cast<VectorType>(getTile().getType());
+  if (!vector || vector.getElementType() != getScalar().getType())
+    return emitOpError("makes a vector of what it is given");
+  return success();
+}
+
+LogicalResult WidenOp::verify() {
+  auto as = [&](Type element) -> Type {
+    if (auto vector = dyn_cast<VectorType>(getX().getType())) return VectorType::get(vector.getShape(), element);
+    return element;
+  };
+  if (getX().getType() != as(Float32Type::get(getContext())) || getY().getType() != as(Float64Type::get(getContext())))
+    return emitOpError("makes f64 of as many f32");
+  return success();
+}
+
+LogicalResult ReduceOp::verify() {
+  auto vector = dyn_cast<VectorType>(getTile().getType());
+  if (!vector || vector.getElementType() != getScalar().getType()) return emitOpError("makes one element of a vector");
+  if (vector.getRank() != 1 || !llvm::isPowerOf2_64(static_cast<uint64_t>(vector.getNumElements())))
+    return emitOpError("halves its lanes, which are a power of two");
+  return success();
+}
+
 LogicalResult LoadOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
 LogicalResult StoreOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
 }  // namespace tile
@@ -156,6 +212,16 @@ void TsrTargetDialect::initialize() {
 #define GET_OP_LIST
 #include "tiers/compiler/dialects/Target.cpp.inc"
       >();
+}
+
+LogicalResult LaunchOp::verify() {
+  if (getStrides().size() != getInputs().size() + getOutputs().size()) return emitOpError("has strides for each view");
+  for (Attribute dim : getDims())
+    if (cast<DenseI64ArrayAttr>(dim).size() != 2) return emitOpError("has pairs for dims: a value and a dim of it");
+  for (ArrayRef<int64_t> product : {getTasks(), getUnit()})
+    for (int64_t factor : product)
+      if (factor >= static_cast<int64_t>(getDims().size())) return emitOpError("has no entry ") << factor << " in dims";
+  return success();
 }
 }  // namespace target
 

@@ -1,6 +1,7 @@
 // tsr_graph's classes: a file of their own, because there are many of them.
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/OpImplementation.h"
+#include "tiers/compiler/dialects/assembly.h"
 #include "tiers/compiler/dialects/dialects.h"
 
 #define GET_OP_CLASSES
@@ -23,6 +24,10 @@ LogicalResult TraceOp::verify() {
            << getBody().getNumArguments() << " arguments, " << getValues().size() << " values";
   if (getStrides().size() != getBody().getNumArguments()) return emitOpError("has strides for each argument");
   return success();
+}
+
+void TraceOp::getAsmBlockArgumentNames(Region& region, OpAsmSetValueNameFn set) {
+  for (auto [argument, id] : llvm::zip(region.getArguments(), getValues())) set(argument, "v" + std::to_string(id));
 }
 
 LogicalResult ReduceOp::verify() {

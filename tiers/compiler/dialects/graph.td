@@ -2,7 +2,7 @@
 #ifndef TESSERA_GRAPH_TD
 #define TESSERA_GRAPH_TD
 
-include "mlir/IR/OpBase.td"
+include "common.td"
 include "mlir/IR/RegionKindInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -18,7 +18,18 @@ def TsrGraph_Dialect : Dialect {
     at run time".
 
     Each op that came from the trace carries `step`, its index there; `values`, the ids of its results; and `until`, the
-    last step that needs each of them (INT32_MAX: it leaves the trace). Rewrites keep them on what replaces the op.
+    last step that needs each of them (`end`, in the generic form INT32_MAX: it leaves the trace). Rewrites keep them on
+    what replaces the op. In assembly `%v5` is the value with id 5.
+
+    ```mlir
+    tsr_graph.trace "function" values [0, 1] strides [[], [-1, 1]]
+        (%v0: tensor<?x16xf32, [3, -1]>, %v1: tensor<?x16xf32, [3, -1]>) {
+      %v2 = tsr_graph.add %v0, %v1 step 0 values [2] until [1]
+          : (tensor<?x16xf32, [3, -1]>, tensor<?x16xf32, [3, -1]>) -> tensor<?x16xf32, [3, -1]>
+      %v3 = tsr_graph.softmax %v2 step 1 values [3] until [end] {axis = -1 : i64}
+          : (tensor<?x16xf32, [3, -1]>) -> tensor<?x16xf32, [3, -1]>
+    }
+    ```
   }];
 }
 
@@ -30,50 +41,68 @@ def TsrGraph_Table : NativeOpTrait<"TableOp"> {
   let cppNamespace = "::tessera::compiler::graph";
 }
 
-// A row of the op table.
-class TsrGraph_TableOp<string name, list<Trait> traits = []>
-    : TsrGraph_Op<name, !listconcat(traits, [TsrGraph_Table])> {
+// Ops that came from the trace are written alike, by functions that they share: assembly.h.
+class TsrGraph_TracedOp<string name, list<Trait> traits = []>
+    : TsrGraph_Op<name, !listconcat(traits, [Tsr_NamesResults])> {
   let results = (outs Variadic<TsrGraph_Tensor>:$results);
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDefinition = [{
+    ::mlir::ParseResult $cppClass::parse(::mlir::OpAsmParser& parser, ::mlir::OperationState& result) {
+      return ::tessera::compiler::parseTracedOp(parser, result);
+    }
+    void $cppClass::print(::mlir::OpAsmPrinter& printer) { ::tessera::compiler::printTracedOp(printer, *this); }
+    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn set) {
+      ::tessera::compiler::NameResults(*this, "values", set);
+    }
+  }];
 }
 
-def TsrGraph_TraceOp : TsrGraph_Op<"trace", [IsolatedFromAbove, SingleBlock, NoTerminator]> {
+// A row of the op table.
+class TsrGraph_TableOp<string name, list<Trait> traits = []>
+    : TsrGraph_TracedOp<name, !listconcat(traits, [TsrGraph_Table])>;
+
+def TsrGraph_TraceOp : TsrGraph_Op<"trace", [IsolatedFromAbove, SingleBlock, NoTerminator, Tsr_NamesArguments]> {
   let summary = "The whole trace";
   let description = [{
     Block arguments are the inputs, constants and host numbers; `values` are their ids. `strides` has one array for each
     argument, as `tsr.strides` says it. The body ends where the trace does; what leaves it is said by `until`.
 
     ```mlir
-    tsr_graph.trace "train.cc:40" values [0, 1] strides [[-1, 1], [-1, 1]] { ... }
+    tsr_graph.trace "train.cc:40" values [0] strides [[]] (%v0: tensor<8xf32>) {
+    }
     ```
   }];
-  let arguments = (ins StrAttr:$sym_name, DenseI32ArrayAttr:$values, ArrayAttr:$strides);
+  let arguments = (ins StrAttr:$sym_name, DenseI32ArrayAttr:$values, Tsr_Lists:$strides);
   let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $sym_name `values` $values `strides` custom<Lists>($strides) attr-dict custom<Body>($body)
+  }];
   let hasVerifier = 1;
 }
 
-def TsrGraph_StepOp : TsrGraph_Op<"step"> {
+def TsrGraph_StepOp : TsrGraph_TracedOp<"step"> {
   let summary = "A step that only the core runs: a guard, a buffer, a call, a host number made a tensor";
   let description = [{
     It may leave the trace, so no kernel reaches across it.
 
     ```mlir
-    "tsr_graph.step"(%c) {kind = "branch", step = 7 : i32} : (tensor<i1>) -> ()
+    tsr_graph.step "branch" %flag step 7 : (tensor<i1>) -> ()
     ```
   }];
   let arguments = (ins Variadic<TsrGraph_Tensor>:$operands, StrAttr:$kind, I32Attr:$step,
                        OptionalAttr<DenseI32ArrayAttr>:$values, OptionalAttr<DenseI32ArrayAttr>:$until);
-  let results = (outs Variadic<TsrGraph_Tensor>:$results);
 }
 
 def TsrGraph_NumberOp : TsrGraph_Op<"number", [Pure]> {
   let summary = "A number that a rewrite brought in, exact in f64";
   let description = [{
     ```mlir
-    %eps = "tsr_graph.number"() {value = 1.0e-5 : f64} : () -> tensor<f32>
+    %eps = tsr_graph.number 1.0e-5 : tensor<f32>
     ```
   }];
   let arguments = (ins F64Attr:$value);
   let results = (outs TsrGraph_Tensor:$result);
+  let assemblyFormat = "$value attr-dict `:` type($result)";
 }
 
 def TsrGraph_ReduceOp : TsrGraph_Op<"reduce", [Pure]> {
@@ -83,11 +112,15 @@ def TsrGraph_ReduceOp : TsrGraph_Op<"reduce", [Pure]> {
     are kept in f64 and rounded once. A mean divides by the number of elements less `correction`.
 
     ```mlir
-    %m = "tsr_graph.reduce"(%x) {kind = "max", rank = 1 : i64} : (tensor<8x16xf32>) -> tensor<8x1xf32>
+    %m = tsr_graph.reduce "max" %x rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
+    %u = tsr_graph.reduce "mean" %x rank 2 correction 1.0 : tensor<8x16xf32> -> tensor<1x1xf32>
     ```
   }];
   let arguments = (ins TsrGraph_Tensor:$x, StrAttr:$kind, I64Attr:$rank, OptionalAttr<F64Attr>:$correction);
   let results = (outs TsrGraph_Tensor:$y);
+  let assemblyFormat = [{
+    $kind $x `rank` $rank (`correction` $correction^)? attr-dict `:` type($x) `->` type($y)
+  }];
   let hasVerifier = 1;
 }
 

@@ -49,8 +49,10 @@ def define(row):
         if kind not in ATTRS:  # tensors: constants are inputs of a trace
             continue
         ins.append(f"OptionalAttr<{ATTRS[kind]}>:${attr}")
-    names = ", ".join("%" + o.split(":")[0].rstrip("?*") for o in operands)
-    example = f'%y = "tsr_graph.{name}"({names}) {{step = 4 : i32}} : ...'
+    names = ["%" + o.split(":")[0].rstrip("?*") for o in operands if not o.endswith("?")]
+    tensor = "tensor<8x16xf32>"
+    example = " ".join(filter(None, [f"%y = tsr_graph.{name}", ", ".join(names), "step 4"]))
+    example += f" : ({', '.join([tensor] * len(names))}) -> {tensor}"
     return f"""
 def TsrGraph_{camel(name)}Op : TsrGraph_TableOp<"{name}", [Pure]> {{
   let summary = "{summary}";

@@ -2,16 +2,19 @@
 #ifndef TESSERA_SCHED_TD
 #define TESSERA_SCHED_TD
 
-include "mlir/IR/OpBase.td"
+include "common.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def TsrSched_Dialect : Dialect {
   let name = "tsr_sched";
   let cppNamespace = "::tessera::compiler::sched";
   let summary = "Kernels: ops of the trace that are computed together";
+  let description = [{
+    What tsr-fuse makes of a trace. Ops that are in no kernel stay beside them and run in tier 1.
+  }];
 }
 
-def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, SingleBlock]> {
+def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, SingleBlock, Tsr_NamesBoth]> {
   let summary = "Ops that become one kernel, with their schedule";
   let description = [{
     The body holds tsr_graph ops; its block arguments are the operands, its yield names what is written to memory.
@@ -23,19 +26,23 @@ def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, Singl
     - `lanes`: elements of a vector; `grain`: elements that are worth a thread
 
     ```mlir
-    %y = "tsr_sched.kernel"(%x, %b) ({
-    ^bb0(%x: tensor<8x16xf32>, %b: tensor<16xf32>):
-      %0 = "tsr_graph.add"(%x, %b) : ...
-      %1 = "tsr_graph.gelu"(%0) : ...
-      "tsr_sched.yield"(%1) : ...
-    }) {position = 4 : i32, steps = array<i32: 3, 4>, ...} : ...
+    %v5 = tsr_sched.kernel @k4 at 4 steps [3, 4] inputs [0, 1] outputs [5] strides [[], []] row 0 lanes 8 grain 32768
+        (%in0 = %x : tensor<8x16xf32>, %in1 = %row : tensor<16xf32>) -> (tensor<8x16xf32>) {
+      %0 = tsr_graph.add %in0, %in1 : (tensor<8x16xf32>, tensor<16xf32>) -> tensor<8x16xf32>
+      %1 = tsr_graph.gelu %0 : (tensor<8x16xf32>) -> tensor<8x16xf32>
+      tsr_sched.yield %1 : tensor<8x16xf32>
+    }
     ```
   }];
-  let arguments = (ins Variadic<AnyType>:$operands, StrAttr:$name, I32Attr:$position, DenseI32ArrayAttr:$steps,
-                       DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, ArrayAttr:$strides, I64Attr:$row,
+  let arguments = (ins Variadic<AnyType>:$operands, SymbolNameAttr:$name, I32Attr:$position, DenseI32ArrayAttr:$steps,
+                       DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, Tsr_Lists:$strides, I64Attr:$row,
                        I64Attr:$lanes, I64Attr:$grain);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $name `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `strides` custom<Lists>($strides) `row` $row
+    `lanes` $lanes `grain` $grain attr-dict custom<Kernel>($operands, type($operands), type($results), $body)
+  }];
   let hasVerifier = 1;
 }
 
@@ -43,10 +50,15 @@ def TsrSched_YieldOp : Op<TsrSched_Dialect, "yield", [Pure, Terminator, ParentOn
   let summary = "The values that a kernel writes to memory";
   let description = [{
     ```mlir
-    "tsr_sched.yield"(%y) : (tensor<8x16xf32>) -> ()
+    %v1 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [1] strides [[]] row 0 lanes 8 grain 32768
+        (%in0 = %x : tensor<8x16xf32>) -> (tensor<8x16xf32>) {
+      %y = tsr_graph.exp %in0 : (tensor<8x16xf32>) -> tensor<8x16xf32>
+      tsr_sched.yield %y : tensor<8x16xf32>
+    }
     ```
   }];
   let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
 }
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef TESSERA_TARGET_TD
 #define TESSERA_TARGET_TD
 
-include "mlir/IR/OpBase.td"
+include "common.td"
 
 def TsrTarget_Dialect : Dialect {
   let name = "tsr_target";
@@ -21,12 +21,18 @@ def TsrTarget_LaunchOp : Op<TsrTarget_Dialect, "launch"> {
     for each row of scratch memory that a thread needs.
 
     ```mlir
-    "tsr_target.launch"() {kernel = @k0, position = 4 : i32, ...} : () -> ()
+    tsr_target.launch @k4 at 4 steps [3, 4] inputs [0, 1] outputs [5] dims [[0, 0], [0, 1]] strides [[], [], []]
+        tasks [0] unit [1] grain 32768 scratch []
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, I32Attr:$position, DenseI32ArrayAttr:$steps,
-                       DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, ArrayAttr:$dims, ArrayAttr:$strides,
+                       DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, Tsr_Lists:$dims, Tsr_Lists:$strides,
                        DenseI64ArrayAttr:$tasks, DenseI64ArrayAttr:$unit, I64Attr:$grain, DenseI64ArrayAttr:$scratch);
+  let assemblyFormat = [{
+    $kernel `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `dims` custom<Lists>($dims)
+    `strides` custom<Lists>($strides) `tasks` $tasks `unit` $unit `grain` $grain `scratch` $scratch attr-dict
+  }];
+  let hasVerifier = 1;
 }
 
 #endif

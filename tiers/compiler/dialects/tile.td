@@ -2,13 +2,14 @@
 #ifndef TESSERA_TILE_TD
 #define TESSERA_TILE_TD
 
-include "mlir/IR/OpBase.td"
+include "common.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def TsrTile_Dialect : Dialect {
   let name = "tsr_tile";
   let cppNamespace = "::tessera::compiler::tile";
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
   let summary = "Kernels in tiles";
   let description = [{
     A tile is a value of a builtin scalar or vector type in the computing dtype: f32 for narrow floats, i8 for bool. It is
@@ -20,33 +21,48 @@ def TsrTile_Dialect : Dialect {
 
 class TsrTile_Op<string name, list<Trait> traits = []> : Op<TsrTile_Dialect, name, traits>;
 
-def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, NoTerminator]> {
+def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBlock, NoTerminator, Tsr_NamesArguments]> {
   let summary = "A kernel over a range of tasks";
   let description = [{
     Block arguments: the views of operands and results and `scratch` (all of type !llvm.ptr), then the table of dims and
-    strides (!llvm.ptr), then the first task and the one after the last (i64). `dtypes` are the dtypes in memory of the
-    views; `dims` says what stands in the table, and `tasks` how many tasks there are and how large one is: the core
-    reads both.
+    strides (!llvm.ptr), then the first task and the one after the last (i64). `dims` says what stands in the table,
+    `tasks` how many tasks there are and `unit` how large one is, as in tsr_target.launch: the core reads them.
 
     ```mlir
-    "tsr_tile.kernel"() ({ ... }) {sym_name = "k0", views = 3 : i64, ...} : () -> ()
+    tsr_tile.kernel @k0 at 0 steps [0] inputs [0] outputs [1] dims [] strides [[], []] tasks [-9] unit [] grain 32768
+        scratch []
+        (%in0: !llvm.ptr, %out0: !llvm.ptr, %scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+      %one = arith.constant 1 : i64
+      scf.for %i = %begin to %end step %one : i64 {
+        %x = tsr_tile.load %in0[%i] : f32 -> f32
+        %y = tsr_tile.map "exp_f32"(%x) : (f32) -> f32
+        tsr_tile.store %y, %out0[%i] : f32 -> f32
+      }
+    }
     ```
   }];
-  let arguments = (ins StrAttr:$sym_name, I32Attr:$position, DenseI32ArrayAttr:$steps, DenseI32ArrayAttr:$inputs,
-                       DenseI32ArrayAttr:$outputs, ArrayAttr:$dims, ArrayAttr:$strides, DenseI64ArrayAttr:$tasks,
+  let arguments = (ins SymbolNameAttr:$sym_name, I32Attr:$position, DenseI32ArrayAttr:$steps, DenseI32ArrayAttr:$inputs,
+                       DenseI32ArrayAttr:$outputs, Tsr_Lists:$dims, Tsr_Lists:$strides, DenseI64ArrayAttr:$tasks,
                        DenseI64ArrayAttr:$unit, I64Attr:$grain, DenseI64ArrayAttr:$scratch);
   let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $sym_name `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `dims` custom<Lists>($dims)
+    `strides` custom<Lists>($strides) `tasks` $tasks `unit` $unit `grain` $grain `scratch` $scratch attr-dict
+    custom<Body>($body)
+  }];
+  let hasVerifier = 1;
 }
 
 def TsrTile_DimOp : TsrTile_Op<"dim", [Pure]> {
   let summary = "An entry of the table of dims and strides";
   let description = [{
     ```mlir
-    %n = "tsr_tile.dim"(%table) {index = 2 : i64} : (!llvm.ptr) -> i64
+    %n = tsr_tile.dim %table[2]
     ```
   }];
-  let arguments = (ins AnyType:$table, I64Attr:$index);
+  let arguments = (ins Tsr_Pointer:$table, I64Attr:$index);
   let results = (outs I64:$value);
+  let assemblyFormat = "$table `[` $index `]` attr-dict";
 }
 
 def TsrTile_LoadOp : TsrTile_Op<"load", [MemoryEffects<[MemRead]>]> {
@@ -56,11 +72,13 @@ def TsrTile_LoadOp : TsrTile_Op<"load", [MemoryEffects<[MemRead]>]> {
     that many elements apart.
 
     ```mlir
-    %x = "tsr_tile.load"(%view, %offset) {dtype = bf16} : (!llvm.ptr, i64) -> vector<8xf32>
+    %y = tsr_tile.load %view[%offset] : bf16 -> vector<8xf32>
+    %z = tsr_tile.load %view[%offset] stride %stride : f32 -> vector<8xf32>
     ```
   }];
-  let arguments = (ins AnyType:$view, I64:$offset, Optional<I64>:$stride, TypeAttr:$dtype);
+  let arguments = (ins Tsr_Pointer:$view, I64:$offset, Optional<I64>:$stride, TypeAttr:$dtype);
   let results = (outs AnyType:$tile);
+  let assemblyFormat = "$view `[` $offset `]` (`stride` $stride^)? attr-dict `:` $dtype `->` type($tile)";
   let hasVerifier = 1;
 }
 
@@ -68,10 +86,11 @@ def TsrTile_StoreOp : TsrTile_Op<"store", [MemoryEffects<[MemWrite]>]> {
   let summary = "A tile to memory, where elements lie next to each other";
   let description = [{
     ```mlir
-    "tsr_tile.store"(%y, %view, %offset) {dtype = bf16} : (vector<8xf32>, !llvm.ptr, i64) -> ()
+    tsr_tile.store %v8, %view[%offset] : vector<8xf32> -> bf16
     ```
   }];
-  let arguments = (ins AnyType:$tile, AnyType:$view, I64:$offset, TypeAttr:$dtype);
+  let arguments = (ins AnyType:$tile, Tsr_Pointer:$view, I64:$offset, TypeAttr:$dtype);
+  let assemblyFormat = "$tile `,` $view `[` $offset `]` attr-dict `:` type($tile) `->` $dtype";
   let hasVerifier = 1;
 }
 
@@ -79,11 +98,13 @@ def TsrTile_SplatOp : TsrTile_Op<"splat", [Pure]> {
   let summary = "A scalar in all lanes";
   let description = [{
     ```mlir
-    %v = "tsr_tile.splat"(%s) : (f32) -> vector<8xf32>
+    %v = tsr_tile.splat %scalar : f32 -> vector<8xf32>
     ```
   }];
   let arguments = (ins AnyType:$scalar);
   let results = (outs AnyType:$tile);
+  let assemblyFormat = "$scalar attr-dict `:` type($scalar) `->` type($tile)";
+  let hasVerifier = 1;
 }
 
 def TsrTile_MapOp : TsrTile_Op<"map", [Pure]> {
@@ -92,22 +113,25 @@ def TsrTile_MapOp : TsrTile_Op<"map", [Pure]> {
     `function` names an op and the dtype it computes in, as in `exp_f32`; its results are bit for bit those of tier 1.
 
     ```mlir
-    %y = "tsr_tile.map"(%x) {function = "exp_f32"} : (vector<8xf32>) -> vector<8xf32>
+    %y = tsr_tile.map "exp_f32"(%v8) : (vector<8xf32>) -> vector<8xf32>
     ```
   }];
   let arguments = (ins Variadic<AnyType>:$operands, StrAttr:$function);
   let results = (outs AnyType:$result);
+  let assemblyFormat = "$function `` `(` $operands `)` attr-dict `:` functional-type($operands, $result)";
 }
 
 def TsrTile_WidenOp : TsrTile_Op<"widen", [Pure]> {
   let summary = "An f32 tile as f64, exactly";
   let description = [{
     ```mlir
-    %d = "tsr_tile.widen"(%x) : (vector<8xf32>) -> vector<8xf64>
+    %d = tsr_tile.widen %v8 : vector<8xf32> -> vector<8xf64>
     ```
   }];
   let arguments = (ins AnyType:$x);
   let results = (outs AnyType:$y);
+  let assemblyFormat = "$x attr-dict `:` type($x) `->` type($y)";
+  let hasVerifier = 1;
 }
 
 def TsrTile_ReduceOp : TsrTile_Op<"reduce", [Pure]> {
@@ -116,11 +140,13 @@ def TsrTile_ReduceOp : TsrTile_Op<"reduce", [Pure]> {
     `function` as in tsr_tile.map, of two operands.
 
     ```mlir
-    %s = "tsr_tile.reduce"(%v) {function = "add_f64"} : (vector<8xf64>) -> f64
+    %s = tsr_tile.reduce "add_f64" %d8 : vector<8xf64> -> f64
     ```
   }];
   let arguments = (ins AnyType:$tile, StrAttr:$function);
   let results = (outs AnyType:$scalar);
+  let assemblyFormat = "$function $tile attr-dict `:` type($tile) `->` type($scalar)";
+  let hasVerifier = 1;
 }
 
 #endif

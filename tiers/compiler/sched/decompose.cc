@@ -43,7 +43,8 @@ class Decomposer {
       y = Ew("add", {Ew("log", {Reduce("sum", Ew("exp", {Ew("sub", {x, m})}))}), m});
     } else if (name == "softmax") {
       Value e = Ew("exp", {Ew("sub", {x, Reduce("max", x)})});
-      y = Ew("div", {e, Reduce("sum", e)});
+      // One division for each row.
+      y = Ew("mul", {e, Ew("reciprocal", {Reduce("sum", e)})});
     } else if (name == "log_softmax") {
       Value d = Ew("sub", {x, Reduce("max", x)});
       y = Ew("sub", {d, Ew("log", {Reduce("sum", Ew("exp", {d}))})});

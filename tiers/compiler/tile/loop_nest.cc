@@ -5,16 +5,20 @@ using namespace mlir;
 namespace tessera::compiler {
 namespace {
 
-// The space is that of the largest value: the operand of a reduction, or the result of an element-wise op.
+// The space is that of the largest value: the operand of a reduction, or all results of element-wise ops broadcast to
+// one. The first op may be a cast of an operand that is smaller: a number, a row.
 SmallVector<Dim> SpaceOf(sched::KernelOp kernel) {
   SmallVector<Dim> space;
-  bool found = false;
   for (Operation& op : kernel.getBody().front()) {
     if (auto reduce = dyn_cast<graph::ReduceOp>(op)) return DimsOf(reduce.getX().getType());
-    if (op.getNumResults() != 1 || found) continue;
+    if (op.getNumResults() != 1) continue;
     if (IsElementwise(&op) || (RowOf(&op) != nullptr && (RowOf(&op)->name == "cast" || RowOf(&op)->name == "copy"))) {
-      space = DimsOf(op.getResult(0).getType());
-      found = true;
+      const SmallVector<Dim> dims = DimsOf(op.getResult(0).getType());
+      if (dims.size() > space.size()) space.insert(space.begin(), dims.size() - space.size(), Dim{false, 1});
+      for (size_t d = 0; d < dims.size(); ++d) {
+        Dim& to = space[space.size() - dims.size() + d];
+        if (to.is_one()) to = dims[d];
+      }
     }
   }
   return space;

@@ -389,9 +389,15 @@ class KernelLowering {
     auto combine = [&](Accumulator& a, Value x, Value y) {
       if (a.is_sum) return Value(arith::AddFOp::create(b_, loc_, x, y));
       Type e = ElementOf(a.reduce.getX());
-      const std::string name =
-          std::string(a.reduce.getKind() == "max" ? "maximum_" : "minimum_") + ComputeName(e).str();
-      return Map(name, {x, y}, x.getType());
+      const bool max = a.reduce.getKind() == "max";
+      // One instruction each; a NaN wins, and +0 is larger than -0, as in tier 1.
+      if (isa<FloatType>(e)) {
+        return max ? Value(arith::MaximumFOp::create(b_, loc_, x, y)) : Value(arith::MinimumFOp::create(b_, loc_, x, y));
+      }
+      if (e.isUnsignedInteger()) {
+        return max ? Value(arith::MaxUIOp::create(b_, loc_, x, y)) : Value(arith::MinUIOp::create(b_, loc_, x, y));
+      }
+      return max ? Value(arith::MaxSIOp::create(b_, loc_, x, y)) : Value(arith::MinSIOp::create(b_, loc_, x, y));
     };
 
     Value count = arith::SubIOp::create(b_, loc_, hi, lo);

@@ -1,0 +1,80 @@
+// What the verifiers of tsr_sched refuse.
+// RUN: tessera-opt %s --split-input-file --verify-diagnostics
+
+tsr_graph.trace "t" values [0] strides [[]] (%v0: tensor<8xf32>) {
+  // expected-error@+1 {{has as many block arguments as operands}}
+  %v1 = "tsr_sched.kernel"(%v0) ({
+    %n = tsr_graph.number 1.0 : tensor<8xf32>
+    tsr_sched.yield %n : tensor<8xf32>
+  }) {name = "k0", position = 0 : i32, steps = array<i32: 0>, inputs = array<i32: 0>, outputs = array<i32: 1>,
+      strides = [array<i64>], row = 0 : i64, lanes = 8 : i64, grain = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+}
+
+// -----
+
+tsr_graph.trace "t" values [0] strides [[]] (%v0: tensor<8xf32>) {
+  // expected-error@+1 {{block arguments have the types of the operands}}
+  %v1 = "tsr_sched.kernel"(%v0) ({
+  ^bb0(%x: tensor<8xf16>):
+    %n = tsr_graph.number 1.0 : tensor<8xf32>
+    tsr_sched.yield %n : tensor<8xf32>
+  }) {name = "k0", position = 0 : i32, steps = array<i32: 0>, inputs = array<i32: 0>, outputs = array<i32: 1>,
+      strides = [array<i64>], row = 0 : i64, lanes = 8 : i64, grain = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+}
+
+// -----
+
+tsr_graph.trace "t" values [0] strides [[]] (%v0: tensor<8xf32>) {
+  // expected-error@+1 {{ends with tsr_sched.yield}}
+  %v1 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [1] strides [[]] row 0 lanes 8 grain 1
+      (%x = %v0 : tensor<8xf32>) -> (tensor<8xf32>) {
+    %y = tsr_graph.exp %x : (tensor<8xf32>) -> tensor<8xf32>
+  }
+}
+
+// -----
+
+tsr_graph.trace "t" values [0] strides [[]] (%v0: tensor<8xf32>) {
+  // expected-error@+1 {{yields what it returns}}
+  %v1 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [1] strides [[]] row 0 lanes 8 grain 1
+      (%x = %v0 : tensor<8xf32>) -> (tensor<8xf16>) {
+    tsr_sched.yield %x : tensor<8xf32>
+  }
+}
+
+// -----
+
+tsr_graph.trace "t" values [0] strides [[]] (%v0: tensor<8xf32>) {
+  // expected-error@+1 {{names each operand and each result}}
+  %v1 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [] strides [[]] row 0 lanes 8 grain 1
+      (%x = %v0 : tensor<8xf32>) -> (tensor<8xf32>) {
+    tsr_sched.yield %x : tensor<8xf32>
+  }
+}
+
+// -----
+
+tsr_graph.trace "t" values [0] strides [[]] (%v0: tensor<8xf32>) {
+  // expected-error@+1 {{has strides for each operand}}
+  %v1 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [1] strides [] row 0 lanes 8 grain 1
+      (%x = %v0 : tensor<8xf32>) -> (tensor<8xf32>) {
+    tsr_sched.yield %x : tensor<8xf32>
+  }
+}
+
+// -----
+
+tsr_graph.trace "t" values [0] strides [[]] (%v0: tensor<8xf32>) {
+  // expected-error@+1 {{lanes are a power of two}}
+  %v1 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [1] strides [[]] row 0 lanes 6 grain 1
+      (%x = %v0 : tensor<8xf32>) -> (tensor<8xf32>) {
+    tsr_sched.yield %x : tensor<8xf32>
+  }
+}
+
+// -----
+
+tsr_graph.trace "t" values [0] strides [[]] (%v0: tensor<8xf32>) {
+  // expected-error@+1 {{expects parent op 'tsr_sched.kernel'}}
+  tsr_sched.yield %v0 : tensor<8xf32>
+}

@@ -1,0 +1,74 @@
+// What the verifiers of tsr_tile refuse. A kernel without views has four arguments.
+// RUN: tessera-opt %s --split-input-file --verify-diagnostics
+
+// expected-error@+1 {{takes 1 views, scratch, a table and the two ends of a range}}
+tsr_tile.kernel @k0 at 0 steps [] inputs [0] outputs [] dims [] strides [[]] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+}
+
+// -----
+
+// expected-error@+1 {{has strides for each view}}
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [[]] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  // expected-error@+1 {{has tiles of 'f32' for 'bf16' in memory}}
+  %0 = tsr_tile.load %scratch[%begin] : bf16 -> vector<8xbf16>
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : i1 -> vector<8xi8>
+  // expected-error@+1 {{has tiles of 'f64' for 'f64' in memory}}
+  tsr_tile.store %0, %scratch[%begin] : vector<8xi8> -> f64
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  // expected-error@+1 {{operand #0 must be pointer, but got 'i64'}}
+  %0 = "tsr_tile.dim"(%begin) {index = 0 : i64} : (i64) -> i64
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  // expected-error@+1 {{makes a vector of what it is given}}
+  %0 = tsr_tile.splat %begin : i64 -> vector<8xf32>
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<8xf32>
+  // expected-error@+1 {{makes f64 of as many f32}}
+  %1 = tsr_tile.widen %0 : vector<8xf32> -> vector<4xf64>
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<8xf32>
+  // expected-error@+1 {{makes one element of a vector}}
+  %1 = tsr_tile.reduce "add_f64" %0 : vector<8xf32> -> f64
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<6xf32>
+  // expected-error@+1 {{halves its lanes, which are a power of two}}
+  %1 = tsr_tile.reduce "add_f32" %0 : vector<6xf32> -> f32
+}

@@ -1,0 +1,113 @@
+// Function::inspect_ir: the text of every stage of a version, and what is said where there is none.
+#include <gmock/gmock.h>
+
+#include "tests/unit/tiers_testing.h"
+#include "tiers/compiler_library.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kRows[] = R"(
+  func @rows(%x: tensor<M x N x f32>, %w: tensor<N x f32>) -> tensor<M x N x f32> {
+    %a = mul %x, %w
+    %y = softmax %a {axis = -1}
+    return %y
+  })";
+
+constexpr char kLoop[] = R"(
+  func @power(%x: tensor<N x f32>, %n: tensor<i64>) -> tensor<N x f32> {
+    %y = for %i in (0, %n) (%a = %x) -> (tensor<N x f32>) {
+      %b = mul %a, %x
+      %c = tanh %b
+      yield %c
+    }
+    return %y
+  })";
+
+std::map<std::string, std::string> WithCode(const std::string& tier) {
+  std::map<std::string, std::string> options = HotAtOnce();
+  options["tier"] = tier;
+  options["compile_after"] = options["specialise_after"] = "0";
+  return options;
+}
+
+Function HotRows() {
+  Function f = *Function::parse(kRows);
+  const Tensor x = ones({4, 16}), w = ones({16});
+  for (int i = 0; i < 20; ++i) f.call({x, w});
+  Runtime::wait_for_builds();
+  return f;
+}
+
+bool NoCompiler() { return !tiers::Compiler().ok(); }
+
+TEST(TiersInspect, AnUnknownStageIsRefusedWithTheKnownOnes) {
+  const Function f = *Function::parse(kRows);
+  const Result<std::string> text = f.inspect_ir("tiles");
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.status().code(), Code::invalid_argument);
+  EXPECT_EQ(text.status().message(),
+            "inspect_ir: there is no stage \"tiles\"; stages are graph, sched, tile, target, llvm and asm");
+}
+
+TEST(TiersInspect, AFunctionThatIsNotHotHasNoVersion) {
+  const Function f = *Function::parse(kRows);
+  const Result<std::string> text = f.inspect_ir("graph");
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.status().code(), Code::not_found);
+  EXPECT_EQ(text.status().message(),
+            "inspect_ir: @rows has no version yet, or none any more; Runtime::explain() lists versions");
+  const OptionScope scope({{"tier", "1"}});
+  EXPECT_EQ(f.inspect_ir("graph").status().message(), "inspect_ir: @rows has no version: the option tier is 1");
+}
+
+TEST(TiersInspect, WithoutACompilerThatIsSaid) {
+  if (!NoCompiler()) GTEST_SKIP() << "there is a compiler";
+  const OptionScope scope(WithCode("3"));
+  const Result<std::string> text = HotRows().inspect_ir("graph");
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.status().code(), Code::not_found);
+  EXPECT_THAT(text.status().message(), HasSubstr("inspect_ir: "));
+  EXPECT_THAT(text.status().message(), HasSubstr("compiler"));
+}
+
+TEST(TiersInspect, EveryStageOfAVersion) {
+  if (NoCompiler()) GTEST_SKIP() << "no compiler";
+  const OptionScope scope(WithCode("3"));
+  const Function f = HotRows();
+  EXPECT_THAT(*f.inspect_ir("graph"), HasSubstr("%v3 = tsr_graph.softmax %v2 step 1"));
+  const std::string sched = *f.inspect_ir("sched");
+  EXPECT_THAT(sched, HasSubstr("tsr_sched.kernel @k1 at 1 steps [0, 1]"));
+  EXPECT_THAT(sched, HasSubstr("tsr_graph.reduce \"max\""));
+  EXPECT_THAT(sched, Not(HasSubstr("softmax")));
+  EXPECT_THAT(*f.inspect_ir("tile"), HasSubstr("tsr_tile.map \"exp_f32\""));
+  EXPECT_THAT(*f.inspect_ir("target"), HasSubstr("tsr_target.launch @k1 at 1"));
+  EXPECT_THAT(*f.inspect_ir("llvm"), HasSubstr("@k1(ptr"));
+  EXPECT_THAT(*f.inspect_ir("asm"), HasSubstr("k1:"));
+}
+
+TEST(TiersInspect, TierTwoReadsDimsAndTierThreeHasThemBuiltIn) {
+  if (NoCompiler()) GTEST_SKIP() << "no compiler";
+  {
+    const OptionScope scope(WithCode("2"));
+    EXPECT_THAT(*HotRows().inspect_ir("graph"), HasSubstr("tensor<?x?xf32, [0, 1]>"));
+  }
+  const OptionScope scope(WithCode("3"));
+  EXPECT_THAT(*HotRows().inspect_ir("graph"), HasSubstr("tensor<4x16xf32>"));
+}
+
+TEST(TiersInspect, ALoopIsShownToo) {
+  if (NoCompiler()) GTEST_SKIP() << "no compiler";
+  const OptionScope scope(WithCode("3"));
+  const Function f = *Function::parse(kLoop);
+  f.call({ones({16}), Tensor::scalar(int64_t{50})});
+  Runtime::wait_for_builds();
+  EXPECT_THAT(*f.inspect_ir("graph"), HasSubstr("tsr_graph.step \"for_next\""));
+  EXPECT_THAT(*f.inspect_ir("sched"), HasSubstr("tsr_graph.tanh"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,135 @@
+// The activation of a replay: its steps bound to memory and to kernels, and the tensors that come of a run. Bodies are
+// in replay.cc (what every run does), replay_bind.cc (what other shapes change) and replay_other.cc (steps that are no
+// ops).
+#ifndef TESSERA_TIERS_REPLAY_ACTIVATION_H_
+#define TESSERA_TIERS_REPLAY_ACTIVATION_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "interp/cpu/direct.h"
+#include "runtime/options.h"
+#include "tiers/generated.h"
+#include "tiers/replay.h"
+#include "tiers/replay_step.h"
+
+namespace tessera::tiers {
+
+class ReplayActivation final : public Activation {
+ public:
+  explicit ReplayActivation(const Replay& replay);
+
+  // Only addresses change from one iteration to the next. A tensor that an iteration leaves behind, held by nobody
+  // else, takes the value of the iteration after: two tensors in turn serve a loop that goes round a million times.
+  absl::Status RunAgain(absl::Span<const Carry> carried, int to) override;
+  rt::Ref<rt::TensorImpl> Carried(absl::Span<const Carry> carried, size_t k) const override;
+  absl::StatusOr<rt::Ref<rt::TensorImpl>> MakeTensor(ValueId v) override;
+  // Its memory goes with it, or the copy that it gets: nothing is kept here, and nothing is counted.
+  absl::StatusOr<rt::Ref<rt::TensorImpl>> TakeTensor(ValueId v) override;
+
+ protected:
+  absl::Status Prepare(int to) override;
+  absl::Status Place(int to) override;
+  absl::Status RunSteps(int to) override;
+  void Forget() override;
+
+ private:
+  // ---- every run
+  // With one reference, for the value as it is now.
+  rt::TensorImpl* NewTensor(ValueId v, rt::Storage* storage);
+  absl::Status RunKernel(int i, const Bound& b);
+  void Windows(int i);
+  // A view op whose operand's strides cannot say it: the operand is copied, and the result lies in the copy.
+  absl::Status Copy(int i);
+  void Expand(const Bound& b);
+  // A program uses few different numbers, in many places: what is repeated for one of them stays in the cache.
+  void Fill(Splat& s);
+  // Handles that are still held get what was computed for them.
+  void Publish(int to);
+
+  // ---- other shapes
+  // For other shapes most steps are the same but for the number of elements. False: Bind() it.
+  bool BindAgain(int i);
+  void Bind(int i);
+  // True when every operand has the dims of the result whatever the shape, and lies in memory as it does.
+  bool AlwaysAlike(const TraceStep& s) const;
+  // Index in splats_ of the number, repeated n times.
+  int32_t SplatOf(int32_t number, DType dtype, int64_t n);
+  void SetLoop(int i, const cpu::DirectLoop& direct, Bound& b);
+  // The same where operands are repeated first. Tier 1 would run the loop row by row; the elements are the same.
+  bool BindExpanded(int i, const ir::OpInfo& op, Bound& b);
+  void BindView(int i, const ir::OpInfo& op, Bound& b);
+  // Gives every slot room for what the steps of the range put there. Slots never shrink, so most shapes find them large
+  // enough.
+  absl::Status LayOut(int from, int to);
+
+  // ---- steps that are no ops
+  // Clears *holds where a guard fails; failure_ then says which.
+  absl::Status Other(int i, bool* holds);
+  absl::Status Call(int i, bool* holds);
+  absl::Status Fail(int i, deopt::GuardKind guard, std::string expected, std::string seen, bool* holds);
+  void Hold(ValueId v, rt::Ref<rt::TensorImpl> value);
+
+  void SetData(ValueId v, void* data) {
+    data_[v] = data;
+    views_[v].data = data;
+  }
+  const View& OperandView(int i, size_t k) {
+    const ValueId v = trace_.steps[i].in[k];
+    if (number_of_[v] >= 0) return numbers_[number_of_[v]];
+    views_[v].data = data_[v];
+    return views_[v];
+  }
+  absl::Span<const View* const> Operands(int i) const {
+    return {operand_views_.data() + bound_[i].operands, trace_.steps[i].in.size()};
+  }
+  absl::Span<View* const> Results(int i) const {
+    return {result_views_.data() + bound_[i].results, trace_.steps[i].out.size()};
+  }
+  // Most elements for which one call of the loop is all there is to it.
+  static int64_t MostAtOnce(bool has_number) { return has_number ? kSplatRoom : rt::options().parallel_grain(); }
+  uint64_t BitsOf(const interp::ScalarView& number) const {
+    return number.dtype == DType::boolean ? number.b : static_cast<uint64_t>(number.i);
+  }
+  void Need(Splat& s, int64_t n) {
+    s.needed = std::max(s.needed, n);
+    if (s.like >= 0) splats_[s.like].needed = std::max(splats_[s.like].needed, n);
+  }
+  static size_t BytesOf(const TensorType& t) { return static_cast<size_t>(t.size()) * SizeOf(t.dtype); }
+
+  const Replay& replay_;
+  const MemoryPlan& plan_;
+  std::vector<Bound> bound_;
+  std::vector<FastStep> fast_;
+  std::vector<const View*> operand_views_;
+  std::vector<View*> result_views_;
+  std::vector<View> cast_views_;
+  std::vector<void*> arena_data_;  // of each value with a slot
+  std::vector<ValueId> kept_;      // results that leave the version: of this range, or (functions) of all steps
+  std::vector<ValueId> stored_;    // values with a storage
+  std::vector<int32_t> roots_;     // the value whose memory each value lies in
+  std::vector<uint8_t> windowed_;  // some value is a window onto it
+  std::vector<uint8_t> own_;       // the value has memory of its own in this run
+  std::vector<rt::Ref<rt::Storage>> storages_;
+  std::vector<ValueId> lasting_;         // functions: results that may be tensors when a run ends
+  std::vector<rt::TensorImpl*> old_;     // while an iteration begins: what it leaves behind, one reference each
+  std::vector<rt::TensorImpl*> unread_;  // values carried in registers that no step reads, one reference each
+  std::vector<Splat> splats_;
+  std::vector<int32_t> distinct_;  // those that others may be like
+  std::vector<Expansion> expansions_;
+  std::vector<size_t> slot_bytes_;
+  rt::Ref<rt::Storage> arena_;
+  std::unique_ptr<GeneratedKernels> generated_;
+  std::vector<rt::TensorImpl*> buffer_values_;  // read from buffers; theirs, and good only for...
+  uint64_t read_epoch_ = 0;                     // ...this epoch of the buffers; 0: for none
+  bool buffers_known_ = false;                  // in this run
+  bool stop_after_ = false;
+};
+
+}  // namespace tessera::tiers
+
+#endif  // TESSERA_TIERS_REPLAY_ACTIVATION_H_

@@ -1,0 +1,234 @@
+// What other shapes change in a replay: which loop or kernel runs a step, what is repeated for it, where results lie.
+#include <algorithm>
+#include <memory>
+
+#include "interp/cpu/direct.h"
+#include "interp/kernel.h"
+#include "interp/views.h"
+#include "tiers/replay_activation.h"
+
+namespace tessera::tiers {
+namespace {
+
+constexpr size_t kAlign = 64;
+// Numbers among which another one that is alike is looked for.
+constexpr size_t kMostDistinct = 32;
+size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+}  // namespace
+
+void ReplayActivation::Bind(int i) {
+  const TraceStep& s = trace_.steps[i];
+  Bound& b = bound_[i];
+  b.again = Bound::Again::everything;
+  for (ValueId v : s.out) roots_[v] = v;
+  b.kind = Bound::Kind::other;
+  if (s.kind != TraceStep::Kind::op) {
+    for (ValueId v : s.out) views_[v].SetContiguousStrides();
+    return;
+  }
+  const ir::OpInfo& op = ir::Info(s.op);
+  b.attrs = AttrsOf(i);
+  if (op.impl == ir::Impl::view) return BindView(i, op, b);
+  if (op.impl == ir::Impl::kernel) {
+    b.kind = Bound::Kind::kernel;
+    b.kernel = interp::KernelOf(s.op);
+    if (b.num_casts == 0 && !layout_.steps[i].attrs_vary && trace_.is_eager) b.again = Bound::Again::nothing;
+    for (uint32_t k = 0; k < b.num_casts; ++k) {
+      const Replay::Cast& cast = replay_.casts()[b.first_cast + k];
+      const ValueId v = s.in[static_cast<size_t>(cast.operand)];
+      View& view = cast_views_[b.first_cast + k];
+      static_cast<TensorType&>(view) = number_of_[v] >= 0 ? static_cast<const TensorType&>(numbers_[number_of_[v]])
+                                                          : static_cast<const TensorType&>(views_[v]);
+      view.weak = false;
+      view.dtype = cast.dtype;
+      view.SetContiguousStrides();
+    }
+    return;
+  }
+  b.kind = Bound::Kind::elementwise;
+  b.kernel = cpu::RunElementwise;
+  cpu::DirectLoop direct;
+  if (s.in.size() > 3) return;
+  if (!cpu::FindDirect({op, Operands(i), Results(i), b.attrs}, &direct)) {
+    BindExpanded(i, op, b);
+    return;
+  }
+  b.has_number = direct.has_number;
+  if (direct.n > 0 && direct.n <= MostAtOnce(direct.has_number)) b.kind = Bound::Kind::loop;
+  SetLoop(i, direct, b);
+  if (AlwaysAlike(s)) b.again = Bound::Again::size;
+}
+
+bool ReplayActivation::AlwaysAlike(const TraceStep& s) const {
+  const ValueId out = s.out[0];
+  for (ValueId v : s.in) {
+    if (number_of_[v] >= 0) continue;
+    const TraceValue& value = trace_.values[v];
+    if (value.type.rank != trace_.values[out].type.rank || roots_[v] != v) return false;
+    if (value.kind == TraceValue::Kind::input && version_.guard(v).layout == deopt::InputGuard::Layout::free) {
+      return false;
+    }
+    for (int d = 0; d < value.type.rank; ++d)
+      if (value.type.dims[d] != trace_.values[out].type.dims[d]) return false;
+  }
+  return true;
+}
+
+int32_t ReplayActivation::SplatOf(int32_t number, DType dtype, int64_t n) {
+  for (size_t k = 0; k < splats_.size(); ++k) {
+    Splat& s = splats_[k];
+    if (s.number != number || s.dtype != dtype || s.room < n) continue;
+    Need(s, n);
+    return static_cast<int32_t>(k);
+  }
+  const int64_t room = trace_.symbols != nullptr ? kSplatRoom : std::max<int64_t>(n, 1);
+  const auto index = static_cast<int32_t>(splats_.size());
+  const interp::ScalarView& mine = numbers_[number];
+  const auto is_like = [&](int32_t k) {
+    const interp::ScalarView& other = numbers_[splats_[k].number];
+    return splats_[k].dtype == dtype && splats_[k].room >= room && other.dtype == mine.dtype &&
+           BitsOf(other) == BitsOf(mine);
+  };
+  const auto like = std::find_if(distinct_.begin(), distinct_.end(), is_like);
+  Splat& s = splats_.emplace_back();
+  s.number = number;
+  s.dtype = dtype;
+  s.room = room;
+  s.to = static_cast<int32_t>(data_.size());
+  data_.push_back(nullptr);
+  if (like != distinct_.end())
+    s.like = *like;
+  else if (distinct_.size() < kMostDistinct)
+    distinct_.push_back(index);
+  Need(s, n);
+  return index;
+}
+
+void ReplayActivation::SetLoop(int i, const cpu::DirectLoop& direct, Bound& b) {
+  const TraceStep& s = trace_.steps[i];
+  b.loop = direct.loop;
+  b.n = direct.n;
+  for (size_t k = 0; k < s.in.size(); ++k) {
+    const ValueId v = s.in[k];
+    b.splats[k] = -1;
+    b.in[k] = v;
+    if (number_of_[v] < 0) continue;
+    b.splats[k] = SplatOf(number_of_[v], direct.number, std::min(direct.n, kSplatRoom));
+    b.in[k] = splats_[b.splats[k]].to;
+  }
+  for (size_t k = s.in.size(); k < 3; ++k) b.in[k] = b.in[0];
+}
+
+bool ReplayActivation::BindExpanded(int i, const ir::OpInfo& op, Bound& b) {
+  const TraceStep& s = trace_.steps[i];
+  const View& out = views_[b.out];
+  if (s.in.size() > 3 || out.size() > kSplatRoom || out.size() == 0) return false;
+  View same[3];
+  const View* in[3];
+  int64_t runs[3] = {};
+  for (size_t k = 0; k < s.in.size(); ++k) {
+    in[k] = Operands(i)[k];
+    if (in[k]->weak || in[k]->SameDims(out)) continue;
+    runs[k] = RunOf(*in[k], out);
+    if (runs[k] == 0) return false;
+    same[k] = out;
+    same[k].dtype = in[k]->dtype;
+    same[k].SetContiguousStrides();
+    in[k] = &same[k];
+  }
+  cpu::DirectLoop direct;
+  if (!cpu::FindDirect({op, {in, s.in.size()}, Results(i), b.attrs}, &direct)) return false;
+  b.has_number = direct.has_number;
+  b.kind = Bound::Kind::expanded;
+  SetLoop(i, direct, b);
+  for (size_t k = 0; k < s.in.size(); ++k) {
+    if (runs[k] == 0) continue;
+    if (b.expansions[k] < 0) {
+      b.expansions[k] = static_cast<int32_t>(expansions_.size());
+      Expansion& fresh = expansions_.emplace_back();
+      fresh.room = std::make_unique<double[]>(static_cast<size_t>(kSplatRoom));
+      fresh.to = static_cast<int32_t>(data_.size());
+      data_.push_back(fresh.room.get());
+    }
+    Expansion& e = expansions_[b.expansions[k]];
+    e.from = s.in[k];
+    e.bytes = static_cast<size_t>(runs[k]) * SizeOf(same[k].dtype);
+    e.times = out.size() / runs[k];
+    b.in[k] = e.to;
+    if (k == 0)
+      for (size_t rest = s.in.size(); rest < 3; ++rest) b.in[rest] = e.to;
+  }
+  for (size_t k = 0; k < s.in.size(); ++k)
+    if (runs[k] == 0 && b.expansions[k] >= 0) expansions_[b.expansions[k]].times = 0;
+  return true;
+}
+
+void ReplayActivation::BindView(int i, const ir::OpInfo& op, Bound& b) {
+  const TraceStep& s = trace_.steps[i];
+  b.kind = Bound::Kind::copy;
+  if (number_of_[s.in[0]] >= 0) return;  // a number becomes a tensor first
+  View source = views_[s.in[0]];
+  source.data = kSomewhere;
+  const View* in = &source;
+  if (!interp::MakeViews({op, {&in, 1}, Results(i), b.attrs})) {
+    for (ValueId v : s.out) views_[v].SetContiguousStrides();
+    return;
+  }
+  for (ValueId v : s.out) roots_[v] = roots_[s.in[0]];
+  windowed_[roots_[s.in[0]]] = true;
+  b.kind = s.out.size() == 1 ? Bound::Kind::window : Bound::Kind::windows;
+  b.in[0] = s.in[0];
+  if (s.out.size() == 1) b.n = views_[b.out].as<char>() - kSomewhere;
+}
+
+absl::Status ReplayActivation::LayOut(int from, int to) {
+  const size_t n = trace_.values.size();
+  slot_bytes_.resize(static_cast<size_t>(plan_.num_slots), 0);
+  bool fits = arena_.get() != nullptr;
+  auto need = [&](int slot, const TensorType& t) {
+    if (slot < 0) return;
+    const size_t bytes = Aligned(BytesOf(t));
+    if (bytes <= slot_bytes_[slot]) return;
+    // Where shapes vary, the next one may be a little larger.
+    slot_bytes_[slot] = trace_.symbols != nullptr ? Aligned(bytes + bytes / 2) : bytes;
+    fits = false;
+  };
+  for (int i = from; i < to; ++i) {
+    const Layout::Step& s = layout_.steps[i];
+    if (bound_once_ && !s.varies && fits) continue;
+    for (uint32_t k = s.results; k < s.results + s.num_out; ++k)
+      need(plan_.slots[layout_.results[k]], views_[layout_.results[k]]);
+    const Bound& b = bound_[i];
+    for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k) need(plan_.slots[n + k], cast_views_[k]);
+  }
+  if (fits) return absl::OkStatus();
+  std::vector<size_t> at(slot_bytes_.size());
+  size_t total = 0;
+  for (size_t slot = 0; slot < at.size(); ++slot) {
+    at[slot] = total;
+    total += slot_bytes_[slot];
+  }
+  // What steps before this range left in the arena is needed no more: eager handles that live have memory of their
+  // own.
+  if (arena_) Account(-static_cast<int64_t>(arena_->bytes()));
+  arena_ = nullptr;
+  auto arena = rt::Storage::Make(*trace_.device, total);
+  if (!arena.ok()) {
+    slot_bytes_.clear();
+    return arena.status();
+  }
+  arena_ = *std::move(arena);
+  Account(static_cast<int64_t>(total));
+  char* base = static_cast<char*>(arena_->data());
+  for (ValueId v : layout_.results) {
+    if (plan_.slots[v] < 0) continue;
+    arena_data_[v] = base + at[static_cast<size_t>(plan_.slots[v])];
+    if (roots_[v] == v && !own_[v]) SetData(v, arena_data_[v]);
+  }
+  for (size_t k = 0; k < cast_views_.size(); ++k)
+    cast_views_[k].data = base + at[static_cast<size_t>(plan_.slots[n + k])];
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::tiers
