@@ -93,7 +93,10 @@ TEST_F(TiersCode, EveryOpOfEveryDType) {
         operands.push_back(op.operands[k].role == ir::Role::boolean ? "p" : std::string(1, static_cast<char>('a' + k)));
       functions.back().Op(op, operands);
     }
-    for (const FunctionText& f : functions) RunEveryWay(Called(f.Text(), in), true, {}, kTwoWays);
+    // Much to compile: both ways for one dtype, one or the other for the rest.
+    const std::span<const Way> both = kTwoWays;
+    const auto ways = dtype == f32 ? both : both.subspan(static_cast<size_t>(dtype) % 2, 1);
+    for (const FunctionText& f : functions) RunEveryWay(Called(f.Text(), in), true, {}, ways);
   }
 }
 
@@ -101,17 +104,35 @@ TEST_F(TiersCode, EveryPairOfDTypes) {
   const Dims dims = {37};
   for (const DType first : AllDTypes()) {
     SCOPED_TRACE(std::string(Name(first)));
-    FunctionText f;
-    std::vector<Tensor> in = {AnyTensor(first, dims, 1)};
-    f.Param("x", first, dims);
-    for (const DType second : AllDTypes()) {
-      const std::string name = absl::StrCat("y", static_cast<int>(second));
-      f.Param(name, second, dims);
-      in.push_back(AnyTensor(second, dims, 2));
-      f.Op(ir::Info(ir::Op::k_add), {"x", name});
-      f.Op(ir::Info(ir::Op::k_lt), {name, "x"});
+    for (int half = 0; half < 2; ++half) {
+      FunctionText f;
+      std::vector<Tensor> in = {AnyTensor(first, dims, 1)};
+      f.Param("x", first, dims);
+      for (const DType second : AllDTypes()) {
+        if (static_cast<int>(second) % 2 != half) continue;
+        const std::string name = absl::StrCat("y", static_cast<int>(second));
+        f.Param(name, second, dims);
+        in.push_back(AnyTensor(second, dims, 2));
+        f.Op(ir::Info(ir::Op::k_add), {"x", name});
+        f.Op(ir::Info(ir::Op::k_lt), {name, "x"});
+      }
+      RunEveryWay(Called(f.Text(), in), true, {}, kTwoWays);
     }
-    RunEveryWay(Called(f.Text(), in), true, {}, kTwoWays);
+  }
+}
+
+// Infinities of f8e5m2 and the like, which arithmetic never makes, are kept by ops that only move elements.
+TEST_F(TiersCode, EveryByteIsKept) {
+  std::vector<std::byte> bytes;
+  for (int i = 0; i < 256; ++i) bytes.push_back(static_cast<std::byte>(i));
+  for (const DType dtype : {f8e4m3, f8e5m2, i8, u8}) {
+    SCOPED_TRACE(std::string(Name(dtype)));
+    RunBodyEveryWay(
+        [dtype](const std::vector<Tensor>& in) {
+          const Tensor &x = in[0], &y = in[1], &p = in[2];
+          return std::vector<Tensor>{cast(x, dtype), copy(x), where(p, x, y), x == y};
+        },
+        {Tensor::from_bytes(bytes, dtype, {256}), AnyTensor(dtype, {256}, 1), AnyTensor(boolean, {256}, 2)});
   }
 }
 
@@ -280,11 +301,11 @@ TEST_F(TiersCode, ViewsWithinATrace) {
 TEST_F(TiersCode, RanksZeroToEight) {
   std::mt19937 rng(5);
   for (int rank = 0; rank <= 8; ++rank) {
-    for (int round = 0; round < 6; ++round) {
+    for (int round = 0; round < 4; ++round) {
       std::vector<int64_t> dims, small;
       std::string shown;
       for (int d = 0; d < rank; ++d) {
-        const int64_t sizes[] = {2, 3, 1, 2, 4, round == 5 ? 0 : 2};
+        const int64_t sizes[] = {2, 3, 1, 2, 4, round == 3 ? 0 : 2};
         dims.push_back(sizes[rng() % 6]);
         small.push_back(rng() % 2 ? dims.back() : 1);
         absl::StrAppend(&shown, dims.back(), small.back() == dims.back() ? " " : "* ");
@@ -529,6 +550,24 @@ TEST_F(TiersCode, SixtyFourResultsOfOneChain) {
         return out;
       },
       {Uniform({50}, 1)});
+}
+
+// More of them than a kernel may have views: some of it is generated all the same.
+TEST_F(TiersCode, FortyResultsOfTheSameInputs) {
+  RunBodyEveryWay(
+      [](const std::vector<Tensor>& in) {
+        std::vector<Tensor> out;
+        for (int k = 0; k < 40; ++k) out.push_back(in[0] * (0.5 * k) + in[1]);
+        return out;
+      },
+      {Uniform({50}, 1), Uniform({50}, 2)});
+  std::string text = "func @f(%x: tensor<50 x f32>) -> (", body, results;
+  for (int k = 0; k < 40; ++k) {
+    absl::StrAppend(&text, k == 0 ? "" : ", ", "tensor<50 x f32>");
+    absl::StrAppend(&results, k == 0 ? "" : ", ", "%r", k);
+    absl::StrAppend(&body, "  %r", k, " = ", k % 2 ? "tanh" : "neg", " %x\n");
+  }
+  RunEveryWay(Called(absl::StrCat(text, ") {\n", body, "  return ", results, "\n}\n"), {Uniform({50}, 1)}));
 }
 
 TEST_F(TiersCode, SixtyFourInputsOfOneSum) {

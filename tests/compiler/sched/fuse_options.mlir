@@ -32,13 +32,10 @@
 // ALONE-NEXT:   }
 // ALONE-NEXT: }
 // BITWISE-LABEL: tsr_graph.trace "sums"
-// BITWISE-NEXT:   %v2, %v3, %v4 = tsr_sched.kernel @k3 at 3 steps [0, 1, 2, 3] inputs [0] outputs [2, 3, 4] strides {{\[}}[]] row 1
-// BITWISE-NEXT:     %0 = tsr_graph.exp %in0
-// BITWISE-NEXT:     %1 = tsr_graph.sum %0 {axes = array<i64: 1>}
-// BITWISE-NEXT:     %2 = tsr_graph.mean %0 {axes = array<i64: 1>}
-// BITWISE-NEXT:     %3 = tsr_graph.max %0 {axes = array<i64: 1>}
-// BITWISE-NEXT:     tsr_sched.yield %1, %2, %3 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
-// BITWISE-NEXT:   }
+// BITWISE-NEXT:   %v1 = tsr_graph.exp %v0 step 0 values [1] until [2]
+// BITWISE-NEXT:   %v2 = tsr_graph.sum %v1 step 1 values [2] until [end] {axes = array<i64: 1>}
+// BITWISE-NEXT:   %v3 = tsr_graph.mean %v1 step 2 values [3] until [end] {axes = array<i64: 1>}
+// BITWISE-NEXT:   %v4 = tsr_graph.max %v1 step 3 values [4] until [end] {axes = array<i64: 1>}
 // BITWISE-NEXT: }
 !t = tensor<8x16xf32>
 tsr_graph.trace "sums" values [0] strides [[]] (%v0: !t) {

@@ -15,13 +15,14 @@
 // SCHED: tsr_sched.kernel @k6
 // SCHED: tsr_sched.kernel @k8
 
-// Nothing of the trace is left. @k8, whose row is not one loop for its operand, is left to tier 1.
+// Nothing of the trace is left. The rows of @k8 are two dims, which its operand's strides keep from being one loop: the
+// exp before it is not in it.
 // TILE-NOT: tsr_graph
 // TILE-NOT: tsr_sched
 // TILE: tsr_tile.kernel @k1
 // TILE: tsr_tile.kernel @k4
 // TILE: tsr_tile.kernel @k6
-// TILE-NOT: @k8
+// TILE: tsr_tile.kernel @k8
 
 // CHECK-NOT: tsr_tile
 // A task is an element: 8 * 16 of them, whatever the core knows.
@@ -30,6 +31,7 @@
 // CHECK: tsr_target.launch @k4 at 4 steps [3, 4] inputs [4, 1] outputs [6] dims [] strides {{\[}}[], [], []] tasks [-9] unit [-17] grain 32768 scratch [4]
 // As many rows as dim 0 of value 2 has; the stride of that dim is read, too.
 // CHECK: tsr_target.launch @k6 at 6 steps [5, 6] inputs [2] outputs [8] dims {{\[}}[2, 0], [2, -1]] strides {{\[}}[-1, 1], []] tasks [0] unit [-17] grain 32768 scratch []
+// CHECK: tsr_target.launch @k8 at 8 steps [8]
 // CHECK-NOT: tsr_target.launch
 
 // FUNCTION: llvm.func @k1({{.*}}: !llvm.ptr, {{.*}}: !llvm.ptr, {{.*}}: !llvm.ptr, {{.*}}: i64, {{.*}}: i64) {
