@@ -59,8 +59,8 @@ std::string Array(const char* type, const T& list) {
 
 class Emitter {
  public:
-  Emitter(const Trace& trace, const Trace& example, int tier)
-      : trace_(trace), example_(example), tier_(tier), plan_(PlanMemory(trace, {}, nullptr)) {
+  Emitter(const Trace& trace, const Trace& example, int tier, bool locations)
+      : trace_(trace), example_(example), tier_(tier), locations_(locations), plan_(PlanMemory(trace, {}, nullptr)) {
     views_.resize(trace.values.size());
     for (size_t v = 0; v < views_.size(); ++v) {
       const TraceValue& value = example_.values[v];
@@ -194,7 +194,7 @@ class Emitter {
                     is_op ? std::string(op.name) : "step", "\"(", absl::StrJoin(operands, ", "), ") {",
                     absl::StrJoin(attrs, ", "), "} : (", absl::StrJoin(operand_types, ", "), ") -> (",
                     absl::StrJoin(result_types, ", "), ")");
-    if (s.source.file != nullptr)
+    if (locations_ && s.source.file != nullptr)
       absl::StrAppend(&body_, " loc(\"", absl::CEscape(s.source.file), "\":", s.source.line, ":",
                       std::max(s.source.column, 0), ")");
     body_ += "\n";
@@ -251,6 +251,7 @@ class Emitter {
   const Trace& trace_;
   const Trace& example_;
   const int tier_;
+  const bool locations_;
   const MemoryPlan plan_;
   std::vector<View> views_;  // of the example
   std::map<int64_t, int64_t> symbols_;
@@ -260,8 +261,8 @@ class Emitter {
 
 }  // namespace
 
-std::string EmitTrace(const Trace& trace, const Trace& example, int tier) {
-  return Emitter(trace, example, tier).Emit();
+std::string EmitTrace(const Trace& trace, const Trace& example, int tier, bool locations) {
+  return Emitter(trace, example, tier, locations).Emit();
 }
 
 }  // namespace tessera::tiers

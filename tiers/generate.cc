@@ -31,7 +31,7 @@ std::string KeyOf(const TesseraCompilerApi& api, const TesseraCompileRequest& re
 absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Trace& example, int tier) {
   TSR_ASSIGN_OR_RETURN(const TesseraCompilerApi* api, Compiler());
   if (rt::FaultFires(rt::Fault::compile)) return Internal("the compiler failed (fault)");
-  const std::string text = EmitTrace(trace, example, tier);
+  const std::string text = EmitTrace(trace, example, tier, /*locations=*/false);
   const TesseraCompileRequest request = RequestOf(text, tier);
   const std::shared_ptr<rt::Cache> cache = rt::CodeCache();
   const std::string key = cache != nullptr ? KeyOf(*api, request) : "";
@@ -50,7 +50,7 @@ absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Tra
 absl::StatusOr<std::string> InspectStage(const tracer::Trace& trace, const tracer::Trace& example, int tier,
                                          const std::string& stage) {
   TSR_ASSIGN_OR_RETURN(const TesseraCompilerApi* api, Compiler());
-  const std::string text = EmitTrace(trace, example, tier);
+  const std::string text = EmitTrace(trace, example, tier, /*locations=*/true);
   return Inspect(*api, RequestOf(text, tier), stage);
 }
 

@@ -330,7 +330,7 @@ TEST(TiersCodePlan, APlanThatDoesNotFitTheTraceIsRefusedOrHarmless) {
   ASSERT_TRUE(version) << Runtime::explain();
   const tiers::Trace& trace = version->trace();
   const TesseraCompilerApi& api = **tiers::Compiler();
-  const std::string text = tiers::EmitTrace(trace, *version->example, 2);
+  const std::string text = tiers::EmitTrace(trace, *version->example, 2, false);
   const auto artifact = tiers::Compile(api, {text.data(), text.size(), 2, 1, 1, 32768});
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   ASSERT_TRUE(tiers::Code::Load(api, trace, *artifact).ok());

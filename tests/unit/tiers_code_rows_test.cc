@@ -24,8 +24,7 @@ struct Exact {
 using Rows = std::vector<std::vector<double>>;
 using Reference = std::function<std::vector<Exact>(const std::vector<double>& row)>;
 
-double Sum(
-    const std::vector<double>& x, const std::function<double(double)>& f = [](double v) { return v; }) {
+double Sum(const std::vector<double>& x, const std::function<double(double)>& f = [](double v) { return v; }) {
   long double sum = 0;
   for (const double v : x) sum += f(v);
   return static_cast<double>(sum);
@@ -207,12 +206,7 @@ TEST_F(TiersCodeRows, RowsOfManyLengths) {
          {1, 2, 3, 7, 8, 15, 16, 17, 33, 63, 64, 65, 100, 127, 129, 255, 500, 1000, 1023, 4096, 5000}) {
       SCOPED_TRACE(n);
       const Way way = kFused[n % 2];
-      CheckRows(
-          c, way,
-          [&](uint64_t seed) {
-            return Uniform({n > 500 ? 2 : 5, n}, seed);
-          },
-          n > 1);
+      CheckRows(c, way, [&](uint64_t seed) { return Uniform({n > 500 ? 2 : 5, n}, seed); }, n > 1);
       if (HasFailure()) return;
     }
   }

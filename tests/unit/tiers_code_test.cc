@@ -130,7 +130,7 @@ TEST_F(TiersCode, EveryByteIsKept) {
     RunBodyEveryWay(
         [dtype](const std::vector<Tensor>& in) {
           const Tensor &x = in[0], &y = in[1], &p = in[2];
-          return std::vector<Tensor>{cast(x, dtype), copy(x), where(p, x, y), x == y};
+          return std::vector<Tensor>{cast(x, dtype), copy(x), where(p, x, y), logical_not(logical_and(x == y, p))};
         },
         {Tensor::from_bytes(bytes, dtype, {256}), AnyTensor(dtype, {256}, 1), AnyTensor(boolean, {256}, 2)});
   }

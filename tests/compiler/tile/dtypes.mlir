@@ -169,7 +169,7 @@ tsr_graph.trace "bf16" values [0] strides [[]] (%v0: !t) {
 
 // -----
 // f8, and a comparison: bool is i8.
-// CHECK-LABEL: tsr_tile.kernel @k51 at 51 steps [49, 50, 51] inputs [0, 1] outputs [4] dims {{\[}}[0, 0]] strides {{\[}}[], [], []] tasks [0] unit [] grain 32768 scratch []
+// CHECK-LABEL: tsr_tile.kernel @k50 at 50 steps [49, 50] inputs [0, 1] outputs [2, 3] dims {{\[}}[0, 0]] strides {{\[}}[], [], [], []] tasks [0] unit [] grain 32768 scratch []
 // CHECK-NEXT:   %c16_i64 = arith.constant 16 : i64
 // CHECK-NEXT:   %c1_i64 = arith.constant 1 : i64
 // CHECK-NEXT:   %0 = arith.subi %end, %begin : i64
@@ -181,20 +181,18 @@ tsr_graph.trace "bf16" values [0] strides [[]] (%v0: !t) {
 // CHECK-NEXT:     %5 = tsr_tile.load %in1[%arg0] : f8E4M3FN -> vector<16xf32>
 // CHECK-NEXT:     %6 = tsr_tile.map "add_f32"(%4, %5) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
 // CHECK-NEXT:     %7 = tsr_tile.map "round_f8e4m3"(%6) : (vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:     tsr_tile.store %7, %out0[%arg0] : vector<16xf32> -> f8E4M3FN
 // CHECK-NEXT:     %8 = tsr_tile.map "lt_f32"(%7, %5) : (vector<16xf32>, vector<16xf32>) -> vector<16xi8>
-// CHECK-NEXT:     %9 = tsr_tile.map "where_f32"(%8, %4, %7) : (vector<16xi8>, vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:     %10 = tsr_tile.map "round_f8e4m3"(%9) : (vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:     tsr_tile.store %10, %out0[%arg0] : vector<16xf32> -> f8E4M3FN
+// CHECK-NEXT:     tsr_tile.store %8, %out1[%arg0] : vector<16xi8> -> i1
 // CHECK-NEXT:   }
 // CHECK-NEXT:   scf.for %arg0 = %3 to %end step %c1_i64  : i64 {
 // CHECK-NEXT:     %4 = tsr_tile.load %in0[%arg0] : f8E4M3FN -> f32
 // CHECK-NEXT:     %5 = tsr_tile.load %in1[%arg0] : f8E4M3FN -> f32
 // CHECK-NEXT:     %6 = tsr_tile.map "add_f32"(%4, %5) : (f32, f32) -> f32
 // CHECK-NEXT:     %7 = tsr_tile.map "round_f8e4m3"(%6) : (f32) -> f32
+// CHECK-NEXT:     tsr_tile.store %7, %out0[%arg0] : f32 -> f8E4M3FN
 // CHECK-NEXT:     %8 = tsr_tile.map "lt_f32"(%7, %5) : (f32, f32) -> i8
-// CHECK-NEXT:     %9 = tsr_tile.map "where_f32"(%8, %4, %7) : (i8, f32, f32) -> f32
-// CHECK-NEXT:     %10 = tsr_tile.map "round_f8e4m3"(%9) : (f32) -> f32
-// CHECK-NEXT:     tsr_tile.store %10, %out0[%arg0] : f32 -> f8E4M3FN
+// CHECK-NEXT:     tsr_tile.store %8, %out1[%arg0] : i8 -> i1
 // CHECK-NEXT:   }
 // CHECK-NEXT: }
 !t = tensor<?xf8E4M3FN, [0]>

@@ -31,7 +31,8 @@ namespace tessera::compiler {
 namespace {
 
 constexpr size_t kMostOps = 48;
-constexpr size_t kMostViews = 28;
+// Tensors that a kernel reads; with a result for each op it still has no more views than the core has room for.
+constexpr size_t kMostReads = 16;
 
 enum class Class {
   barrier,      // runs in the core
@@ -88,6 +89,13 @@ Kind KindOf(Operation* op, bool bitwise) {
     return {Class::view};
   }
   if (op->hasAttr("absent")) return {};
+  // Moves bits, among them infinities, which a store of f8 would turn into the largest number.
+  Type moved = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+  if (isa<FloatType>(moved) && moved.getIntOrFloatBitWidth() == 8) {
+    const bool same = op->getNumOperands() > 0 &&
+                      cast<RankedTensorType>(op->getOperands().back().getType()).getElementType() == moved;
+    if (row->name == "copy" || row->name == "where" || (row->name == "cast" && same)) return {};
+  }
   if (row->impl == "ew" || row->name == "cast" || row->name == "copy") return {Class::elementwise};
   if (op->getNumOperands() == 0) return {};
   Value x = op->getOperand(0);
@@ -223,7 +231,8 @@ class Fuser {
         if (joined == nullptr) {
           if (Fits(*g, op, kind)) joined = g;
         } else if (g->dims == joined->dims && (g->row == 0 || joined->row == 0 || g->row == joined->row) &&
-                   g->ops.size() + joined->ops.size() < kMostOps && Fits(*g, op, kind)) {
+                   g->ops.size() + joined->ops.size() < kMostOps &&
+                   g->reads.size() + joined->reads.size() <= kMostReads && Fits(*g, op, kind)) {
           Merge(*joined, *g);
         }
       }
@@ -258,7 +267,7 @@ class Fuser {
   }
 
   bool Fits(const Group& g, Operation* op, Kind kind) {
-    if (g.ops.size() >= kMostOps || g.reads.size() + g.ops.size() / 2 + op->getNumOperands() > kMostViews) return false;
+    if (g.ops.size() >= kMostOps || g.reads.size() + op->getNumOperands() > kMostReads) return false;
     const int64_t row = kind.row > 0 ? kind.row : g.row;
     if (kind.row > 0 && g.row > 0 && g.row != kind.row) return false;
     // A row of several dims must be one run, or one number, in everything that is read.
@@ -367,7 +376,7 @@ class Fuser {
       if (id < 0) return;  // a value that has no name cannot be written anywhere
     for (int32_t id : input_ids)
       if (id < 0) return;
-    if (outputs.empty() || inputs.size() + outputs.size() > kMostViews) return;
+    if (outputs.empty() || inputs.size() + outputs.size() > kMostOps + kMostReads) return;
     // Four registers for each value of the widest type. Polynomials are chains of dependent steps: four of them side by
     // side keep the pipes busy (gelu of f32 on a Neoverse-N1: 9.1, 7.7 and 6.3 ns with one, two and four).
     const int64_t lanes = std::max<int64_t>(1, 4 * options_.vector_bytes * 8 / std::max<int64_t>(bits, 32));

@@ -392,7 +392,8 @@ class KernelLowering {
       const bool max = a.reduce.getKind() == "max";
       // One instruction each; a NaN wins, and +0 is larger than -0, as in tier 1.
       if (isa<FloatType>(e)) {
-        return max ? Value(arith::MaximumFOp::create(b_, loc_, x, y)) : Value(arith::MinimumFOp::create(b_, loc_, x, y));
+        return max ? Value(arith::MaximumFOp::create(b_, loc_, x, y))
+                   : Value(arith::MinimumFOp::create(b_, loc_, x, y));
       }
       if (e.isUnsignedInteger()) {
         return max ? Value(arith::MaxUIOp::create(b_, loc_, x, y)) : Value(arith::MinUIOp::create(b_, loc_, x, y));
