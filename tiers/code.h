@@ -40,7 +40,6 @@ class Code {
   /// The kernel that takes the place of a step, or -1.
   int kernel_of(int step) const { return kernel_of_[static_cast<size_t>(step)]; }
   size_t bytes() const { return bytes_; }
-  int tier = 2;
 
  private:
   explicit Code(const TesseraCompilerApi& api) : api_(api) {}

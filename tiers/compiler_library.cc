@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "runtime/fault.h"
 #include "runtime/log.h"
 #include "runtime/options.h"
 

@@ -160,6 +160,8 @@ Layout::Layout(const Trace& trace) {
 
 Version::Version(std::shared_ptr<const Trace> trace, Rung rung, std::shared_ptr<const Code> code)
     : trace_(std::move(trace)), layout_(*trace_), rung_(rung), code_(std::move(code)) {
+  // Code counts towards the budget of bytes like memory does.
+  if (code_ != nullptr) bytes_.store(static_cast<int64_t>(code_->bytes()), std::memory_order_relaxed);
   guards_.resize(trace_->values.size());
   for (size_t v = 0; v < guards_.size(); ++v) {
     const TraceValue& value = trace_->values[v];

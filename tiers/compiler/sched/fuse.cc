@@ -9,16 +9,15 @@
 // tensor, if
 //   - its result has the dims of the space, or (with a row) is one number for each row;
 //   - it is a reduction or normalisation of a value with the dims of the space, over the row;
-//   - nothing outside the group has used a value of the group: a kernel runs where its last op stood, so whoever uses
-//   it
-//     must come later. The first use from outside closes a group.
+//   - nothing outside the group has used a value of the group: a kernel runs where its last op stood, so whoever
+//     uses it must come later. The first use from outside closes a group.
 // Two open groups of the same space become one where an op uses both.
 //
-// A value of a group is written to memory if something outside uses it, or if it is still needed after the kernel has
-// run
-// (`until`): the trace may be left there. All others never exist: that is what fusion saves. Groups of one element-wise
-// op are left to tier 1, whose loop is as good; the cost model has nothing else to decide while kernels are bound by
-// memory.
+// A value of a group is written to memory if something outside uses it, or if it is still needed after the kernel
+// has run (`until`): the trace may be left there. All others never exist: that is what fusion saves.
+//
+// There is no cost model yet: what may be fused is. Groups of one element-wise op are left to tier 1, whose loop is as
+// good.
 #include <climits>
 
 #include "llvm/ADT/SetVector.h"
