@@ -87,14 +87,22 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     }
     for (int64_t n = plan.Word(); n > 0 && plan.ok(); --n) kernel.strides.push_back(plan.List());
     kernel.tasks = plan.List();
+    kernel.blocks = plan.List();
     kernel.unit = plan.List();
     kernel.scratch = plan.List();
+    kernel.fixed = plan.Word();
     kernel.grain = std::max<int64_t>(1, plan.Word());
     std::sort(kernel.steps.begin(), kernel.steps.end());
     if (kernel.steps.empty() || kernel.strides.size() != kernel.views.size() || kernel.views.size() > 64 ||
         kernel.position < 0 || kernel.position >= num_steps) {
       return Damaged();
     }
+    if (!kernel.blocks.empty() && kernel.blocks.size() != kernel.tasks.size()) return Damaged();
+    for (int64_t block : kernel.blocks)
+      if (block < 1) return Damaged();
+    for (int64_t bytes : kernel.scratch)
+      if (bytes < 0) return Damaged();
+    if (kernel.fixed < 0) return Damaged();
     for (const auto* product : {&kernel.tasks, &kernel.unit})
       for (int64_t e : *product)
         if (e >= static_cast<int64_t>(kernel.dims.size())) return Damaged();

@@ -24,7 +24,9 @@ class Code {
     std::vector<std::pair<tracer::ValueId, int>> dims;  // the table; a dim below 0 is the stride of dim -1 - dim
     std::vector<std::vector<int64_t>> strides;          // of each view; empty: row-major
     std::vector<int64_t> tasks, unit;                   // products: entries of the table, or -1 - number
+    std::vector<int64_t> blocks;                        // of each factor of tasks; empty: 1
     std::vector<int64_t> scratch;                       // bytes of an element, one for each row
+    int64_t fixed = 0;                                  // bytes of scratch besides
     int64_t grain = 1;
     /// Results of its steps that are never in memory.
     std::vector<tracer::ValueId> inner;

@@ -10,7 +10,7 @@
 extern "C" {
 
 /// Changes with every change of this file; a library with another number is not used.
-enum { kTesseraCompilerAbi = 1 };
+enum { kTesseraCompilerAbi = 2 };
 
 /// Where results go: called any number of times, one piece after another.
 struct TesseraSink {
@@ -25,6 +25,10 @@ struct TesseraCompileRequest {
   int32_t fuse;     ///< 0: each op a kernel of its own
   int32_t bitwise;  ///< sums as in tier 1, to the bit
   int64_t grain;    ///< elements that are worth a thread
+  int32_t threads;  ///< that share the work of a kernel
+  /// How matrix products are cut, in place of what the model of costs chooses: "p4:form=packed,rows=64+*:nr=8" (the
+  /// product of step 4; all others). Null or empty: nothing.
+  const char* schedule;
 };
 
 /// One kernel of a version. A void(void* const* views, void* scratch, const int64_t* dims, int64_t begin, int64_t end).
@@ -59,15 +63,15 @@ namespace tessera::tiers {
 
 /// An artifact is this header, the plan (int64 words) and the object. The plan: the number of kernels; then for each
 /// its position, and as lists (a count, then its elements) steps, inputs, outputs, dims as pairs, strides of each view
-/// (lists), tasks, unit, scratch; then its grain. tsr_target.launch in tiers/compiler/dialects/target.td says what they
-/// mean.
+/// (lists), tasks, blocks, unit, scratch; then its fixed scratch and its grain. tsr_target.launch in
+/// tiers/compiler/dialects/target.td says what they mean.
 struct ArtifactHeader {
   char magic[4];  // "TSRA"
   uint32_t version;
   uint64_t plan_words;
   uint64_t object_bytes;
 };
-inline constexpr uint32_t kArtifactVersion = 1;
+inline constexpr uint32_t kArtifactVersion = 2;
 
 }  // namespace tessera::tiers
 

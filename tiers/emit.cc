@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "absl/numeric/bits.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -85,9 +86,11 @@ class Emitter {
       ids.push_back(static_cast<ValueId>(v));
     }
     for (size_t i = 0; i < trace_.steps.size(); ++i) Step(static_cast<int>(i));
+    const std::vector<int64_t> likely = Likely();
     return absl::StrCat("module {\n\"tsr_graph.trace\"() ({\n^bb0(", absl::StrJoin(arguments, ", "), "):\n", body_,
                         "}) {sym_name = \"", trace_.is_eager ? "eager" : "function", "\", values = ", Array("i32", ids),
-                        ", strides = [", absl::StrJoin(strides, ", "), "]} : () -> ()\n}\n");
+                        ", strides = [", absl::StrJoin(strides, ", "), "]",
+                        likely.empty() ? "" : absl::StrCat(", likely = ", Array("i64", likely)), "} : () -> ()\n}\n");
   }
 
  private:
@@ -111,6 +114,22 @@ class Emitter {
     }
     return absl::StrCat("tensor<", dims, TypeName(type.dtype),
                         any ? absl::StrCat(", [", absl::StrJoin(symbols, ", "), "]") : "", ">");
+  }
+
+  // What the example has for each symbol. Large sizes are rounded, so that runs with others like them share the code.
+  std::vector<int64_t> Likely() const {
+    std::vector<int64_t> likely(symbols_.size(), -1);
+    for (size_t v = 0; v < trace_.values.size(); ++v) {
+      const TensorType &type = trace_.values[v].type, &seen = example_.values[v].type;
+      for (int d = 0; d < type.rank && d < seen.rank; ++d) {
+        auto it = symbols_.find(type.dims[d]);
+        if (it == symbols_.end() || ir::IsSymbol(seen.dims[d])) continue;
+        int64_t& size = likely[static_cast<size_t>(it->second)];
+        size = seen.dims[d];
+        if (size > 16) size = static_cast<int64_t>(absl::bit_ceil(static_cast<uint64_t>(size)));
+      }
+    }
+    return likely;
   }
 
   std::string Strides(ValueId v) const {

@@ -4,25 +4,29 @@
 #include "runtime/cache.h"
 #include "runtime/fault.h"
 #include "runtime/options.h"
+#include "runtime/thread_pool.h"
 #include "tiers/compiler_library.h"
 #include "tiers/emit.h"
 
 namespace tessera::tiers {
 namespace {
 
-TesseraCompileRequest RequestOf(const std::string& text, int tier) {
+TesseraCompileRequest RequestOf(const std::string& text, int tier, const std::string& schedule) {
   return {text.data(),
           text.size(),
           tier,
           rt::options().fuse() ? 1 : 0,
           rt::options().bitwise() ? 1 : 0,
-          rt::options().parallel_grain()};
+          rt::options().parallel_grain(),
+          rt::NumThreads(),
+          schedule.c_str()};
 }
 
 // All that the code depends on.
 std::string KeyOf(const TesseraCompilerApi& api, const TesseraCompileRequest& request) {
   return absl::StrCat("code ", kArtifactVersion, " ", TESSERA_VERSION, "\n", api.build_id, "\ntier ", request.tier,
-                      " fuse ", request.fuse, " bitwise ", request.bitwise, " grain ", request.grain, "\n",
+                      " fuse ", request.fuse, " bitwise ", request.bitwise, " grain ", request.grain, " threads ",
+                      request.threads, " schedule ", request.schedule, "\n",
                       absl::string_view(request.trace, request.trace_size));
 }
 
@@ -32,7 +36,8 @@ absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Tra
   TSR_ASSIGN_OR_RETURN(const TesseraCompilerApi* api, Compiler());
   if (rt::FaultFires(rt::Fault::compile)) return Internal("the compiler failed (fault)");
   const std::string text = EmitTrace(trace, example, tier, /*locations=*/false);
-  const TesseraCompileRequest request = RequestOf(text, tier);
+  const std::string schedule = rt::options().schedule();
+  const TesseraCompileRequest request = RequestOf(text, tier, schedule);
   const std::shared_ptr<rt::Cache> cache = rt::CodeCache();
   const std::string key = cache != nullptr ? KeyOf(*api, request) : "";
   if (cache != nullptr) {
@@ -51,7 +56,8 @@ absl::StatusOr<std::string> InspectStage(const tracer::Trace& trace, const trace
                                          const std::string& stage) {
   TSR_ASSIGN_OR_RETURN(const TesseraCompilerApi* api, Compiler());
   const std::string text = EmitTrace(trace, example, tier, /*locations=*/true);
-  return Inspect(*api, RequestOf(text, tier), stage);
+  const std::string schedule = rt::options().schedule();
+  return Inspect(*api, RequestOf(text, tier, schedule), stage);
 }
 
 }  // namespace tessera::tiers

@@ -31,9 +31,13 @@ void* Scratch(size_t bytes) {
   return buffer.data;
 }
 
-int64_t Product(const std::vector<int64_t>& factors, const std::vector<int64_t>& dims) {
+int64_t Product(const std::vector<int64_t>& factors, const std::vector<int64_t>& blocks,
+                const std::vector<int64_t>& dims) {
   int64_t product = 1;
-  for (int64_t f : factors) product *= f >= 0 ? dims[static_cast<size_t>(f)] : -1 - f;
+  for (size_t k = 0; k < factors.size(); ++k) {
+    const int64_t f = factors[k], size = f >= 0 ? dims[static_cast<size_t>(f)] : -1 - f;
+    product *= blocks.empty() ? size : (size + blocks[k] - 1) / blocks[k];
+  }
   return product;
 }
 
@@ -61,11 +65,12 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
     b.fits = true;
     for (size_t v = 0; v < kernel.views.size() && b.fits; ++v)
       b.fits = Fits(views[static_cast<size_t>(kernel.views[v])], kernel.strides[v]);
-    b.tasks = Product(kernel.tasks, b.dims);
-    b.unit = std::max<int64_t>(1, Product(kernel.unit, b.dims));
-    b.scratch = 0;
+    b.tasks = Product(kernel.tasks, kernel.blocks, b.dims);
+    b.unit = std::max<int64_t>(1, Product(kernel.unit, {}, b.dims));
+    b.scratch = static_cast<size_t>((kernel.fixed + 63) / 64 * 64);
     for (int64_t bytes : kernel.scratch) b.scratch += static_cast<size_t>((b.unit * bytes + 63) / 64 * 64);
-    if (b.scratch > kMostScratch || (b.tasks == 1 && b.unit > kLongRow && rt::NumThreads() > 1)) b.fits = false;
+    const bool is_one_row = b.tasks == 1 && kernel.blocks.empty();
+    if (b.scratch > kMostScratch || (is_one_row && b.unit > kLongRow && rt::NumThreads() > 1)) b.fits = false;
   }
 }
 

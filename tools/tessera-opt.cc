@@ -49,6 +49,8 @@ struct CommandLine {
   cl::opt<int> lanes{"lanes", cl::desc("Elements of a vector of f32"), cl::init(16), cl::cat(category)};
   cl::opt<int> tier{"tier", cl::desc("2 or 3"), cl::init(2), cl::cat(category)};
   cl::opt<int64_t> grain{"grain", cl::desc("Elements that are worth a thread"), cl::init(32768), cl::cat(category)};
+  cl::opt<std::string> schedule{"schedule", cl::desc("Choices for products: p4:form=packed,rows=64+*:nr=8"),
+                                cl::cat(category)};
   cl::opt<bool> bitwise{"bitwise", cl::desc("Sums as in tier 1, to the bit"), cl::cat(category)};
   cl::opt<bool> no_fusion{"no-fusion", cl::desc("Each op a kernel of its own"), cl::cat(category)};
 
@@ -58,6 +60,7 @@ struct CommandLine {
     options.vector_bytes = lanes;  // a vector has four registers for each value of 32 bits
     options.grain = grain;
     options.bitwise = bitwise;
+    options.schedule = schedule;
     options.fuse = !no_fusion;
     return options;
   }

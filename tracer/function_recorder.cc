@@ -156,8 +156,9 @@ ValueId FunctionRecorder::Result(const View& type, int32_t step) {
 }
 
 TraceStep& FunctionRecorder::NewStep(Kind kind, const Insn& insn) {
-  // What decides only where to go saves nothing by itself.
+  // What decides only where to go saves nothing by itself. A product may be worth code of its own.
   ops_ += kind != Kind::branch && kind != Kind::for_begin;
+  ops_ += kind == Kind::op && ir::Info(insn.op).bound == ir::Bound::dot;
   TraceStep& step = trace().steps.emplace_back();
   step.kind = kind;
   step.op = insn.op;

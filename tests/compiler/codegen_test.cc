@@ -238,7 +238,7 @@ void ConvertInSteps(void* out, const void* const* in, int64_t n) {
   std::memcpy(out, from.data(), static_cast<size_t>(n) * SizeOf(conversion.back()));
 }
 
-/// False for tsr_pre_*, which have no counterpart of their own.
+/// False for tsr_pre_* and tsr_exp_weight_*, which have no counterpart of their own.
 bool FindMeaning(const std::string& name, Meaning* meaning) {
   const size_t last = name.rfind('_');
   const DType dtype = DTypeNamed(name.substr(last + 1));
@@ -248,7 +248,7 @@ bool FindMeaning(const std::string& name, Meaning* meaning) {
     *meaning = {{steps.front()}, steps.back(), ConvertInSteps};
     return true;
   };
-  if (op == "pre") return false;
+  if (op == "pre" || op == "exp_weight") return false;
   if (op.rfind("cast_", 0) == 0) return convert({DTypeNamed(op.substr(5)), dtype});
   if (op == "load") return convert({dtype, DType::f32});
   if (op == "store") return convert({DType::f32, dtype});
@@ -274,7 +274,46 @@ TEST(Functions, ThereIsOneForEveryLoopOfTier1) {
     }
   }
   EXPECT_GT(loops, 300);
-  EXPECT_EQ(static_cast<int>(names.size()), loops + 7 * 7 + 3 * 4 + 3);
+  EXPECT_EQ(static_cast<int>(names.size()), loops + 7 * 7 + 3 * 4 + 3 + 2);
+}
+
+/// e^x of what a softmax has: within a unit and a half, zero below the smallest normal number, and NaN stays.
+template <typename T>
+void CheckWeights(const char* name, double lowest) {
+  std::unique_ptr<Loader> loader = MakeLoader();
+  llvm::LLVMContext context;
+  llvm::FunctionType* type;
+  Widening widening;
+  ASSERT_TRUE(FindMathFunction(name, context, &type, &widening));
+  llvm::Module m("kernels", context);
+  AddKernel(m, "kernel", name, type, 8);
+  llvm::Expected<Loader::Handle> handle = loader->Load(MustCompile(m, CodegenOptions()));
+  ASSERT_TRUE(static_cast<bool>(handle));
+  std::mt19937_64 rng(std::random_device{}());
+  std::vector<T> x = {T(0), T(-0.0), -std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN(),
+                      static_cast<T>(lowest), std::numeric_limits<T>::lowest(), -std::numeric_limits<T>::min()};
+  std::uniform_real_distribution<double> any(lowest * 1.1, 0), near(-1, 0);
+  while (x.size() < 100000) x.push_back(static_cast<T>(x.size() % 2 == 0 ? any(rng) : near(rng)));
+  std::vector<T> y(x.size(), T(7));
+  const void* in[] = {x.data()};
+  reinterpret_cast<Kernel>(*loader->Lookup(*handle, "kernel"))(y.data(), in, static_cast<int64_t>(x.size()));
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i])) {
+      EXPECT_TRUE(std::isnan(y[i]));
+      continue;
+    }
+    const long double want = std::exp(static_cast<long double>(x[i]));
+    if (x[i] < static_cast<T>(lowest)) {
+      EXPECT_EQ(y[i], T(0)) << x[i];
+    } else {
+      EXPECT_LE(std::abs(static_cast<long double>(y[i]) - want), 1.5L * std::numeric_limits<T>::epsilon() * want)
+          << x[i];
+    }
+  }
+}
+TEST(Functions, WeightsOfASoftmax) {
+  CheckWeights<float>("tsr_exp_weight_f32", -87);
+  CheckWeights<double>("tsr_exp_weight_f64", -708);
 }
 
 TEST(Functions, AreBitwiseTier1sAtEveryWidth) {
@@ -285,7 +324,7 @@ TEST(Functions, AreBitwiseTier1sAtEveryWidth) {
   for (const std::string& name : MathFunctions()) {
     Meaning meaning;
     if (!FindMeaning(name, &meaning)) {
-      EXPECT_EQ(name.rfind("tsr_pre_", 0), 0u) << name;
+      EXPECT_TRUE(name.rfind("tsr_pre_", 0) == 0 || name.rfind("tsr_exp_weight_", 0) == 0) << name;
       continue;
     }
     llvm::LLVMContext context;

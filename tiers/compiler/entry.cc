@@ -1,5 +1,6 @@
 // The library's entry: the functions of tiers/compiler.h. Compiles run one after another on a thread of their own, so
 // that an error from which LLVM does not return parks that thread and not one of the program's.
+#include <link.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
 #include "tiers/compiler.h"
 #include "tiers/compiler/pipeline.h"
@@ -121,6 +123,8 @@ struct Task {
     options.fuse = request.fuse != 0;
     options.bitwise = request.bitwise != 0;
     options.grain = request.grain;
+    options.threads = request.threads;
+    if (request.schedule != nullptr) options.schedule = request.schedule;
   }
 
   void Do(mlir::MLIRContext& context) {
@@ -220,6 +224,40 @@ void Unload(uint64_t code) {
 
 void Stop() { Worker::Get().Stop(); }
 
+// The linker's hash of the file that this code is in: other code may make other kernels of the same trace.
+std::string OwnBuildId() {
+  struct Search {
+    uintptr_t address;
+    std::string id;
+  } search{reinterpret_cast<uintptr_t>(&OwnBuildId), ""};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        auto& s = *static_cast<Search*>(data);
+        bool mine = false;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const ElfW(Phdr) & p = info->dlpi_phdr[i];
+          const uintptr_t from = info->dlpi_addr + p.p_vaddr;
+          mine |= p.p_type == PT_LOAD && s.address >= from && s.address < from + p.p_memsz;
+        }
+        for (int i = 0; mine && i < info->dlpi_phnum; ++i) {
+          const ElfW(Phdr) & p = info->dlpi_phdr[i];
+          if (p.p_type != PT_NOTE) continue;
+          const char* at = reinterpret_cast<const char*>(info->dlpi_addr + p.p_vaddr);
+          for (const char* end = at + p.p_memsz; at + sizeof(ElfW(Nhdr)) <= end;) {
+            const auto& note = *reinterpret_cast<const ElfW(Nhdr)*>(at);
+            const char* name = at + sizeof note;
+            const char* id = name + (note.n_namesz + 3) / 4 * 4;
+            at = id + (note.n_descsz + 3) / 4 * 4;
+            if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0)
+              s.id = llvm::toHex(llvm::StringRef(id, note.n_descsz), /*LowerCase=*/true);
+          }
+        }
+        return mine ? 1 : 0;
+      },
+      &search);
+  return search.id;
+}
+
 }  // namespace
 }  // namespace tessera::compiler
 
@@ -227,7 +265,8 @@ extern "C" __attribute__((visibility("default"))) const TesseraCompilerApi* tess
   using namespace tessera::compiler;
   static const std::string* build_id = [] {
     const HostCpu& cpu = ThisCpu();
-    return new std::string("llvm " LLVM_VERSION_STRING " " + cpu.triple + " " + cpu.cpu + " " + cpu.features);
+    return new std::string(OwnBuildId() + " llvm " LLVM_VERSION_STRING " " + cpu.triple + " " + cpu.cpu + " " +
+                           cpu.features);
   }();
   static const TesseraCompilerApi api = {kTesseraCompilerAbi, build_id->c_str(), Compile, Inspect, Load, Unload, Stop};
   return &api;

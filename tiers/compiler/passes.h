@@ -3,6 +3,7 @@
 #define TESSERA_TIERS_COMPILER_PASSES_H_
 
 #include <memory>
+#include <string>
 
 #include "mlir/Pass/Pass.h"
 
@@ -16,8 +17,12 @@ struct CompileOptions {
   int vector_bytes = 16;
   /// Elements of work that are worth a thread.
   int64_t grain = 32768;
+  /// Threads that share the work of a kernel.
+  int threads = 1;
   /// The bits of tier 1: sums of f32 in f64 throughout, and no op whose result depends on the order of its steps.
   bool bitwise = false;
+  /// Choices for products, as in TesseraCompileRequest.
+  std::string schedule;
   /// Each op a kernel of its own: for tests and to see what fusion gives.
   bool fuse = true;
 };

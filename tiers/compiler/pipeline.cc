@@ -63,8 +63,10 @@ std::vector<int64_t> PlanOf(ModuleOp module) {
     words.push_back(static_cast<int64_t>(launch.getStrides().size()));
     for (Attribute s : launch.getStrides()) Append(words, cast<DenseI64ArrayAttr>(s).asArrayRef());
     Append(words, launch.getTasks());
+    Append(words, launch.getBlocks().value_or(ArrayRef<int64_t>()));
     Append(words, launch.getUnit());
     Append(words, launch.getScratch());
+    words.push_back(static_cast<int64_t>(launch.getFixed()));
     words.push_back(static_cast<int64_t>(launch.getGrain()));
   }
   return words;

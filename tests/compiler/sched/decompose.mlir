@@ -94,7 +94,7 @@ tsr_graph.trace "var" values [0] strides [[]] (%v0: tensor<8x16xf32>) {
 // CHECK-NEXT:     %2 = tsr_graph.isfinite %0
 // CHECK-NEXT:     %3 = tsr_graph.where %2, %0, %1
 // CHECK-NEXT:     %4 = tsr_graph.sub %in0, %3
-// CHECK-NEXT:     %5 = tsr_graph.exp %4
+// CHECK-NEXT:     %5 = tsr_graph.exp %4 {weight}
 // CHECK-NEXT:     %6 = tsr_graph.reduce "sum" %5 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
 // CHECK-NEXT:     %7 = tsr_graph.log %6
 // CHECK-NEXT:     %8 = tsr_graph.add %7, %3
@@ -115,7 +115,7 @@ tsr_graph.trace "logsumexp" values [0] strides [[]] (%v0: tensor<8x16xf32>) {
 // CHECK-NEXT:   %v9 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [9] strides {{\[}}[]] row 1
 // CHECK-NEXT:     %0 = tsr_graph.reduce "max" %in0 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
 // CHECK-NEXT:     %1 = tsr_graph.sub %in0, %0
-// CHECK-NEXT:     %2 = tsr_graph.exp %1
+// CHECK-NEXT:     %2 = tsr_graph.exp %1 {weight}
 // CHECK-NEXT:     %3 = tsr_graph.reduce "sum" %2 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
 // CHECK-NEXT:     %4 = tsr_graph.reciprocal %3
 // CHECK-NEXT:     %5 = tsr_graph.mul %2, %4
@@ -137,7 +137,7 @@ tsr_graph.trace "softmax" values [0] strides [[]] (%v0: tensor<8x16xf32>) {
 // CHECK-NEXT:     %0 = tsr_graph.cast %in0
 // CHECK-NEXT:     %1 = tsr_graph.reduce "max" %0 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
 // CHECK-NEXT:     %2 = tsr_graph.sub %0, %1
-// CHECK-NEXT:     %3 = tsr_graph.exp %2
+// CHECK-NEXT:     %3 = tsr_graph.exp %2 {weight}
 // CHECK-NEXT:     %4 = tsr_graph.reduce "sum" %3 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
 // CHECK-NEXT:     %5 = tsr_graph.log %4
 // CHECK-NEXT:     %6 = tsr_graph.sub %2, %5

@@ -51,10 +51,10 @@ tsr_graph.trace "barrier" values [0] strides [[]] (%v0: !t) {
 }
 
 // -----
-// A product is the library's, and may fail: kernels do not reach across it.
-// CHECK-LABEL: tsr_graph.trace "matmul"
+// A general product is the library's, and may fail: kernels do not reach across it.
+// CHECK-LABEL: tsr_graph.trace "library"
 // CHECK-NEXT:   %v2 = tsr_graph.exp %v0 step 0 values [2] until [1]
-// CHECK-NEXT:   %v3 = tsr_graph.matmul %v2, %v1 step 1 values [3] until [2]
+// CHECK-NEXT:   %v3 = tsr_graph.dot_general %v2, %v1 step 1 values [3] until [2] {contract_a = array<i64: 1>, contract_b = array<i64: 0>}
 // CHECK-NEXT:   %v5 = tsr_sched.kernel @k3 at 3 steps [2, 3] inputs [3] outputs [5] strides {{\[}}[]] row 0
 // CHECK-NEXT:     %0 = tsr_graph.neg %in0
 // CHECK-NEXT:     %1 = tsr_graph.exp %0
@@ -62,9 +62,9 @@ tsr_graph.trace "barrier" values [0] strides [[]] (%v0: !t) {
 // CHECK-NEXT:   }
 // CHECK-NEXT: }
 !t = tensor<8x16xf32>
-tsr_graph.trace "matmul" values [0, 1] strides [[], []] (%v0: !t, %v1: tensor<16x16xf32>) {
+tsr_graph.trace "library" values [0, 1] strides [[], []] (%v0: !t, %v1: tensor<16x16xf32>) {
   %v2 = tsr_graph.exp %v0 step 0 values [2] until [1] : (!t) -> !t
-  %v3 = tsr_graph.matmul %v2, %v1 step 1 values [3] until [2] : (!t, tensor<16x16xf32>) -> !t
+  %v3 = tsr_graph.dot_general %v2, %v1 step 1 values [3] until [2] {contract_a = array<i64: 1>, contract_b = array<i64: 0>} : (!t, tensor<16x16xf32>) -> !t
   %v4 = tsr_graph.neg %v3 step 2 values [4] until [3] : (!t) -> !t
   %v5 = tsr_graph.exp %v4 step 3 values [5] until [end] : (!t) -> !t
 }

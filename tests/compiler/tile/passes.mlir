@@ -40,7 +40,7 @@
 // CHECK-NEXT:         %21 = tsr_tile.load %in0[%20] : f32 -> vector<16xf32>
 // CHECK-NEXT:         %22 = tsr_tile.splat %7 : f32 -> vector<16xf32>
 // CHECK-NEXT:         %23 = tsr_tile.map "sub_f32"(%21, %22) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:         %24 = tsr_tile.map "exp_f32"(%23) : (vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:         %24 = tsr_tile.map "exp_weight_f32"(%23) : (vector<16xf32>) -> vector<16xf32>
 // CHECK-NEXT:         tsr_tile.store %24, %scratch[%arg3] : vector<16xf32> -> f32
 // CHECK-NEXT:         %25 = arith.addf %arg4, %24 : vector<16xf32>
 // CHECK-NEXT:         scf.yield %25 : vector<16xf32>
@@ -54,7 +54,7 @@
 // CHECK-NEXT:       %14 = arith.addi %1, %arg1 : i64
 // CHECK-NEXT:       %15 = tsr_tile.load %in0[%14] : f32 -> f32
 // CHECK-NEXT:       %16 = tsr_tile.map "sub_f32"(%15, %7) : (f32, f32) -> f32
-// CHECK-NEXT:       %17 = tsr_tile.map "exp_f32"(%16) : (f32) -> f32
+// CHECK-NEXT:       %17 = tsr_tile.map "exp_weight_f32"(%16) : (f32) -> f32
 // CHECK-NEXT:       tsr_tile.store %17, %scratch[%arg1] : f32 -> f32
 // CHECK-NEXT:       %18 = tsr_tile.widen %17 : f32 -> f64
 // CHECK-NEXT:       %19 = arith.addf %arg2, %18 : f64

@@ -9,6 +9,7 @@
 #include "tiers/compiler/dialects/TargetDialect.cpp.inc"
 #include "tiers/compiler/dialects/TileDialect.cpp.inc"
 #include "tiers/compiler/dialects/assembly.h"
+#include "tiers/compiler/sched/product.h"
 #define GET_OP_CLASSES
 #include "tiers/compiler/dialects/Sched.cpp.inc"
 #define GET_OP_CLASSES
@@ -101,6 +102,11 @@ bool IsElementwise(Operation* op) {
   return row != nullptr && row->impl == "ew";
 }
 
+bool IsProduct(Operation* op) {
+  const TableRow* row = RowOf(op);
+  return row != nullptr && row->name == "matmul";
+}
+
 void RegisterDialects(DialectRegistry& registry) {
   registry.insert<graph::TsrGraphDialect, sched::TsrSchedDialect, tile::TsrTileDialect, target::TsrTargetDialect>();
 }
@@ -126,6 +132,9 @@ LogicalResult KernelOp::verify() {
   if (getInputs().size() != getOperands().size() || getOutputs().size() != getResults().size())
     return emitOpError("names each operand and each result");
   if (getStrides().size() != getOperands().size()) return emitOpError("has strides for each operand");
+  const bool has_product = llvm::any_of(body, [](Operation& op) { return IsProduct(&op); });
+  if (has_product && !(getProduct() && ProductSchedule::FromAttr(*getProduct())))
+    return emitOpError("has a matrix product and no schedule for it");
   if (getLanes() < 1 || (getLanes() & (getLanes() - 1)) != 0) return emitOpError("lanes are a power of two");
   return success();
 }
@@ -184,6 +193,22 @@ LogicalResult SplatOp::verify() {
   return success();
 }
 
+LogicalResult LaneOp::verify() {
+  auto from = dyn_cast<VectorType>(getTile().getType()), to = dyn_cast<VectorType>(getResult().getType());
+  if (!from || !to || from.getElementType() != to.getElementType()) return emitOpError("makes a vector of a vector");
+  if (getIndex() >= static_cast<uint64_t>(from.getNumElements())) return emitOpError("has no lane ") << getIndex();
+  return success();
+}
+
+LogicalResult ShuffleOp::verify() {
+  auto type = dyn_cast<VectorType>(getA().getType());
+  if (!type || static_cast<int64_t>(getLanes().size()) != type.getNumElements())
+    return emitOpError("names as many lanes as its tiles have");
+  for (int32_t lane : getLanes())
+    if (lane < 0 || lane >= 2 * type.getNumElements()) return emitOpError("has no lane ") << lane;
+  return success();
+}
+
 LogicalResult WidenOp::verify() {
   auto as = [&](Type element) -> Type {
     if (auto vector = dyn_cast<VectorType>(getX().getType())) return VectorType::get(vector.getShape(), element);
@@ -218,6 +243,8 @@ LogicalResult LaunchOp::verify() {
   if (getStrides().size() != getInputs().size() + getOutputs().size()) return emitOpError("has strides for each view");
   for (Attribute dim : getDims())
     if (cast<DenseI64ArrayAttr>(dim).size() != 2) return emitOpError("has pairs for dims: a value and a dim of it");
+  if (getBlocks() && getBlocks()->size() != getTasks().size())
+    return emitOpError("has a block for each factor of tasks");
   for (ArrayRef<int64_t> product : {getTasks(), getUnit()})
     for (int64_t factor : product)
       if (factor >= static_cast<int64_t>(getDims().size())) return emitOpError("has no entry ") << factor << " in dims";

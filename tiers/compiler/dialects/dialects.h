@@ -70,6 +70,8 @@ struct TableRow {
 };
 const TableRow* RowOf(mlir::Operation* op);
 bool IsElementwise(mlir::Operation* op);
+/// A matrix product that kernels may hold.
+bool IsProduct(mlir::Operation* op);
 
 void RegisterDialects(mlir::DialectRegistry& registry);
 

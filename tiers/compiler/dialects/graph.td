@@ -65,17 +65,19 @@ def TsrGraph_TraceOp : TsrGraph_Op<"trace", [IsolatedFromAbove, SingleBlock, NoT
   let summary = "The whole trace";
   let description = [{
     Block arguments are the inputs, constants and host numbers; `values` are their ids. `strides` has one array for each
-    argument, as `tsr.strides` says it. The body ends where the trace does; what leaves it is said by `until`.
+    argument, as `tsr.strides` says it. `likely` has a size that was seen for each symbol: schedules are chosen for it,
+    and hold for all others. The body ends where the trace does; what leaves it is said by `until`.
 
     ```mlir
     tsr_graph.trace "train.cc:40" values [0] strides [[]] (%v0: tensor<8xf32>) {
     }
     ```
   }];
-  let arguments = (ins StrAttr:$sym_name, DenseI32ArrayAttr:$values, Tsr_Lists:$strides);
+  let arguments = (ins StrAttr:$sym_name, DenseI32ArrayAttr:$values, Tsr_Lists:$strides,
+                       OptionalAttr<DenseI64ArrayAttr>:$likely);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `values` $values `strides` custom<Lists>($strides) attr-dict custom<Body>($body)
+    $sym_name `values` $values `strides` custom<Lists>($strides) (`likely` $likely^)? attr-dict custom<Body>($body)
   }];
   let hasVerifier = 1;
 }
@@ -103,6 +105,32 @@ def TsrGraph_NumberOp : TsrGraph_Op<"number", [Pure]> {
   let arguments = (ins F64Attr:$value);
   let results = (outs TsrGraph_Tensor:$result);
   let assemblyFormat = "$value attr-dict `:` type($result)";
+}
+
+def TsrGraph_SizeOp : TsrGraph_Op<"size", [Pure]> {
+  let summary = "The size of a dim, as a number";
+  let description = [{
+    ```mlir
+    %n = tsr_graph.size %x dim 1 : tensor<8x16xf32> -> tensor<f64>
+    ```
+  }];
+  let arguments = (ins TsrGraph_Tensor:$x, I64Attr:$dim);
+  let results = (outs TsrGraph_Tensor:$n);
+  let assemblyFormat = "$x `dim` $dim attr-dict `:` type($x) `->` type($n)";
+}
+
+def TsrGraph_CausalOp : TsrGraph_Op<"causal", [Pure, AllTypesMatch<["x", "y"]>]> {
+  let summary = "Scores of keys that come after the query become minus infinity";
+  let description = [{
+    What the attribute `causal` of attention means: of S queries and T keys, query i sees the keys up to i + T - S.
+
+    ```mlir
+    %y = tsr_graph.causal %x : tensor<8x16xf32>
+    ```
+  }];
+  let arguments = (ins TsrGraph_Tensor:$x);
+  let results = (outs TsrGraph_Tensor:$y);
+  let assemblyFormat = "$x attr-dict `:` type($y)";
 }
 
 def TsrGraph_ReduceOp : TsrGraph_Op<"reduce", [Pure]> {

@@ -24,6 +24,7 @@ def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, Singl
     - `strides`: what is known of each operand's strides (as tsr.strides in tsr_graph); empty: row-major
     - `row`: how many trailing dims of the iteration space are one row, which one thread does in passes; 0: no reduction
     - `lanes`: elements of a vector; `grain`: elements that are worth a thread
+    - `product`: how a matrix product in the body is cut; sched/product.h says what its entries mean
 
     ```mlir
     %v5 = tsr_sched.kernel @k4 at 4 steps [3, 4] inputs [0, 1] outputs [5] strides [[], []] row 0 lanes 8 grain 32768
@@ -36,7 +37,7 @@ def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, Singl
   }];
   let arguments = (ins Variadic<AnyType>:$operands, SymbolNameAttr:$name, I32Attr:$position, DenseI32ArrayAttr:$steps,
                        DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, Tsr_Lists:$strides, I64Attr:$row,
-                       I64Attr:$lanes, I64Attr:$grain);
+                       I64Attr:$lanes, I64Attr:$grain, OptionalAttr<DictionaryAttr>:$product);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{

@@ -43,12 +43,13 @@ def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBl
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I32Attr:$position, DenseI32ArrayAttr:$steps, DenseI32ArrayAttr:$inputs,
                        DenseI32ArrayAttr:$outputs, Tsr_Lists:$dims, Tsr_Lists:$strides, DenseI64ArrayAttr:$tasks,
-                       DenseI64ArrayAttr:$unit, I64Attr:$grain, DenseI64ArrayAttr:$scratch);
+                       OptionalAttr<DenseI64ArrayAttr>:$blocks, DenseI64ArrayAttr:$unit, I64Attr:$grain,
+                       DenseI64ArrayAttr:$scratch, DefaultValuedAttr<I64Attr, "0">:$fixed);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `dims` custom<Lists>($dims)
-    `strides` custom<Lists>($strides) `tasks` $tasks `unit` $unit `grain` $grain `scratch` $scratch attr-dict
-    custom<Body>($body)
+    `strides` custom<Lists>($strides) `tasks` $tasks (`blocks` $blocks^)? `unit` $unit `grain` $grain
+    `scratch` $scratch (`plus` $fixed^)? attr-dict custom<Body>($body)
   }];
   let hasVerifier = 1;
 }
@@ -131,6 +132,47 @@ def TsrTile_WidenOp : TsrTile_Op<"widen", [Pure]> {
   let arguments = (ins AnyType:$x);
   let results = (outs AnyType:$y);
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($y)";
+  let hasVerifier = 1;
+}
+
+def TsrTile_FmaOp : TsrTile_Op<"fma", [Pure, AllTypesMatch<["a", "b", "c", "d"]>]> {
+  let summary = "a * b + c, rounded once: one step of a register tile";
+  let description = [{
+    A register tile of a product is so many accumulators, each a vector; one step of the sum multiplies one element of
+    each row of the left factor with the vectors of a row of the right one.
+
+    ```mlir
+    %d = tsr_tile.fma %v8, %v8, %v8 : vector<8xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$a, AnyType:$b, AnyType:$c);
+  let results = (outs AnyType:$d);
+  let assemblyFormat = "$a `,` $b `,` $c attr-dict `:` type($d)";
+}
+
+def TsrTile_LaneOp : TsrTile_Op<"lane", [Pure]> {
+  let summary = "One lane of a tile in all lanes of another";
+  let description = [{
+    ```mlir
+    %s = tsr_tile.lane %v8[2] : vector<8xf32> -> vector<4xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$tile, I64Attr:$index);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$tile `[` $index `]` attr-dict `:` type($tile) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def TsrTile_ShuffleOp : TsrTile_Op<"shuffle", [Pure, AllTypesMatch<["a", "b", "result"]>]> {
+  let summary = "Lanes of two tiles: those of the first are counted from 0, those of the second go on from there";
+  let description = [{
+    ```mlir
+    %s = tsr_tile.shuffle %v8, %v8 [0, 8, 1, 9, 2, 10, 3, 11] : vector<8xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$a, AnyType:$b, DenseI32ArrayAttr:$lanes);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$a `,` $b $lanes attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 

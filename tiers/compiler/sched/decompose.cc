@@ -2,8 +2,15 @@
 //
 // The numerics policy becomes explicit here. Narrow floats are cast to f32 before and back once after; softmax
 // subtracts the largest element of its row; a variance is taken about the mean in a second pass; sums are kept in f64
-// by tsr_graph.reduce itself. After this pass a kernel holds only element-wise ops, casts, reshapes over dims of 1 and
-// reductions, so the lowering to tiles knows nothing of softmax.
+// by tsr_graph.reduce itself. Attention is a product, a softmax whose rows may be all masked, and another product.
+// After this pass a kernel holds only element-wise ops, casts, reshapes over dims of 1, reductions and matrix products,
+// so the lowering to tiles knows nothing of softmax.
+//
+// Rows that are scaled and then multiplied with a matrix are multiplied first and scaled after: the result has fewer
+// elements than the rows, and the reciprocal of a softmax's sum is not known before its last element.
+#include <cmath>
+#include <limits>
+
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
 
@@ -23,6 +30,7 @@ class Decomposer {
     const bool is_reduction =
         name == "sum" || name == "mean" || name == "max" || name == "min" || name == "var" || name == "logsumexp";
     const bool is_row = name == "softmax" || name == "log_softmax" || name == "layer_norm" || name == "rms_norm";
+    if (name == "attention") return Attention();
     if (!is_reduction && !is_row) return;
     Type out = op_->getResult(0).getType();
     Value x = op_->getOperand(0);
@@ -40,14 +48,14 @@ class Decomposer {
     } else if (name == "logsumexp") {
       // Where the largest element is infinite it is the answer: what is subtracted must be finite.
       Value m = Finite(Reduce("max", x));
-      y = Ew("add", {Ew("log", {Reduce("sum", Ew("exp", {Ew("sub", {x, m})}))}), m});
+      y = Ew("add", {Ew("log", {Reduce("sum", Weight(Ew("sub", {x, m})))}), m});
     } else if (name == "softmax") {
-      Value e = Ew("exp", {Ew("sub", {x, Reduce("max", x)})});
+      Value e = Weight(Ew("sub", {x, Reduce("max", x)}));
       // One division for each row.
       y = Ew("mul", {e, Ew("reciprocal", {Reduce("sum", e)})});
     } else if (name == "log_softmax") {
       Value d = Ew("sub", {x, Reduce("max", x)});
-      y = Ew("sub", {d, Ew("log", {Reduce("sum", Ew("exp", {d}))})});
+      y = Ew("sub", {d, Ew("log", {Reduce("sum", Weight(d))})});
     } else {
       Value centred = name == "layer_norm" ? Ew("sub", {x, Reduce("mean", x)}) : x;
       Value square = Ew("mul", {centred, centred});
@@ -63,7 +71,70 @@ class Decomposer {
     op_->erase();
   }
 
+  // product(x * r, m) becomes product(x, m) * r where r is a number for each row.
+  void ScaleAfter() {
+    if (!IsProduct(op_)) return;
+    Operation* mul = op_->getOperand(0).getDefiningOp();
+    if (mul == nullptr || RowOf(mul) == nullptr || RowOf(mul)->name != "mul" || !mul->hasOneUse()) return;
+    Value x = mul->getOperand(0), r = mul->getOperand(1);
+    const SmallVector<Dim> rows = DimsOf(r.getType()), all = DimsOf(x.getType());
+    if (r.getDefiningOp() == nullptr || rows.size() != all.size() || !rows.back().is_one()) return;
+    if (ArrayRef<Dim>(rows).drop_back() != ArrayRef<Dim>(all).drop_back()) return;
+    op_->setOperand(0, x);
+    b_.setInsertionPointAfter(op_);
+    Value scaled = Make("mul", {op_->getResult(0), r}, op_->getResult(0).getType());
+    op_->getResult(0).replaceAllUsesExcept(scaled, scaled.getDefiningOp());
+    mul->erase();
+  }
+
  private:
+  void Attention() {
+    k_ = 1;
+    Value q = op_->getOperand(0), k = op_->getOperand(1), v = op_->getOperand(2);
+    SmallVector<Dim> dims = DimsOf(q.getType());
+    const SmallVector<Dim> keys = DimsOf(k.getType());
+    const Dim depth = dims.back();
+    dims.back() = keys[keys.size() - 2];
+    Type wide = ComputeType(ElementOf(q));
+    auto product = [&](Value a, Value c, bool transposed, ArrayRef<Dim> to) {
+      OperationState state(op_->getLoc(), "tsr_graph.matmul");
+      state.addOperands({a, c});
+      state.addTypes(TensorOf(b_.getContext(), to, wide));
+      state.addAttribute("transpose_b", b_.getBoolAttr(transposed));
+      return b_.create(state)->getResult(0);
+    };
+    Value s = product(q, k, true, dims);
+    const double given = Number("scale", 0);
+    Value scale;
+    if (given != 0 || !depth.is_symbol) {
+      scale = Constant(given != 0 ? given : 1 / std::sqrt(static_cast<double>(depth.value)), s);
+    } else {
+      Type f64 = TensorOf(b_.getContext(), {}, b_.getF64Type());
+      Value size = graph::SizeOp::create(b_, op_->getLoc(), f64, q,
+                                         b_.getI64IntegerAttr(cast<RankedTensorType>(q.getType()).getRank() - 1));
+      scale = Cast(Make("rsqrt", {size}, f64), wide);
+    }
+    s = Ew("mul", {s, scale});
+    if (op_->getNumOperands() > 3) {
+      Value mask = op_->getOperand(3);
+      if (ElementOf(mask).isInteger(1))
+        s = Make("where", {mask, s, Constant(-std::numeric_limits<double>::infinity(), s)}, s.getType());
+      else
+        s = Ew("add", {s, Cast(mask, wide)});
+    }
+    auto causal = op_->getAttrOfType<BoolAttr>("causal");
+    if (causal && causal.getValue()) s = graph::CausalOp::create(b_, op_->getLoc(), s.getType(), s);
+    // A row that is masked as a whole has weights of zero.
+    Value e = Weight(Ew("sub", {s, Finite(Reduce("max", s))}));
+    Value sum = Reduce("sum", e);
+    Value none = Make("eq", {sum, Constant(0, sum)}, TensorOf(b_.getContext(), DimsOf(sum.getType()), b_.getI1Type()));
+    Value r = Make("where", {none, Constant(0, sum), Ew("reciprocal", {sum})}, sum.getType());
+    dims.back() = DimsOf(v.getType()).back();
+    Value y = Ew("mul", {product(e, v, false, dims), r});
+    op_->replaceAllUsesWith(ValueRange{Cast(y, ElementOf(op_->getResult(0)))});
+    op_->erase();
+  }
+
   static Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
 
   Value Make(StringRef name, ValueRange operands, Type type) {
@@ -85,6 +156,13 @@ class Decomposer {
       }
     }
     return Make(name, operands, TensorOf(b_.getContext(), dims, ElementOf(operands[0])));
+  }
+
+  // e^x of numbers that are 0 or less: a weight of a softmax.
+  Value Weight(Value x) {
+    Value e = Ew("exp", {x});
+    e.getDefiningOp()->setAttr("weight", b_.getUnitAttr());
+    return e;
   }
 
   Value Cast(Value v, Type element) {
@@ -140,6 +218,10 @@ class DecomposePass : public PassWrapper<DecomposePass, OperationPass<ModuleOp>>
       SmallVector<Operation*> ops;
       for (Operation& op : kernel.getBody().front()) ops.push_back(&op);
       for (Operation* op : ops) Decomposer(op).Run();
+      ops.clear();
+      for (Operation& op : kernel.getBody().front()) ops.push_back(&op);
+      for (Operation* op : ops)
+        if (IsProduct(op)) Decomposer(op).ScaleAfter();
     });
   }
 };

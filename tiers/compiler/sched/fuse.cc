@@ -16,13 +16,18 @@
 // A value of a group is written to memory if something outside uses it, or if it is still needed after the kernel
 // has run (`until`): the trace may be left there. All others never exist: that is what fusion saves.
 //
-// There is no cost model yet: what may be fused is. Groups of one element-wise op are left to tier 1, whose loop is as
-// good.
+// A matrix product begins a group; what is computed from its result element by element joins it. What needs whole rows
+// of it (a softmax) joins only where the sums are short: blocks of whole rows are small, so the other factor is copied
+// more often, which must cost less than the trip of the result through memory. Such rows may be multiplied with another
+// matrix in the same kernel: attention, however it was written.
+//
+// Groups of one element-wise op are left to tier 1, whose loop is as good.
 #include <climits>
 
 #include "llvm/ADT/SetVector.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
+#include "tiers/compiler/sched/product.h"
 
 using namespace mlir;
 
@@ -32,6 +37,8 @@ namespace {
 constexpr size_t kMostOps = 48;
 // Tensors that a kernel reads; with a result for each op it still has no more views than the core has room for.
 constexpr size_t kMostReads = 16;
+// Products with longer sums are not followed by ops on whole rows.
+constexpr int64_t kShortSum = 256;
 
 enum class Class {
   barrier,      // runs in the core
@@ -40,6 +47,7 @@ enum class Class {
   elementwise,  // result has the dims of the iteration space
   reduction,    // trailing dims to one number
   row,          // along the trailing dims, result as large as the operand: softmax, norms
+  product,      // a matrix product
 };
 
 struct Kind {
@@ -73,6 +81,19 @@ bool OnlyUnitDimsDiffer(Type a, Type b) {
     return dims;
   };
   return significant(a) == significant(b);
+}
+
+// As many heads of keys as of queries, and all of one dtype.
+bool IsPlainAttention(Operation* op) {
+  Value q = op->getOperand(0), k = op->getOperand(1), v = op->getOperand(2);
+  const SmallVector<Dim> dims = DimsOf(q.getType()), keys = DimsOf(k.getType()), values = DimsOf(v.getType());
+  if (dims.size() < 3 || keys.size() != dims.size() || values.size() != dims.size() || op->hasAttr("absent"))
+    return false;
+  Type element = cast<RankedTensorType>(q.getType()).getElementType();
+  for (Value x : {q, k, v})
+    if (cast<RankedTensorType>(x.getType()).getElementType() != element) return false;
+  auto batch = [](ArrayRef<Dim> d) { return d.drop_back(2); };
+  return !keys[keys.size() - 2].is_one() && batch(keys) == batch(dims) && batch(values) == batch(dims) && IsFloat(q);
 }
 
 Kind KindOf(Operation* op, bool bitwise) {
@@ -110,6 +131,14 @@ Kind KindOf(Operation* op, bool bitwise) {
     return k > 0 ? Kind{Class::reduction, k} : Kind{};
   }
   if (bitwise) return {};
+  if (IsProduct(op)) {
+    auto computes = [](Value v) { return ComputeType(cast<RankedTensorType>(v.getType()).getElementType()); };
+    for (Value v : op->getOperands())
+      if (!IsFloat(v) || RankOf(v) < 2 || computes(v) != computes(op->getResult(0))) return {};
+    // A single column is no row.
+    return DimsOf(op->getResult(0).getType()).back().is_one() ? Kind{} : Kind{Class::product};
+  }
+  if (row->name == "attention") return IsPlainAttention(op) ? Kind{Class::product} : Kind{};
   if (row->name == "softmax" || row->name == "log_softmax") {
     auto axis = op->getAttrOfType<IntegerAttr>("axis");
     const int64_t a = axis ? axis.getInt() : -1;
@@ -131,6 +160,8 @@ struct Group {
   bool open = true;
   int compute = 0;  // ops that do arithmetic
   bool normalises = false;
+  Operation* product = nullptr;
+  Operation* second = nullptr;  // multiplies rows of the group
 };
 
 // The two ways to write one number for each row: with dims of 1, or without the dims.
@@ -163,7 +194,7 @@ class Fuser {
     SmallVector<Operation*> all;
     for (Operation& op : trace_.getBody().front()) all.push_back(&op);
     for (Operation* op : all) {
-      if (KindOf(op, options_.bitwise).c == Class::barrier) {
+      if (KindOf(op, options_.bitwise).c == Class::barrier || IsForLibrary(op)) {
         Region(region);
         region.clear();
       } else {
@@ -186,7 +217,7 @@ class Fuser {
       if (!IsLoose(op)) Add(op, KindOf(op, options_.bitwise));
     for (auto& g : groups_) {
       if (g->ops.empty()) continue;
-      if (options_.fuse && g->compute < 2 && !g->normalises) continue;
+      if (options_.fuse && g->compute < 2 && !g->normalises && g->product == nullptr) continue;
       Emit(*g);
     }
   }
@@ -216,6 +247,7 @@ class Fuser {
 
   void Add(Operation* op, Kind kind) {
     if (kind.c == Class::view) return CloseUsed(op, nullptr);
+    if (kind.c == Class::product) return AddProduct(op);
     SmallVector<Group*> candidates;
     auto offer = [&](Group* g) {
       if (g != nullptr && g->open && !llvm::is_contained(candidates, g)) candidates.push_back(g);
@@ -229,7 +261,8 @@ class Fuser {
       for (Group* g : candidates) {
         if (joined == nullptr) {
           if (Fits(*g, op, kind)) joined = g;
-        } else if (g->dims == joined->dims && (g->row == 0 || joined->row == 0 || g->row == joined->row) &&
+        } else if (g->dims == joined->dims && (g->product == nullptr || joined->product == nullptr) &&
+                   (g->row == 0 || joined->row == 0 || g->row == joined->row) &&
                    g->ops.size() + joined->ops.size() < kMostOps &&
                    g->reads.size() + joined->reads.size() <= kMostReads && Fits(*g, op, kind)) {
           Merge(*joined, *g);
@@ -252,6 +285,102 @@ class Fuser {
       if (Of(v) != joined) joined->reads.insert(Through(v));
   }
 
+  void AddProduct(Operation* op) {
+    Group* rows = Of(op->getOperand(0));
+    if (options_.fuse && rows != nullptr && rows->open && MayFollow(*rows, op)) {
+      rows->second = op;
+    } else {
+      groups_.push_back(std::make_unique<Group>());
+      rows = groups_.back().get();
+      rows->product = op;
+      rows->dims = DimsOf(op->getResult(0).getType());
+      if (!IsProduct(op)) {
+        // Attention is one kernel; its space is that of the scores.
+        const SmallVector<Dim> keys = DimsOf(op->getOperand(1).getType());
+        rows->dims.back() = keys[keys.size() - 2];
+        rows->row = 1;
+        rows->second = op;
+      }
+    }
+    CloseUsed(op, rows);
+    rows->ops.insert(op);
+    rows->compute += 1;
+    group_of_[op] = rows;
+    for (Value v : op->getOperands())
+      if (Of(v) != rows) rows->reads.insert(Through(v));
+    // What follows has other dims.
+    if (rows->second == op) rows->open = false;
+  }
+
+  // May a product multiply the rows of a group: values that only this product needs, with all dims of the space?
+  bool MayFollow(const Group& g, Operation* op) {
+    if (g.product == nullptr || g.second != nullptr || RankOf(op->getResult(0)) < 3) return false;
+    if (Transposes(op, "transpose_a") || !HasShortSum(g.product) || Of(op->getOperand(1)) == &g) return false;
+    Value rows = op->getOperand(0);
+    if (DimsOf(rows.getType()) != g.dims || g.reads.size() >= kMostReads) return false;
+    if (Through(rows) != rows || IsView(rows.getDefiningOp())) return false;
+    const SmallVector<Dim> out = DimsOf(op->getResult(0).getType());
+    return ArrayRef<Dim>(out).drop_back() == ArrayRef<Dim>(g.dims).drop_back();
+  }
+
+  bool IsForLibrary(Operation* op) {
+    if (options_.schedule.empty() || KindOf(op, options_.bitwise).c != Class::product) return false;
+    ProductSchedule schedule;
+    Override(options_, StepOf(op), &schedule);
+    return schedule.form == ProductSchedule::Form::library;
+  }
+
+  static bool Transposes(Operation* product, StringRef which) {
+    auto attr = product->getAttrOfType<BoolAttr>(which);
+    return attr && attr.getValue();
+  }
+
+  // What is known of a size, or was seen; -1: nothing.
+  int64_t Likely(const Dim& d) {
+    if (!d.is_symbol) return d.value;
+    auto seen = trace_.getLikely();
+    return seen && d.value >= 0 && d.value < static_cast<int64_t>(seen->size()) ? (*seen)[static_cast<size_t>(d.value)]
+                                                                                : -1;
+  }
+
+  Dim DepthOf(Operation* product) {
+    const SmallVector<Dim> a = DimsOf(product->getOperand(0).getType());
+    return a[a.size() - (Transposes(product, "transpose_a") ? 2 : 1)];
+  }
+  // Without knowledge: batches of products are those of attention.
+  bool HasShortSum(Operation* product) {
+    const int64_t k = Likely(DepthOf(product));
+    return k >= 0 ? k <= kShortSum : RankOf(product->getResult(0)) > 2;
+  }
+
+  ProductSchedule ScheduleOf(const Group& g, Builder& b) {
+    Operation* op = g.product;
+    const SmallVector<Dim> dims = g.dims;
+    const size_t rank = dims.size();
+    ProductFacts facts;
+    for (size_t d = 0; d + 2 < rank; ++d) facts.batch *= std::max<int64_t>(1, Likely(dims[d]));
+    facts.m = Likely(dims[rank - 2]);
+    facts.n = Likely(dims[rank - 1]);
+    facts.k = Likely(DepthOf(op));
+    facts.is_exact = !dims[rank - 2].is_symbol && !dims[rank - 1].is_symbol && !DepthOf(op).is_symbol;
+    Type element = ComputeType(cast<RankedTensorType>(op->getResult(0).getType()).getElementType());
+    facts.bytes = element.getIntOrFloatBitWidth() / 8;
+    facts.whole_rows = g.row > 0 || g.second != nullptr;
+    auto runs = [&](Value v, int64_t from_end) {
+      auto type = cast<RankedTensorType>(v.getType());
+      auto strides = cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef();
+      if (ComputeType(type.getElementType()) != type.getElementType()) return false;
+      return strides.empty() ? from_end == 1 : strides[strides.size() - static_cast<size_t>(from_end)] == 1;
+    };
+    facts.a_along_k = runs(op->getOperand(0), Transposes(op, "transpose_a") ? 2 : 1);
+    const bool transposed = !IsProduct(op) || Transposes(op, "transpose_b");
+    facts.b_along_k = runs(op->getOperand(1), transposed ? 1 : 2);
+    facts.b_along_n = runs(op->getOperand(1), transposed ? 2 : 1);
+    ProductSchedule schedule = ChooseProduct(facts, options_);
+    Override(options_, StepOf(op), &schedule);
+    return schedule;
+  }
+
   void Merge(Group& into, Group& from) {
     for (Operation* op : from.ops) {
       into.ops.insert(op);
@@ -261,6 +390,7 @@ class Fuser {
     into.row = std::max(into.row, from.row);
     into.compute += from.compute;
     into.normalises |= from.normalises;
+    if (from.product != nullptr) into.product = from.product;
     from = Group{};
     from.open = false;
   }
@@ -268,6 +398,7 @@ class Fuser {
   bool Fits(const Group& g, Operation* op, Kind kind) {
     if (g.ops.size() >= kMostOps || g.reads.size() + op->getNumOperands() > kMostReads) return false;
     const int64_t row = kind.row > 0 ? kind.row : g.row;
+    if (g.product != nullptr && kind.row > 0 && (kind.row > 1 || !HasShortSum(g.product))) return false;
     if (kind.row > 0 && g.row > 0 && g.row != kind.row) return false;
     // A row of several dims must be one run, or one number, in everything that is read.
     if (row > 1) {
@@ -378,7 +509,17 @@ class Fuser {
     if (outputs.empty() || inputs.size() + outputs.size() > kMostOps + kMostReads) return;
     // Four registers for each value of the widest type. Polynomials are chains of dependent steps: four of them side by
     // side keep the pipes busy (gelu of f32 on a Neoverse-N1: 9.1, 7.7 and 6.3 ns with one, two and four).
-    const int64_t lanes = std::max<int64_t>(1, 4 * options_.vector_bytes * 8 / std::max<int64_t>(bits, 32));
+    int64_t lanes = std::max<int64_t>(1, 4 * options_.vector_bytes * 8 / std::max<int64_t>(bits, 32));
+    DictionaryAttr product;
+    if (g.product != nullptr) {
+      const ProductSchedule schedule = ScheduleOf(g, b);
+      product = schedule.ToAttr(b);
+      // Rows of a register tile, or of what is left of one.
+      const Dim& columns = g.dims.back();
+      const int64_t last = columns.is_symbol ? 0 : columns.value % schedule.nr;
+      if (g.row == 0 && schedule.form != ProductSchedule::Form::stream)
+        while (lanes > 1 && (schedule.nr % lanes != 0 || (last > 0 && lanes > options_.vector_bytes / 4))) lanes /= 2;
+    }
     SmallVector<Type> types;
     for (Value v : outputs) types.push_back(v.getType());
     SmallVector<Location> locations;
@@ -387,7 +528,7 @@ class Fuser {
         b, FusedLoc::get(b.getContext(), locations), types, inputs, b.getStringAttr("k" + std::to_string(StepOf(last))),
         b.getI32IntegerAttr(StepOf(last)), b.getDenseI32ArrayAttr(steps), b.getDenseI32ArrayAttr(input_ids),
         b.getDenseI32ArrayAttr(output_ids), b.getArrayAttr(strides), b.getI64IntegerAttr(g.row),
-        b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain));
+        b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain), product);
     Block* body = b.createBlock(&kernel.getBody());
     IRMapping map;
     for (Value v : inputs) map.map(v, body->addArgument(v.getType(), v.getLoc()));

@@ -46,7 +46,8 @@ class TileLowering {
     target::LaunchOp::create(b_, loc_, FlatSymbolRefAttr::get(kernel_.getSymNameAttr()), kernel_.getPositionAttr(),
                              kernel_.getStepsAttr(), kernel_.getInputsAttr(), kernel_.getOutputsAttr(),
                              kernel_.getDimsAttr(), kernel_.getStridesAttr(), kernel_.getTasksAttr(),
-                             kernel_.getUnitAttr(), kernel_.getGrainAttr(), kernel_.getScratchAttr());
+                             kernel_.getBlocksAttr(), kernel_.getUnitAttr(), kernel_.getGrainAttr(),
+                             kernel_.getScratchAttr(), kernel_.getFixedAttr());
     kernel_.erase();
   }
 
@@ -117,6 +118,14 @@ class TileLowering {
                                              SmallVector<int32_t>(static_cast<size_t>(LanesOf(type)), 0));
     } else if (auto map = dyn_cast<tile::MapOp>(op)) {
       result = Call(map.getFunction(), map.getOperands(), map.getResult().getType());
+    } else if (auto fma = dyn_cast<tile::FmaOp>(op)) {
+      result = LLVM::FMAOp::create(b_, loc_, fma.getD().getType(), fma.getA(), fma.getB(), fma.getC());
+    } else if (auto lane = dyn_cast<tile::LaneOp>(op)) {
+      const size_t lanes = static_cast<size_t>(LanesOf(lane.getResult().getType()));
+      result = LLVM::ShuffleVectorOp::create(b_, loc_, lane.getTile(), lane.getTile(),
+                                             SmallVector<int32_t>(lanes, static_cast<int32_t>(lane.getIndex())));
+    } else if (auto shuffle = dyn_cast<tile::ShuffleOp>(op)) {
+      result = LLVM::ShuffleVectorOp::create(b_, loc_, shuffle.getA(), shuffle.getB(), shuffle.getLanes());
     } else if (auto widen = dyn_cast<tile::WidenOp>(op)) {
       result = LLVM::FPExtOp::create(b_, loc_, widen.getY().getType(), widen.getX());
     } else if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {

@@ -113,6 +113,8 @@ TSR_BOOL2(TSR_BOOLS2)
 TSR_ASK1(TSR_ASKS1)
 TSR_ASK2(TSR_ASKS2)
 
+TSR_FLOATS1(exp_weight, ExpWeight(x))
+
 #define TSR_WHERE(dtype, T) \
   TSR_C T tsr_where_##dtype(uint8_t cond, T a, T b) { return cond != 0 ? a : b; }
 TSR_WHERE(f64, double)

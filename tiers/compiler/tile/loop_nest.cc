@@ -9,6 +9,8 @@ namespace {
 // one. The first op may be a cast of an operand that is smaller: a number, a row.
 SmallVector<Dim> SpaceOf(sched::KernelOp kernel) {
   SmallVector<Dim> space;
+  for (Operation& op : kernel.getBody().front())
+    if (IsProduct(&op)) return DimsOf(op.getResult(0).getType());
   for (Operation& op : kernel.getBody().front()) {
     if (auto reduce = dyn_cast<graph::ReduceOp>(op)) return DimsOf(reduce.getX().getType());
     if (op.getNumResults() != 1) continue;
@@ -52,6 +54,22 @@ bool Joins(const ViewPlan& view, ArrayRef<Dim> space, size_t d) {
 
 }  // namespace
 
+Products ProductsOf(sched::KernelOp kernel) {
+  Products products;
+  for (Operation& op : kernel.getBody().front())
+    if (IsProduct(&op)) (products.first == nullptr ? products.first : products.second) = &op;
+  for (Operation& op : kernel.getBody().front()) {
+    products.is_causal |= isa<graph::CausalOp>(op);
+    if (products.second != nullptr && op.getNumOperands() == 2 && op.getOperand(0) == products.second->getResult(0))
+      products.scale = &op;
+    Operation* before = products.scale != nullptr ? products.scale : products.second;
+    if (before != nullptr && op.getNumResults() == 1 && op.getNumOperands() == 1 &&
+        op.getOperand(0) == before->getResult(0))
+      products.cast = &op;
+  }
+  return products;
+}
+
 std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
   LoopNest nest;
   nest.space = SpaceOf(kernel);
@@ -65,9 +83,17 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
                   cast<DenseI64ArrayAttr>(kernel.getStrides()[k]),
                   {},
                   {}};
+    auto users = argument.getUsers();
+    auto is_elsewhere = [](Operation* op) { return IsProduct(op) || isa<graph::SizeOp>(op); };
+    view.is_factor = llvm::any_of(users, IsProduct);
+    if (view.is_factor && llvm::all_of(users, is_elsewhere)) {
+      nest.views.push_back(std::move(view));
+      continue;
+    }
     // A value that only meets numbers of rows without the row's dims lies along the outer dims.
     bool at_end = false, at_outer = false;
-    for (Operation* user : argument.getUsers()) {
+    for (Operation* user : users) {
+      if (is_elsewhere(user)) continue;
       const bool full = isa<graph::ReduceOp>(user) || isa<sched::YieldOp>(user) ||
                         cast<RankedTensorType>(user->getResult(0).getType()).getRank() == static_cast<int64_t>(rank);
       (full ? at_end : at_outer) = true;
@@ -80,13 +106,20 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
   for (auto [k, value] : llvm::enumerate(yield.getValues())) {
     ViewPlan view{kernel.getOutputs()[k], cast<RankedTensorType>(value.getType()), {}, {}, {}};
     const size_t own = static_cast<size_t>(view.type.getRank());
+    // The second product of a kernel has a space of its own.
+    if (const Products p = ProductsOf(kernel); p.second != nullptr && p.IsResult(value)) {
+      view.is_factor = true;
+      nest.views.push_back(std::move(view));
+      continue;
+    }
     if (own != rank && own != outer) return std::nullopt;
     if (!Align(view, nest.space, own)) return std::nullopt;
     nest.views.push_back(std::move(view));
   }
+  const bool product = ProductsOf(kernel).first != nullptr;
   for (size_t d = 0; d < rank; ++d) {
-    const bool joins =
-        d > 0 && d != outer && llvm::all_of(nest.views, [&](const ViewPlan& v) { return Joins(v, nest.space, d - 1); });
+    const bool joins = !product && d > 0 && d != outer &&
+                       llvm::all_of(nest.views, [&](const ViewPlan& v) { return Joins(v, nest.space, d - 1); });
     // Dims of 1 between two others must not hide that those do not join.
     if (joins && !nest.loops.empty()) {
       bool all = true;
@@ -117,7 +150,7 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
     const bool dense = !v.known || v.known.empty();
     for (const auto& [first, last] : nest.loops) {
       int64_t own = -1;  // the innermost of the loop's dims along which it moves
-      for (int64_t d = first; d <= last; ++d)
+      for (int64_t d = first; d <= last && !v.own_dim.empty(); ++d)
         if (v.own_dim[static_cast<size_t>(d)] >= 0) own = v.own_dim[static_cast<size_t>(d)];
       Stride s;
       s.dim = own;

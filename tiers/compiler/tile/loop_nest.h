@@ -8,6 +8,22 @@
 
 namespace tessera::compiler {
 
+/// The matrix products of a kernel, where it has any. The second one multiplies rows that follow from the first.
+struct Products {
+  mlir::Operation* first = nullptr;
+  mlir::Operation* second = nullptr;
+  mlir::Operation* scale = nullptr;  // multiplies the second one's result with a number for each row
+  mlir::Operation* cast = nullptr;   // of that to the dtype of the result
+  bool is_causal = false;
+
+  /// Is it what the second product gives in the end?
+  bool IsResult(mlir::Value v) const {
+    mlir::Operation* last = cast != nullptr ? cast : scale != nullptr ? scale : second;
+    return last != nullptr && v.getDefiningOp() == last;
+  }
+};
+Products ProductsOf(sched::KernelOp kernel);
+
 /// How a view moves along one loop.
 struct Stride {
   enum class Kind {
@@ -26,10 +42,12 @@ struct ViewPlan {
   mlir::DenseI64ArrayAttr known;       // strides; empty: row-major
   llvm::SmallVector<Stride> loops;     // one for each loop of the nest, the innermost last
   llvm::SmallVector<int64_t> own_dim;  // for each dim of the space: the view's own dim, or -1 where it does not move
+  bool is_factor = false;              // of a product; without own_dim where it is nothing else
 };
 
 /// Adjacent dims of the space along which every view is one run, or stands still, are one loop. The dims of a row are
-/// always one loop, the innermost.
+/// always one loop, the innermost. The space of a kernel with a product is that of the (first) product, and each of its
+/// dims is a loop.
 struct LoopNest {
   llvm::SmallVector<Dim> space;
   int64_t row = 0;

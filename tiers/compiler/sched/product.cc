@@ -1,0 +1,171 @@
+// The cost model of matrix products.
+//
+// A register tile of mr x nr accumulators does mr * nr / w fused steps for (mr + nr / w) loads, so it is as large as
+// the registers allow. The right factor is packed once for every `rows` rows of the result: copies cost 1 / rows of an
+// element each. Fewer, larger tasks copy less; too few leave threads idle. The model adds up both and takes the best of
+// a few sizes, which are also the space that the tuner searches.
+#include "tiers/compiler/sched/product.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace mlir;
+
+namespace tessera::compiler {
+namespace {
+
+// Nanoseconds, on the machine at hand roughly; only their proportions matter.
+constexpr double kCopy = 0.35;  // to pack one element
+constexpr double kFetch = 0.3;  // to bring one element of the left factor into the cache
+constexpr double kTask = 500;   // to begin a task
+constexpr int64_t kFewRows = 8;
+
+constexpr const char* kForms[] = {"packed", "stream", "dot", "library"};
+
+int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+int64_t Blocks(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+}  // namespace
+
+DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
+  return b.getDictionaryAttr(
+      {b.getNamedAttr("form", b.getStringAttr(kForms[static_cast<int>(form)])),
+       b.getNamedAttr("rows", b.getI64IntegerAttr(rows)), b.getNamedAttr("columns", b.getI64IntegerAttr(columns)),
+       b.getNamedAttr("depth", b.getI64IntegerAttr(depth)), b.getNamedAttr("mr", b.getI64IntegerAttr(mr)),
+       b.getNamedAttr("nr", b.getI64IntegerAttr(nr)), b.getNamedAttr("copy", b.getI64IntegerAttr(copy))});
+}
+
+std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
+  ProductSchedule s;
+  auto form = attr.getAs<StringAttr>("form");
+  if (!form) return std::nullopt;
+  const auto* found = std::find(std::begin(kForms), std::end(kForms), form.getValue());
+  if (found == std::end(kForms)) return std::nullopt;
+  s.form = static_cast<Form>(found - std::begin(kForms));
+  for (auto [name, to] : {std::pair<const char*, int64_t*>{"rows", &s.rows},
+                          {"columns", &s.columns},
+                          {"depth", &s.depth},
+                          {"mr", &s.mr},
+                          {"nr", &s.nr}}) {
+    auto n = attr.getAs<IntegerAttr>(name);
+    if (!n || n.getInt() < 1 || n.getInt() > (1 << 20)) return std::nullopt;
+    *to = n.getInt();
+  }
+  auto copy = attr.getAs<IntegerAttr>("copy");
+  s.copy = copy ? copy.getInt() : 0;
+  if (s.form == Form::stream && s.rows != s.mr) return std::nullopt;
+  if (s.mr > 16 || s.nr > 128 || s.mr * s.nr > 1024 || s.rows % s.mr != 0) return std::nullopt;
+  return s;
+}
+
+void Override(const CompileOptions& options, int32_t step, ProductSchedule* schedule) {
+  SmallVector<StringRef> products, entries;
+  StringRef(options.schedule).split(products, '+', -1, false);
+  const std::string mine = "p" + std::to_string(step);
+  for (StringRef product : products) {
+    auto [name, values] = product.split(':');
+    if (name != mine && name != "*") continue;
+    values.split(entries, ',', -1, false);
+    break;
+  }
+  for (StringRef entry : entries) {
+    auto [name, value] = entry.split('=');
+    if (name == "form") {
+      const auto* found = std::find(std::begin(kForms), std::end(kForms), value);
+      if (found != std::end(kForms)) schedule->form = static_cast<ProductSchedule::Form>(found - std::begin(kForms));
+    }
+    for (auto [known, to] : {std::pair<StringRef, int64_t*>{"rows", &schedule->rows},
+                             {"columns", &schedule->columns},
+                             {"depth", &schedule->depth},
+                             {"mr", &schedule->mr},
+                             {"nr", &schedule->nr},
+                             {"copy", &schedule->copy}})
+      if (name == known) value.getAsInteger(10, *to);
+  }
+  schedule->rows = RoundUp(schedule->rows, std::max<int64_t>(1, schedule->mr));
+}
+
+ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& options) {
+  const int64_t w = std::max<int64_t>(1, options.vector_bytes / f.bytes);
+  const int64_t m = f.m > 0 ? f.m : 256, n = f.n > 0 ? f.n : 1024, k = f.k > 0 ? f.k : 512;
+  ProductSchedule s;
+  if (f.m >= 0 && f.m <= kFewRows && !f.whole_rows) {
+    if (f.a_along_k && f.b_along_k) {
+      s.form = ProductSchedule::Form::dot;
+      s.mr = f.is_exact ? std::clamp<int64_t>(f.m, 1, 4) : 4;
+      s.nr = s.mr == 1 ? 8 : 4;
+      s.rows = RoundUp(kFewRows, s.mr);
+      s.columns = RoundUp(std::clamp<int64_t>(n / (4 * options.threads), 16, 256), s.nr);
+      s.depth = k;
+      return s;
+    }
+    if (f.a_along_k && f.b_along_n) {
+      // The rows of the result stay in half of a first-level cache of 64 kB.
+      s.form = ProductSchedule::Form::stream;
+      s.mr = f.is_exact ? std::max<int64_t>(1, f.m) : kFewRows;
+      s.rows = s.mr;
+      s.nr = w;
+      s.columns = std::min(32768 / (s.rows * f.bytes), Blocks(n, options.threads));
+      s.columns = RoundUp(std::max<int64_t>(s.columns, 16), w);
+      s.depth = k;
+      return s;
+    }
+  }
+  // Register tiles, and what part of the peak they were seen to reach.
+  struct Tile {
+    int64_t mr, vectors;
+    double part;
+  };
+  constexpr Tile kNeon[] = {{4, 4, 1}, {5, 4, 0.99}, {6, 3, 0.93}, {8, 2, 0.9}, {4, 3, 0.9}, {4, 2, 0.8}};
+  constexpr Tile kAvx2[] = {{6, 2, 1}, {4, 2, 0.85}, {4, 3, 0.95}};
+  constexpr Tile kAvx512[] = {{8, 3, 1}, {8, 2, 0.95}, {12, 2, 1}, {4, 4, 0.9}};
+  const ArrayRef<Tile> tiles = options.vector_bytes == 16   ? ArrayRef<Tile>(kNeon)
+                               : options.vector_bytes == 32 ? ArrayRef<Tile>(kAvx2)
+                                                            : ArrayRef<Tile>(kAvx512);
+  double best = std::numeric_limits<double>::infinity();
+  for (const Tile& tile : tiles) {
+    const int64_t nr = tile.vectors * w;
+    const double waste = static_cast<double>(RoundUp(m, tile.mr) * RoundUp(n, nr)) / static_cast<double>(m * n);
+    if (waste / tile.part < best) {
+      best = waste / tile.part;
+      s.mr = tile.mr;
+      s.nr = nr;
+    }
+    if (!f.is_exact) break;
+  }
+  // A panel of depth x nr fills half of a first-level cache of 64 kB.
+  s.depth = 32768 / (s.nr * f.bytes);
+  if (f.is_exact && f.k > 0 && f.k <= s.depth + s.depth / 4) s.depth = f.k;
+  if (f.whole_rows) {
+    // Blocks of whole rows that stay in the second-level cache.
+    s.columns = 1;
+    s.rows = s.mr;
+    while (s.rows < 128 && 2 * s.rows * n * f.bytes <= 524288) s.rows *= 2;
+    // Enough tasks for all threads.
+    while (s.rows > s.mr && s.rows % (2 * s.mr) == 0 && f.batch * Blocks(m, s.rows) < 2 * options.threads) s.rows /= 2;
+    if (f.m > 0) s.rows = std::min(s.rows, RoundUp(f.m, s.mr));
+    return s;
+  }
+  const double step = 2.0 * static_cast<double>(f.bytes) / (options.vector_bytes * 10);  // ns for one element's step
+  best = std::numeric_limits<double>::infinity();
+  for (int64_t rows : {16, 32, 64, 128, 256}) {
+    rows = std::min(RoundUp(rows, s.mr), RoundUp(m, s.mr));
+    for (int64_t columns : {64, 128, 256, 512, 1024, 2048}) {
+      columns = std::min(RoundUp(columns, s.nr), RoundUp(n, s.nr));
+      const int64_t tasks = f.batch * Blocks(m, rows) * Blocks(n, columns);
+      const double work = static_cast<double>(rows * columns * k) * step;
+      // What is read by all panels should stay in half of a second-level cache.
+      if (rows > s.mr && rows * s.depth * f.bytes > 524288) continue;
+      const double copies = static_cast<double>(k * columns) * kCopy + static_cast<double>(k * rows) * kFetch;
+      const double time = static_cast<double>(Blocks(tasks, options.threads)) * (work + copies + kTask);
+      if (time < best) {
+        best = time;
+        s.rows = rows;
+        s.columns = columns;
+      }
+    }
+  }
+  return s;
+}
+
+}  // namespace tessera::compiler

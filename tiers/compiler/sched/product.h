@@ -1,0 +1,47 @@
+// How a matrix product within a kernel is cut: the attribute `product` of tsr_sched.kernel.
+#ifndef TESSERA_TIERS_COMPILER_SCHED_PRODUCT_H_
+#define TESSERA_TIERS_COMPILER_SCHED_PRODUCT_H_
+
+#include "tiers/compiler/dialects/dialects.h"
+#include "tiers/compiler/passes.h"
+
+namespace tessera::compiler {
+
+/// One task computes `rows` x `columns` of the result. The sum runs in pieces of `depth`; the right factor is packed by
+/// panels that are `nr` wide, which stay in the innermost cache while the rows of the task go by, `mr` at a time.
+struct ProductSchedule {
+  enum class Form {
+    packed,   // the right factor is copied, panel by panel: it is used by many rows
+    stream,   // it is read once, row by row, where it lies, and the few rows of the result stay in the cache
+    dot,      // both factors lie along the sum: vectors run along it, and lanes are added at the end
+    library,  // left to the core, which has a BLAS
+  } form = Form::packed;
+  int64_t rows = 0, columns = 0, depth = 0;
+  int64_t mr = 0, nr = 0;  // of the register tile
+  int64_t copy = 0;        // 1: rows of the left factor are copied although they could be read where they lie
+
+  mlir::DictionaryAttr ToAttr(mlir::Builder& b) const;
+  /// Nothing where an entry is missing or no size.
+  static std::optional<ProductSchedule> FromAttr(mlir::DictionaryAttr attr);
+};
+
+/// What the choice depends on. A size is -1 where nothing is known of it.
+struct ProductFacts {
+  int64_t batch = 1, m = -1, n = -1, k = -1;
+  bool is_exact = false;    // the sizes are built in; otherwise they were seen, and others will come
+  int64_t bytes = 4;        // of an element that is computed with
+  bool whole_rows = false;  // what follows the product needs rows as a whole
+  bool a_along_k = false;   // the left factor can be read where it lies: runs along the sum, in the computing dtype
+  bool b_along_k = false;   // so can the right one ...
+  bool b_along_n = false;   // ... or it has runs along the rows of the result
+};
+
+/// What `options.schedule` says of a product, given by its step, in place of entries of `schedule`.
+void Override(const CompileOptions& options, int32_t step, ProductSchedule* schedule);
+
+/// The schedule that a model of the costs (arithmetic, copies, idle threads) finds best.
+ProductSchedule ChooseProduct(const ProductFacts& facts, const CompileOptions& options);
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_SCHED_PRODUCT_H_

@@ -1,0 +1,614 @@
+#include "tiers/compiler/tile/row_lowering.h"
+
+#include <limits>
+
+#include "llvm/ADT/StringSet.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+
+namespace tessera::compiler {
+namespace {
+
+// Functions that are a few instructions: computing them twice costs less than keeping their results.
+bool IsCheap(Operation* op) {
+  static const llvm::StringSet<> cheap = {
+      "add",         "sub",         "mul",        "neg",     "abs",       "square",      "maximum",
+      "minimum",     "fmax",        "fmin",       "where",   "clamp",     "relu",        "relu6",
+      "eq",          "ne",          "lt",         "le",      "gt",        "ge",          "cast",
+      "copy",        "reshape",     "unsqueeze",  "squeeze", "broadcast", "logical_and", "logical_or",
+      "logical_not", "logical_xor", "leaky_relu", "isnan",   "isfinite",  "isinf",       "sign"};
+  if (isa<graph::NumberOp, graph::CausalOp>(op)) return true;
+  const TableRow* row = RowOf(op);
+  return row != nullptr && cheap.contains(row->name);
+}
+
+Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
+
+}  // namespace
+
+RowLowering::RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise)
+    : kernel_(kernel),
+      nest_(std::move(nest)),
+      b_(kernel.getContext()),
+      loc_(kernel.getLoc()),
+      lanes_(static_cast<int64_t>(kernel.getLanes())),
+      num_inputs_(kernel.getInputs().size()),
+      bitwise_(bitwise) {}
+
+void RowLowering::Begin(OpBuilder& at) {
+  Classify();
+  FindSpills();
+  SmallVector<Attribute> strides;
+  for (const ViewPlan& v : nest_.views) strides.push_back(v.known ? v.known : at.getDenseI64ArrayAttr({}));
+  tile_ = tile::KernelOp::create(at, loc_, kernel_.getNameAttr(), kernel_.getPositionAttr(), kernel_.getStepsAttr(),
+                                 kernel_.getInputsAttr(), kernel_.getOutputsAttr(), at.getArrayAttr({}),
+                                 at.getArrayAttr(strides), at.getDenseI64ArrayAttr({}), DenseI64ArrayAttr(),
+                                 at.getDenseI64ArrayAttr({}), kernel_.getGrainAttr(), at.getDenseI64ArrayAttr({}),
+                                 at.getI64IntegerAttr(0));
+  Block* body = at.createBlock(&tile_.getBody());
+  Type ptr = LLVM::LLVMPointerType::get(at.getContext());
+  for (size_t k = 0; k < nest_.views.size(); ++k) view_args_.push_back(body->addArgument(ptr, loc_));
+  scratch_ = body->addArgument(ptr, loc_);
+  table_ = body->addArgument(ptr, loc_);
+  begin_ = body->addArgument(at.getI64Type(), loc_);
+  end_ = body->addArgument(at.getI64Type(), loc_);
+  b_.setInsertionPointToStart(body);
+  for (size_t l = 0; l < nest_.loops.size(); ++l) sizes_.push_back(LoopSize(l));
+  for (const ViewPlan& v : nest_.views) {
+    SmallVector<Value> s;
+    for (size_t l = 0; l < nest_.loops.size(); ++l) s.push_back(StrideOf(v, l));
+    loop_strides_.push_back(std::move(s));
+  }
+  inner_ = nest_.loops.empty() ? -1 : static_cast<int>(nest_.loops.size()) - 1;
+  // Operands that stand still everywhere are read once.
+  for (size_t k = 0; k < num_inputs_; ++k) {
+    if (nest_.views[k].is_factor && nest_.views[k].own_dim.empty()) continue;
+    if (llvm::any_of(nest_.views[k].loops, [](const Stride& s) { return s.kind != Stride::Kind::zero; })) continue;
+    once_[Argument(k)] = Load(k, I64(0), 1, Value());
+  }
+}
+
+void RowLowering::End(ArrayRef<int64_t> tasks, ArrayRef<int64_t> blocks, ArrayRef<int64_t> unit,
+                      ArrayRef<int64_t> scratch, int64_t fixed) {
+  SmallVector<Attribute> dims;
+  for (auto [value, dim] : table_entries_) dims.push_back(b_.getDenseI64ArrayAttr({value, dim}));
+  tile_.setDimsAttr(b_.getArrayAttr(dims));
+  tile_.setTasks(tasks);
+  if (!blocks.empty()) tile_.setBlocks(blocks);
+  tile_.setUnit(unit);
+  tile_.setScratch(scratch);
+  tile_.setFixed(fixed);
+}
+
+Value RowLowering::I64(int64_t n) { return arith::ConstantIntOp::create(b_, loc_, n, 64); }
+Value RowLowering::Mul(Value x, Value y) { return arith::MulIOp::create(b_, loc_, x, y); }
+Value RowLowering::Sum(Value x, Value y) { return arith::AddIOp::create(b_, loc_, x, y); }
+
+// ---- sizes and places
+
+int64_t RowLowering::Entry(int64_t value, int64_t dim) {
+  for (size_t e = 0; e < table_entries_.size(); ++e)
+    if (table_entries_[e] == std::make_pair(value, dim)) return static_cast<int64_t>(e);
+  table_entries_.push_back({value, dim});
+  return static_cast<int64_t>(table_entries_.size() - 1);
+}
+int64_t RowLowering::EntryOf(const Dim& d) {
+  auto it = symbol_entries_.find(d.value);
+  if (it != symbol_entries_.end()) return it->second;
+  for (const ViewPlan& v : nest_.views) {
+    const SmallVector<Dim> dims = DimsOf(v.type);
+    for (size_t k = 0; k < dims.size(); ++k)
+      if (dims[k] == d) return symbol_entries_[d.value] = Entry(v.id, static_cast<int64_t>(k));
+  }
+  llvm_unreachable("every dim of the space is a dim of a view");
+}
+Value RowLowering::TableValue(int64_t entry) {
+  OpBuilder::InsertionGuard guard(b_);
+  Value& v = table_values_[entry];
+  if (!v) {
+    b_.setInsertionPointToStart(table_.getParentBlock());
+    v = tile::DimOp::create(b_, loc_, b_.getI64Type(), table_, b_.getI64IntegerAttr(entry));
+  }
+  return v;
+}
+Value RowLowering::SizeOf(const Dim& d) { return d.is_symbol ? TableValue(EntryOf(d)) : I64(d.value); }
+Value RowLowering::LoopSize(size_t l) {
+  Value size;
+  for (int64_t d = nest_.loops[l].first; d <= nest_.loops[l].second; ++d) {
+    if (nest_.space[static_cast<size_t>(d)].is_one()) continue;
+    Value s = SizeOf(nest_.space[static_cast<size_t>(d)]);
+    size = size ? Mul(size, s) : s;
+  }
+  return size ? size : I64(1);
+}
+void RowLowering::AppendProduct(SmallVector<int64_t>& product, size_t l) {
+  for (int64_t d = nest_.loops[l].first; d <= nest_.loops[l].second; ++d) {
+    const Dim& dim = nest_.space[static_cast<size_t>(d)];
+    if (dim.is_one()) continue;
+    product.push_back(Factor(dim));
+  }
+}
+Value RowLowering::StrideOf(const ViewPlan& v, size_t l) {
+  const Stride& s = v.loops[l];
+  return s.kind == Stride::Kind::zero ? Value() : StrideOfDim(v, s.dim);
+}
+
+Value RowLowering::StrideOfDim(const ViewPlan& v, int64_t dim) {
+  if (v.known && !v.known.empty()) return v.known[dim] >= 0 ? I64(v.known[dim]) : TableValue(Entry(v.id, -1 - dim));
+  Value stride;
+  const SmallVector<Dim> dims = DimsOf(v.type);
+  for (size_t d = static_cast<size_t>(dim) + 1; d < dims.size(); ++d) {
+    if (dims[d].is_one()) continue;
+    Value size = SizeOf(dims[d]);
+    stride = stride ? Mul(stride, size) : size;
+  }
+  return stride ? stride : I64(1);
+}
+
+bool RowLowering::MovesInside(size_t view) const {
+  return inner_ >= 0 && nest_.views[view].loops[static_cast<size_t>(inner_)].kind != Stride::Kind::zero;
+}
+bool RowLowering::IsRun(size_t view) const {
+  const Stride& s = nest_.views[view].loops[static_cast<size_t>(inner_)];
+  return s.kind == Stride::Kind::one || s.kind == Stride::Kind::dense;
+}
+
+SmallVector<Value> RowLowering::Indices(Value task, size_t outer) {
+  SmallVector<Value> at(outer);
+  for (size_t l = outer; l-- > 0;) {
+    if (l == 0) {
+      at[0] = task;
+    } else {
+      at[l] = arith::RemUIOp::create(b_, loc_, task, sizes_[l]);
+      task = arith::DivUIOp::create(b_, loc_, task, sizes_[l]);
+    }
+  }
+  return at;
+}
+
+void RowLowering::SetOffsets(ArrayRef<Value> indices) {
+  indices_.assign(indices.begin(), indices.end());
+  offsets_.clear();
+  for (size_t k = 0; k < nest_.views.size(); ++k) {
+    Value offset;
+    for (size_t l = 0; l < indices.size(); ++l) {
+      if (!loop_strides_[k][l] || !indices[l]) continue;
+      Value part = Mul(indices[l], loop_strides_[k][l]);
+      offset = offset ? Sum(offset, part) : part;
+    }
+    offsets_.push_back(offset ? offset : I64(0));
+  }
+}
+
+SmallVector<int64_t> RowLowering::ScratchRows() const {
+  SmallVector<int64_t> bytes;
+  for (const Spill& s : spills_)
+    if (s.output < 0) bytes.push_back(s.type.getIntOrFloatBitWidth() / 8);
+  return bytes;
+}
+
+void RowLowering::PlaceScratchRows(Value at) {
+  Value offset = at;
+  for (Spill& s : spills_) {
+    if (s.output >= 0) continue;
+    s.offset = offset;
+    Value bytes = Mul(sizes_[static_cast<size_t>(inner_)], I64(s.type.getIntOrFloatBitWidth() / 8));
+    bytes = arith::AndIOp::create(b_, loc_, Sum(bytes, I64(63)), I64(-64));
+    offset = Sum(offset, bytes);
+  }
+}
+
+// ---- passes
+
+// For each value: is it one number for each row, and in which pass is it there.
+void RowLowering::Classify() {
+  for (size_t k = 0; k < num_inputs_; ++k) {
+    const ViewPlan& v = nest_.views[k];
+    is_row_[Argument(k)] = v.loops.empty() || v.loops.back().kind == Stride::Kind::zero;
+    pass_[Argument(k)] = 0;
+  }
+  for (Operation& op : Body().without_terminator()) {
+    bool row = true;
+    int pass = 0;
+    if (isa<graph::SizeOp>(op)) {
+      is_row_[op.getResult(0)] = true;
+      pass_[op.getResult(0)] = 0;
+      continue;
+    }
+    if (IsProduct(&op)) {
+      // Read from memory, where the kernel put it.
+      is_row_[op.getResult(0)] = false;
+      pass_[op.getResult(0)] = 0;
+      heavy_[op.getResult(0)] = false;
+      continue;
+    }
+    for (Value v : op.getOperands()) {
+      row &= is_row_.lookup(v);
+      pass = std::max(pass, pass_.lookup(v));
+    }
+    if (auto reduce = dyn_cast<graph::ReduceOp>(op)) {
+      // Of a number that is the same all along a row, too.
+      reductions_.push_back({reduce, pass});
+      row = true;
+      ++pass;
+    }
+    is_row_[op.getResult(0)] = row;
+    pass_[op.getResult(0)] = pass;
+    num_passes_ = std::max(num_passes_, pass + 1);
+  }
+}
+
+bool RowLowering::IsHeavy(Value v) {
+  auto [it, fresh] = heavy_.try_emplace(v, false);
+  if (!fresh) return it->second;
+  Operation* op = v.getDefiningOp();
+  bool heavy = op != nullptr && !is_row_.lookup(v) && !IsCheap(op);
+  // What an earlier pass kept is only read.
+  if (op != nullptr && !is_row_.lookup(v))
+    for (Value o : op->getOperands()) heavy |= pass_.lookup(o) == pass_.lookup(v) && IsHeavy(o);
+  return heavy_[v] = heavy;
+}
+
+void RowLowering::FindSpills() {
+  auto yield = cast<sched::YieldOp>(Body().back());
+  for (Operation& op : Body().without_terminator()) {
+    Value v = op.getResult(0);
+    if (is_row_.lookup(v) || !IsHeavy(v) || isa<graph::ReduceOp>(op)) continue;
+    const int mine = pass_.lookup(v);
+    bool later = false;
+    for (Operation* user : v.getUsers())
+      later |= user->getNumResults() == 1 && !isa<graph::ReduceOp>(user) && pass_.lookup(user->getResult(0)) > mine &&
+               !is_row_.lookup(user->getResult(0));
+    for (Operation* user : v.getUsers())
+      if (isa<graph::ReduceOp>(user)) later |= pass_.lookup(user->getResult(0)) > mine + 1;
+    if (!later) continue;
+    Spill s;
+    s.value = v;
+    s.type = ComputeType(ElementOf(v));
+    for (auto [k, out] : llvm::enumerate(yield.getValues()))
+      if (out == v && !IsNarrowFloat(ElementOf(v)) && !ElementOf(v).isInteger(1) &&
+          nest_.views[num_inputs_ + k].type.getRank() == static_cast<int64_t>(nest_.space.size()))
+        s.output = static_cast<int>(k);
+    spills_.push_back(s);
+  }
+}
+
+// One index of the outer loops: elements lo to hi of the innermost one.
+void RowLowering::Row(Value lo, Value hi) {
+  values_.clear();
+  for (auto& [v, loaded] : once_) values_[v] = loaded;
+  auto yield = cast<sched::YieldOp>(Body().back());
+  for (int pass = 0; pass < num_passes_; ++pass) {
+    SmallVector<graph::ReduceOp> sums;
+    for (auto& [reduce, p] : reductions_)
+      if (p == pass) sums.push_back(reduce);
+    SmallVector<size_t> stores;
+    for (auto [k, v] : llvm::enumerate(yield.getValues())) {
+      if (StoredAlong(k) && pass_.lookup(v) == pass) stores.push_back(k);
+    }
+    SmallVector<size_t> keeps;
+    for (size_t s = 0; s < spills_.size(); ++s)
+      if (spills_[s].output < 0 && pass_.lookup(spills_[s].value) == pass) keeps.push_back(s);
+    const bool writes = written_.value && pass_.lookup(written_.value) == pass;
+    if (sums.empty() && stores.empty() && keeps.empty() && !writes) continue;
+    Pass(pass, lo, hi, sums, stores, keeps);
+  }
+  for (auto [k, v] : llvm::enumerate(yield.getValues())) {
+    if (StoredAlong(k) || nest_.views[num_inputs_ + k].is_factor) continue;
+    const size_t view = num_inputs_ + k;
+    tile::StoreOp::create(b_, loc_, RowValue(v), view_args_[view], offsets_[view], TypeAttr::get(ElementOf(v)));
+  }
+}
+
+struct RowLowering::Accumulator {
+  graph::ReduceOp reduce;
+  bool is_sum;
+  bool widens;  // f32 sums go to f64
+  Type type;    // of the lanes that last
+};
+
+Value RowLowering::Identity(const Accumulator& a, bool wide, int64_t lanes) {
+  graph::ReduceOp reduce = a.reduce;
+  Type t = wide ? a.type : ComputeType(ElementOf(reduce.getX()));
+  TypedAttr zero;
+  if (auto f = dyn_cast<FloatType>(t)) {
+    llvm::APFloat value = llvm::APFloat::getZero(f.getFloatSemantics());
+    if (!a.is_sum) value = llvm::APFloat::getInf(f.getFloatSemantics(), reduce.getKind() == "max");
+    zero = FloatAttr::get(t, value);
+  } else {
+    const unsigned width = t.getIntOrFloatBitWidth();
+    const bool is_unsigned = ElementOf(reduce.getX()).isUnsignedInteger();
+    llvm::APInt value(width, 0);
+    if (reduce.getKind() == "max")
+      value = is_unsigned ? llvm::APInt::getMinValue(width) : llvm::APInt::getSignedMinValue(width);
+    if (reduce.getKind() == "min")
+      value = is_unsigned ? llvm::APInt::getMaxValue(width) : llvm::APInt::getSignedMaxValue(width);
+    zero = IntegerAttr::get(t, value);
+  }
+  return Splat(arith::ConstantOp::create(b_, loc_, zero), lanes);
+}
+
+Value RowLowering::Combine(const Accumulator& a, Value x, Value y) {
+  graph::ReduceOp reduce = a.reduce;
+  if (a.is_sum) return Value(arith::AddFOp::create(b_, loc_, x, y));
+  Type e = ElementOf(reduce.getX());
+  const bool max = reduce.getKind() == "max";
+  // One instruction each; a NaN wins, and +0 is larger than -0, as in tier 1.
+  if (isa<FloatType>(e)) {
+    return max ? Value(arith::MaximumFOp::create(b_, loc_, x, y)) : Value(arith::MinimumFOp::create(b_, loc_, x, y));
+  }
+  if (e.isUnsignedInteger()) {
+    return max ? Value(arith::MaxUIOp::create(b_, loc_, x, y)) : Value(arith::MinUIOp::create(b_, loc_, x, y));
+  }
+  return max ? Value(arith::MaxSIOp::create(b_, loc_, x, y)) : Value(arith::MinSIOp::create(b_, loc_, x, y));
+}
+
+void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> reductions, ArrayRef<size_t> stores,
+                       ArrayRef<size_t> keeps) {
+  SmallVector<Accumulator> accumulators;
+  bool any_widens = false;
+  for (graph::ReduceOp r : reductions) {
+    Accumulator a;
+    a.reduce = r;
+    a.is_sum = r.getKind() == "sum" || r.getKind() == "mean";
+    Type t = ComputeType(ElementOf(r.getX()));
+    a.widens = a.is_sum && t.isF32();
+    a.type = a.widens ? b_.getF64Type() : t;
+    any_widens |= a.widens && !bitwise_;
+    accumulators.push_back(a);
+  }
+  // What the pass needs of whole rows, before the loop.
+  for (graph::ReduceOp r : reductions) NeedRows(r.getX(), pass);
+  auto yield = cast<sched::YieldOp>(Body().back());
+  for (size_t k : stores) NeedRows(yield.getValues()[static_cast<unsigned>(k)], pass);
+  for (size_t k : keeps) NeedRows(spills_[k].value, pass);
+  if (written_.value && pass_.lookup(written_.value) == pass) NeedRows(written_.value, pass);
+
+  auto body = [&](Value i, int64_t lanes) {
+    tiles_.clear();
+    current_pass_ = pass;
+    current_index_ = i;
+    current_lanes_ = lanes;
+    SmallVector<Value> reduced;
+    for (graph::ReduceOp r : reductions) reduced.push_back(Tile(r.getX()));
+    for (size_t k : keeps) {
+      const Spill& s = spills_[k];
+      tile::StoreOp::create(b_, loc_, Tile(s.value), ScratchView(s), i, TypeAttr::get(s.type));
+    }
+    for (size_t k : stores) {
+      Value v = yield.getValues()[static_cast<unsigned>(k)];
+      const size_t view = num_inputs_ + k;
+      Value at = Sum(offsets_[view], i);
+      tile::StoreOp::create(b_, loc_, Tile(v), view_args_[view], at, TypeAttr::get(ElementOf(v)));
+    }
+    if (written_.value && pass_.lookup(written_.value) == pass)
+      tile::StoreOp::create(b_, loc_, Tile(written_.value), written_.view, Sum(written_.offset, i),
+                            TypeAttr::get(ComputeType(ElementOf(written_.value))));
+    return reduced;
+  };
+  Value count = arith::SubIOp::create(b_, loc_, hi, lo);
+  Value vectors = arith::DivUIOp::create(b_, loc_, count, I64(lanes_));
+  Value whole = Sum(lo, Mul(vectors, I64(lanes_)));
+  SmallVector<Value> init;
+  for (Accumulator& a : accumulators) init.push_back(Identity(a, true, lanes_));
+
+  SmallVector<Value> lanes;
+  if (!any_widens) {
+    lanes = For(lo, whole, I64(lanes_), init, [&](Value i, ValueRange carried) {
+      SmallVector<Value> x = body(i, lanes_), next;
+      for (size_t k = 0; k < accumulators.size(); ++k)
+        next.push_back(Combine(accumulators[k], carried[k], accumulators[k].widens ? Widen(x[k]) : x[k]));
+      return next;
+    });
+  } else {
+    const int64_t block = 8 * lanes_;
+    lanes = For(lo, whole, I64(block), init, [&](Value i, ValueRange carried) {
+      Value stop = arith::MinSIOp::create(b_, loc_, Sum(i, I64(block)), whole);
+      SmallVector<Value> start;
+      for (size_t k = 0; k < accumulators.size(); ++k)
+        start.push_back(accumulators[k].widens ? Identity(accumulators[k], false, lanes_) : carried[k]);
+      SmallVector<Value> partial = For(i, stop, I64(lanes_), start, [&](Value j, ValueRange c) {
+        SmallVector<Value> x = body(j, lanes_), next;
+        for (size_t k = 0; k < accumulators.size(); ++k) next.push_back(Combine(accumulators[k], c[k], x[k]));
+        return next;
+      });
+      SmallVector<Value> next;
+      for (size_t k = 0; k < accumulators.size(); ++k) {
+        if (!accumulators[k].widens)
+          next.push_back(partial[k]);
+        else
+          next.push_back(Combine(accumulators[k], carried[k], Widen(partial[k])));
+      }
+      return next;
+    });
+  }
+  SmallVector<Value> scalars;
+  for (size_t k = 0; k < accumulators.size(); ++k) {
+    Accumulator& a = accumulators[k];
+    Type e = ElementOf(a.reduce.getX());
+    const std::string name =
+        a.is_sum ? std::string("add_") + (a.type.isF64() ? "f64" : "f32")
+                 : std::string(a.reduce.getKind() == "max" ? "maximum_" : "minimum_") + ComputeName(e).str();
+    scalars.push_back(lanes_ == 1 ? lanes[k]
+                                  : Value(tile::ReduceOp::create(b_, loc_, a.type, lanes[k], b_.getStringAttr(name))));
+  }
+  SmallVector<Value> results = scalars;
+  if (lanes_ > 1) {
+    results = For(whole, hi, I64(1), scalars, [&](Value i, ValueRange carried) {
+      SmallVector<Value> x = body(i, 1), next;
+      for (size_t k = 0; k < accumulators.size(); ++k) {
+        Value v = accumulators[k].widens ? Widen(x[k]) : x[k];
+        next.push_back(Combine(accumulators[k], carried[k], v));
+      }
+      return next;
+    });
+  }
+  for (size_t k = 0; k < accumulators.size(); ++k) {
+    Accumulator& a = accumulators[k];
+    Value r = results[k];
+    if (a.reduce.getKind() == "mean") {
+      Value n = arith::SIToFPOp::create(b_, loc_, b_.getF64Type(), count);
+      if (a.reduce.getCorrection()) {
+        Value c = arith::ConstantOp::create(b_, loc_, a.reduce.getCorrectionAttr());
+        n = arith::SubFOp::create(b_, loc_, n, c);
+      }
+      r = arith::DivFOp::create(b_, loc_, r, n);
+    }
+    if (a.widens) r = arith::TruncFOp::create(b_, loc_, b_.getF32Type(), r);
+    values_[a.reduce.getY()] = r;
+  }
+}
+
+// ---- values
+
+// Numbers of the row that `v` needs are computed here, before the loop.
+void RowLowering::NeedRows(Value v, int pass) {
+  if (is_row_.lookup(v)) {
+    if (!v.getDefiningOp() || pass_.lookup(v) <= pass) RowValue(v);
+    return;
+  }
+  if (v.getDefiningOp() == nullptr || in_memory_.contains(v) || SpillOf(v, pass) != nullptr) return;
+  for (Value o : v.getDefiningOp()->getOperands()) NeedRows(o, pass);
+}
+
+Value RowLowering::RowValue(Value v) {
+  if (Value known = values_.lookup(v)) return known;
+  Value result;
+  if (auto argument = dyn_cast<BlockArgument>(v)) {
+    result = Load(argument.getArgNumber(), offsets_[argument.getArgNumber()], 1, Value());
+  } else {
+    SmallVector<Value> operands;
+    if (!isa<graph::SizeOp>(v.getDefiningOp()))
+      for (Value o : v.getDefiningOp()->getOperands()) operands.push_back(RowValue(o));
+    result = Apply(v.getDefiningOp(), operands, 1);
+  }
+  return values_[v] = result;
+}
+
+const RowLowering::Spill* RowLowering::SpillOf(Value v, int pass) {
+  if (pass_.lookup(v) >= pass) return nullptr;
+  for (const Spill& s : spills_)
+    if (s.value == v) return &s;
+  return nullptr;
+}
+Value RowLowering::ScratchView(const Spill& s) {
+  return LLVM::GEPOp::create(b_, loc_, scratch_.getType(), b_.getI8Type(), scratch_, s.offset);
+}
+
+// The elements of v from current_index_ on.
+Value RowLowering::Tile(Value v) {
+  if (Value known = tiles_.lookup(v)) return known;
+  Value result;
+  if (is_row_.lookup(v)) {
+    result = Splat(RowValue(v), current_lanes_);
+  } else if (auto place = in_memory_.find(v); place != in_memory_.end()) {
+    Type type = ComputeType(ElementOf(v));
+    result = tile::LoadOp::create(b_, loc_, TileType(type, current_lanes_), place->second.view,
+                                  Sum(place->second.offset, current_index_), Value(), TypeAttr::get(type));
+    result = Round(result, ElementOf(v), current_lanes_);
+  } else if (const Spill* s = SpillOf(v, current_pass_)) {
+    Value view = s->output >= 0 ? view_args_[num_inputs_ + static_cast<size_t>(s->output)] : ScratchView(*s);
+    Value at =
+        s->output >= 0 ? Sum(offsets_[num_inputs_ + static_cast<size_t>(s->output)], current_index_) : current_index_;
+    result =
+        tile::LoadOp::create(b_, loc_, TileType(s->type, current_lanes_), view, at, Value(), TypeAttr::get(s->type));
+  } else if (auto argument = dyn_cast<BlockArgument>(v)) {
+    const size_t k = argument.getArgNumber();
+    Value stride = IsRun(k) ? Value() : loop_strides_[k][static_cast<size_t>(inner_)];
+    Value step = stride ? Mul(current_index_, stride) : current_index_;
+    result = Load(k, Sum(offsets_[k], step), current_lanes_, stride);
+  } else {
+    SmallVector<Value> operands;
+    for (Value o : v.getDefiningOp()->getOperands()) operands.push_back(Tile(o));
+    result = Apply(v.getDefiningOp(), operands, current_lanes_);
+  }
+  return tiles_[v] = result;
+}
+
+Type RowLowering::TileType(Type scalar, int64_t lanes) {
+  return lanes == 1 ? scalar : Type(VectorType::get({lanes}, scalar));
+}
+Value RowLowering::Splat(Value scalar, int64_t lanes) {
+  if (lanes == 1) return scalar;
+  return tile::SplatOp::create(b_, loc_, TileType(scalar.getType(), lanes), scalar);
+}
+Value RowLowering::Widen(Value v) {
+  Type f64 = b_.getF64Type();
+  if (auto vector = dyn_cast<VectorType>(v.getType())) f64 = VectorType::get(vector.getShape(), f64);
+  return tile::WidenOp::create(b_, loc_, f64, v);
+}
+Value RowLowering::Load(size_t k, Value at, int64_t lanes, Value stride) {
+  Type element = nest_.views[k].type.getElementType();
+  return tile::LoadOp::create(b_, loc_, TileType(ComputeType(element), lanes), view_args_[k], at,
+                              lanes == 1 ? Value() : stride, TypeAttr::get(element));
+}
+Value RowLowering::Map(const std::string& function, ValueRange operands, Type type) {
+  return tile::MapOp::create(b_, loc_, type, operands, b_.getStringAttr(function));
+}
+Value RowLowering::Round(Value v, Type element, int64_t lanes) {
+  if (!IsNarrowFloat(element)) return v;
+  return Map("round_" + DTypeName(element).str(), {v}, TileType(b_.getF32Type(), lanes));
+}
+
+// Minus infinity for keys after the last one that this row sees.
+Value RowLowering::Causal(Value x, int64_t lanes) {
+  const size_t keys = nest_.loops.size() - 1;
+  Value last = Sum(indices_[keys - 1], arith::SubIOp::create(b_, loc_, sizes_[keys], sizes_[keys - 1]));
+  Type scalar = x.getType();
+  Value key = current_index_;
+  if (auto vector = dyn_cast<VectorType>(x.getType())) {
+    scalar = vector.getElementType();
+    auto type = VectorType::get({lanes}, b_.getI64Type());
+    SmallVector<int64_t> steps;
+    for (int64_t l = 0; l < lanes; ++l) steps.push_back(l);
+    Value iota = arith::ConstantOp::create(b_, loc_, DenseElementsAttr::get(type, ArrayRef<int64_t>(steps)));
+    key = arith::AddIOp::create(b_, loc_, Splat(key, lanes), iota);
+    last = Splat(last, lanes);
+  }
+  Value hidden = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::sgt, key, last);
+  auto f = cast<FloatType>(scalar);
+  Value infinity = arith::ConstantOp::create(
+      b_, loc_, FloatAttr::get(f, llvm::APFloat::getInf(f.getFloatSemantics(), /*Negative=*/true)));
+  return arith::SelectOp::create(b_, loc_, hidden, Splat(infinity, lanes), x);
+}
+
+Value RowLowering::Apply(Operation* op, ArrayRef<Value> operands, int64_t lanes) {
+  Type out = ElementOf(op->getResult(0));
+  Type type = TileType(ComputeType(out), lanes);
+  if (auto number = dyn_cast<graph::NumberOp>(op)) {
+    TypedAttr attr;
+    const double value = number.getValue().convertToDouble();
+    if (auto f = dyn_cast<FloatType>(ComputeType(out)))
+      attr = b_.getFloatAttr(f, value);
+    else
+      attr = b_.getIntegerAttr(ComputeType(out), static_cast<int64_t>(value));
+    return Splat(arith::ConstantOp::create(b_, loc_, attr), lanes);
+  }
+  if (isa<graph::CausalOp>(op)) return Causal(operands[0], lanes);
+  if (auto size = dyn_cast<graph::SizeOp>(op)) {
+    const Dim d = DimsOf(size.getX().getType())[static_cast<size_t>(size.getDim())];
+    return Splat(arith::SIToFPOp::create(b_, loc_, ComputeType(out), SizeOf(d)), lanes);
+  }
+  const StringRef name = RowOf(op)->name;
+  if (name == "cast") {
+    Type in = ElementOf(op->getOperand(0));
+    if (in == out) return operands[0];
+    Value v = operands[0];
+    // Wider than f32 to narrower than f32 rounds once: this form of it keeps what the last rounding needs to know.
+    if (IsNarrowFloat(out) && (in.isF64() || in.isInteger(64) || in.isInteger(32)))
+      v = Map("pre_" + DTypeName(in).str(), {v}, type);
+    else if (ComputeName(in) != ComputeName(out))
+      v = Map("cast_" + ComputeName(in).str() + "_" + ComputeName(out).str(), {v}, type);
+    return Round(v, out, lanes);
+  }
+  if (name == "copy" || RowOf(op)->impl == "view") return operands[0];
+  // Functions are named after the dtype that they compute in, which is that of the last operand: conditions come
+  // first.
+  const StringRef dtype = ComputeName(ElementOf(op->getOperands().back()));
+  if (op->hasAttr("weight")) return Map("exp_weight_" + dtype.str(), operands, type);
+  return Round(Map((name + "_" + dtype).str(), operands, type), out, lanes);
+}
+
+}  // namespace tessera::compiler

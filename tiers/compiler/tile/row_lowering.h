@@ -1,0 +1,160 @@
+// What the kernels of this folder share: the ops of a tsr_sched.kernel evaluated along rows, in passes.
+//
+// The rows of a kernel are the innermost loop of its nest. A value belongs to the pass after the reductions that it
+// depends on. A value of an earlier pass is computed again where that costs no more than some arithmetic, and is kept
+// in a row of scratch memory (which stays in the cache) where it takes an exponential or the like.
+//
+// Sums of f32 run in f32 for at most eight vectors and are then added to f64 lanes: the error stays below eight units
+// in the last place at the price of a few conversions. Maxima start from the smallest number.
+#ifndef TESSERA_TIERS_COMPILER_TILE_ROW_LOWERING_H_
+#define TESSERA_TIERS_COMPILER_TILE_ROW_LOWERING_H_
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tiers/compiler/dialects/dialects.h"
+#include "tiers/compiler/tile/loop_nest.h"
+
+namespace tessera::compiler {
+
+class RowLowering {
+ public:
+  RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise);
+
+  /// Makes the tsr_tile.kernel with its arguments; everything after is put into its body.
+  void Begin(mlir::OpBuilder& at);
+  /// What the core has to know, once the body is there. `fixed`: bytes of scratch besides the rows.
+  void End(llvm::ArrayRef<int64_t> tasks, llvm::ArrayRef<int64_t> blocks, llvm::ArrayRef<int64_t> unit,
+           llvm::ArrayRef<int64_t> scratch, int64_t fixed);
+
+  /// Elements that are worth a thread, where the schedule's number does not fit.
+  void SetGrain(int64_t elements) { tile_.setGrain(elements); }
+
+  /// Where each view begins for these indices of the outer loops (a null index: 0).
+  void SetOffsets(llvm::ArrayRef<mlir::Value> indices);
+  /// The indices of the outer loops of a task.
+  llvm::SmallVector<mlir::Value> Indices(mlir::Value task, size_t outer);
+  /// Elements lo to hi of the row at those offsets.
+  void Row(mlir::Value lo, mlir::Value hi);
+  /// A value that is not computed from the operands but read: element i of a row is at view[offset + i].
+  void SetInMemory(mlir::Value v, mlir::Value view, mlir::Value offset) { in_memory_[v] = {view, offset}; }
+  /// A value that Row() also writes to view[offset + i], after all results.
+  void SetWritten(mlir::Value v, mlir::Value view, mlir::Value offset) { written_ = {v, view, offset}; }
+  /// A number of the row, after Row().
+  mlir::Value RowValue(mlir::Value v);
+
+  // ---- for those who write kernels: values of the tile kernel
+  mlir::OpBuilder& b() { return b_; }
+  mlir::Location loc() const { return loc_; }
+  const LoopNest& nest() const { return nest_; }
+  mlir::Value begin() const { return begin_; }
+  mlir::Value end() const { return end_; }
+  mlir::Value scratch() const { return scratch_; }
+  mlir::Value view(size_t k) const { return view_args_[k]; }
+  mlir::Value size(size_t loop) const { return sizes_[loop]; }
+  mlir::Value I64(int64_t n);
+  mlir::Value Mul(mlir::Value x, mlir::Value y);
+  mlir::Value Sum(mlir::Value x, mlir::Value y);
+  mlir::Value SizeOf(const Dim& d);
+  /// The stride of a view along its own dim.
+  mlir::Value StrideOfDim(const ViewPlan& v, int64_t dim);
+  mlir::Type TileType(mlir::Type scalar, int64_t lanes);
+  mlir::Value Splat(mlir::Value scalar, int64_t lanes);
+  mlir::Value Load(size_t view, mlir::Value at, int64_t lanes, mlir::Value stride);
+  /// What an element would be after a store and a load.
+  mlir::Value Round(mlir::Value v, mlir::Type element, int64_t lanes);
+  /// Factors of a product, as the plan writes them: an entry of the table or -1 - number.
+  int64_t Factor(const Dim& d) { return d.is_symbol ? EntryOf(d) : -1 - d.value; }
+  void AppendProduct(llvm::SmallVector<int64_t>& product, size_t loop);
+  /// Bytes of an element for each row of scratch that Row() needs; they lie at the end of scratch, from `at` on.
+  llvm::SmallVector<int64_t> ScratchRows() const;
+  void PlaceScratchRows(mlir::Value at);
+
+  template <typename Fn>
+  llvm::SmallVector<mlir::Value> For(mlir::Value lo, mlir::Value hi, mlir::Value step, mlir::ValueRange init, Fn fn) {
+    auto loop = mlir::scf::ForOp::create(b_, loc_, lo, hi, step, init);
+    mlir::OpBuilder::InsertionGuard guard(b_);
+    mlir::Block* body = loop.getBody();
+    if (init.empty()) {
+      b_.setInsertionPoint(body->getTerminator());
+      fn(loop.getInductionVar(), loop.getRegionIterArgs());
+    } else {
+      b_.setInsertionPointToEnd(body);
+      mlir::scf::YieldOp::create(b_, loc_, fn(loop.getInductionVar(), loop.getRegionIterArgs()));
+    }
+    return llvm::SmallVector<mlir::Value>(loop.getResults());
+  }
+
+ private:
+  struct Spill {
+    mlir::Value value;
+    mlir::Type type;     // in memory
+    int output = -1;     // the result that holds it, or scratch:
+    mlir::Value offset;  // in bytes
+  };
+  struct Place {
+    mlir::Value view, offset;
+  };
+  struct Written {
+    mlir::Value value, view, offset;
+  };
+  struct Accumulator;
+
+  mlir::Block& Body() { return kernel_.getBody().front(); }
+  mlir::Value Argument(size_t k) { return Body().getArgument(static_cast<unsigned>(k)); }
+  int64_t Entry(int64_t value, int64_t dim);
+  int64_t EntryOf(const Dim& d);
+  mlir::Value TableValue(int64_t entry);
+  mlir::Value LoopSize(size_t l);
+  mlir::Value StrideOf(const ViewPlan& v, size_t l);
+  bool MovesInside(size_t view) const;
+  bool IsRun(size_t view) const;
+
+  void Classify();
+  bool IsHeavy(mlir::Value v);
+  void FindSpills();
+  bool StoredAlong(size_t k) const { return MovesInside(num_inputs_ + k); }
+  void Pass(int pass, mlir::Value lo, mlir::Value hi, llvm::ArrayRef<graph::ReduceOp> reductions,
+            llvm::ArrayRef<size_t> stores, llvm::ArrayRef<size_t> keeps);
+  void NeedRows(mlir::Value v, int pass);
+  const Spill* SpillOf(mlir::Value v, int pass);
+  mlir::Value ScratchView(const Spill& s);
+  mlir::Value Tile(mlir::Value v);
+  mlir::Value Widen(mlir::Value v);
+  mlir::Value Map(const std::string& function, mlir::ValueRange operands, mlir::Type type);
+  mlir::Value Causal(mlir::Value x, int64_t lanes);
+  mlir::Value Apply(mlir::Operation* op, llvm::ArrayRef<mlir::Value> operands, int64_t lanes);
+  mlir::Value Identity(const Accumulator& a, bool wide, int64_t lanes);
+  mlir::Value Combine(const Accumulator& a, mlir::Value x, mlir::Value y);
+
+  sched::KernelOp kernel_;
+  LoopNest nest_;
+  mlir::OpBuilder b_;
+  mlir::Location loc_;
+  const int64_t lanes_;
+  const size_t num_inputs_;
+  const bool bitwise_;  // f64 sums throughout
+  tile::KernelOp tile_;
+  llvm::SmallVector<mlir::Value> view_args_, sizes_, offsets_, indices_;
+  llvm::SmallVector<llvm::SmallVector<mlir::Value>> loop_strides_;
+  mlir::Value scratch_, table_, begin_, end_;
+  int inner_ = -1;
+  llvm::SmallVector<std::pair<int64_t, int64_t>> table_entries_;
+  llvm::DenseMap<int64_t, int64_t> symbol_entries_;
+  llvm::DenseMap<int64_t, mlir::Value> table_values_;
+  llvm::DenseMap<mlir::Value, bool> is_row_, heavy_;
+  llvm::DenseMap<mlir::Value, int> pass_;
+  int num_passes_ = 1;
+  llvm::SmallVector<std::pair<graph::ReduceOp, int>> reductions_;
+  llvm::SmallVector<Spill> spills_;
+  llvm::DenseMap<mlir::Value, Place> in_memory_;
+  Written written_;
+  llvm::DenseMap<mlir::Value, mlir::Value> once_;    // operands that never move, loaded before all loops
+  llvm::DenseMap<mlir::Value, mlir::Value> values_;  // numbers of the row at hand
+  llvm::DenseMap<mlir::Value, mlir::Value> tiles_;   // of the vector at hand
+  int current_pass_ = 0;
+  mlir::Value current_index_;
+  int64_t current_lanes_ = 1;
+};
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_TILE_ROW_LOWERING_H_
