@@ -7,26 +7,28 @@
 #include "bench/harness.h"
 
 // X(name, function, summary)
-#define TSR_BENCHMARKS(X)                                                                                       \
-  X(cold_start, ColdStart, "a program that adds two tensors and prints, from exec to exit, and an empty one")   \
-  X(eager_small, EagerSmall, "a + b on 64 floats, and LibTorch and NumPy")                                      \
-  X(eager_views, EagerViews, "a transpose and a slice, and LibTorch")                                           \
-  X(interp_overhead, InterpOverhead, "an instruction on scalars in Graph IR, and the same op called eagerly")   \
-  X(parse, Parse, "reading and verifying Graph IR text")                                                        \
-  X(cpu_gemm, CpuGemm, "f32 matrix products, and cblas_sgemm of OpenBLAS with its own threads")                 \
-  X(cpu_elementwise, CpuElementwise, "add, mul, exp and sum of 64 MiB operands, a threaded memcpy and SLEEF")   \
-  X(cpu_softmax, CpuSoftmax, "softmax of 4096 x 4096 f32, a threaded memcpy and a hand-written kernel")         \
-  X(cpu_layernorm, CpuLayerNorm, "layer_norm of 4096 x 4096 f32, a threaded memcpy and a hand-written kernel")  \
-  X(cpu_threads, CpuThreads, "ops on all cores, and with one thread")                                           \
-  X(trace_call, TraceCall, "calls of a hot function of 1, 2 and 100 small ops, less their kernels, and tier 1") \
-  X(eager_defer, EagerDefer, "eager ops that wait for a version: until the read, and from the read on")         \
-  X(guards_depth, GuardsDepth, "what 10, 100 and 1000 parameters of a trace cost beyond their ops")             \
-  X(recording_overhead, RecordingOverhead, "tier 1 with counts against without, and while it is recorded")      \
-  X(deopt_latency, DeoptLatency, "from the exit of a version to the first op in tier 1, with 100 values")       \
-  X(eager_loop, EagerLoop, "a training step of 300 small ops in plain C++, and tier 1")                         \
-  X(shape_churn, ShapeChurn, "another shape in each of 1000 steps, from the start of a process, and tier 1")    \
-  X(cpu_fused, CpuFused, "chains, softmax and norms of 4096 x 4096 f32 in generated code, tier 1 and memcpy")   \
-  X(compile_latency, CompileLatency, "from a trace to generated code, by the compiler and from the disk cache") \
+#define TSR_BENCHMARKS(X)                                                                                            \
+  X(cold_start, ColdStart, "a program that adds two tensors and prints, from exec to exit, and an empty one")        \
+  X(eager_small, EagerSmall, "a + b on 64 floats, and LibTorch and NumPy")                                           \
+  X(eager_views, EagerViews, "a transpose and a slice, and LibTorch")                                                \
+  X(interp_overhead, InterpOverhead, "an instruction on scalars in Graph IR, and the same op called eagerly")        \
+  X(parse, Parse, "reading and verifying Graph IR text")                                                             \
+  X(cpu_gemm, CpuGemm, "f32 matrix products, and cblas_sgemm of OpenBLAS with its own threads")                      \
+  X(cpu_elementwise, CpuElementwise, "add, mul, exp and sum of 64 MiB operands, a threaded memcpy and SLEEF")        \
+  X(cpu_softmax, CpuSoftmax, "softmax of 4096 x 4096 f32, a threaded memcpy and a hand-written kernel")              \
+  X(cpu_layernorm, CpuLayerNorm, "layer_norm of 4096 x 4096 f32, a threaded memcpy and a hand-written kernel")       \
+  X(cpu_threads, CpuThreads, "ops on all cores, and with one thread")                                                \
+  X(trace_call, TraceCall, "calls of a hot function of 1, 2 and 100 small ops, less their kernels, and tier 1")      \
+  X(eager_defer, EagerDefer, "eager ops that wait for a version: until the read, and from the read on")              \
+  X(guards_depth, GuardsDepth, "what 10, 100 and 1000 parameters of a trace cost beyond their ops")                  \
+  X(recording_overhead, RecordingOverhead, "tier 1 with counts against without, and while it is recorded")           \
+  X(deopt_latency, DeoptLatency, "from the exit of a version to the first op in tier 1, with 100 values")            \
+  X(eager_loop, EagerLoop, "a training step of 300 small ops in plain C++, and tier 1")                              \
+  X(shape_churn, ShapeChurn, "another shape in each of 1000 steps, from the start of a process, and tier 1")         \
+  X(cpu_fused, CpuFused, "chains, softmax and norms of 4096 x 4096 f32 in generated code, tier 1 and memcpy")        \
+  X(cpu_gemm_tier3, CpuGemmTier3, "f32 products in hot functions, square, skinny, with bias and gelu, and OpenBLAS") \
+  X(cpu_attention, CpuAttention, "attention of 1 x 8 x 1024 x 64 f32 in tier 3, and tier 1 with ops")                \
+  X(compile_latency, CompileLatency, "from a trace to generated code, by the compiler and from the disk cache")      \
   X(symbolic, Symbolic, "200 shapes through one function: compiles, and tier 1")
 
 namespace bench {

@@ -3,9 +3,10 @@
 #include <dlfcn.h>
 #include <tessera/tessera.h>
 
-#include <cstdlib>
 #include <memory>
 #include <span>
+#include <sstream>
+#include <string>
 
 #include "bench/benchmarks.h"
 #include "bench/peer_process.h"
@@ -20,7 +21,7 @@ using tessera::Tensor;
 using Sgemm = void(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda,
                    const float* b, int ldb, float beta, float* c, int ldc);
 constexpr int kRowMajor = 101;
-constexpr int kNoTrans = 111;
+constexpr int kNoTrans = 111, kTrans = 112;
 
 Tensor Square(int n) {
   const Floats values(int64_t{n} * n);
@@ -29,16 +30,37 @@ Tensor Square(int n) {
 
 }  // namespace
 
+/// "N": a square product; "nn M N K", "nt M N K": b is [K, N] or [N, K]; "gelu M N K": nn, then tier 1's ops for a bias
+/// and gelu.
 Timed SgemmTask(const std::string& task) {
-  const int n = std::atoi(task.c_str());
+  std::istringstream words(task.find(' ') == std::string::npos ? "nn " + task + " " + task + " " + task : task);
+  std::string kind;
+  int m = 0, n = 0, k = 0;
+  words >> kind >> m >> n >> k;
   void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
-  if (n <= 0 || library == nullptr) return {};
+  if (m <= 0 || n <= 0 || k <= 0 || library == nullptr) return {};
   auto* sgemm = reinterpret_cast<Sgemm*>(dlsym(library, "cblas_sgemm"));
   if (sgemm == nullptr) return {};
-  const int64_t size = int64_t{n} * n;
-  auto a = std::make_shared<Floats>(size), b = std::make_shared<Floats>(size), c = std::make_shared<Floats>(size);
-  return Loop(
-      [=] { sgemm(kRowMajor, kNoTrans, kNoTrans, n, n, n, 1.0f, a->data(), n, b->data(), n, 0.0f, c->data(), n); });
+  auto a = std::make_shared<Floats>(int64_t{m} * k), b = std::make_shared<Floats>(int64_t{k} * n);
+  const bool transposed = kind == "nt";
+  auto product = [=](float* c) {
+    sgemm(kRowMajor, kNoTrans, transposed ? kTrans : kNoTrans, m, n, k, 1.0f, a->data(), k, b->data(),
+          transposed ? k : n, 0.0f, c, n);
+  };
+  if (kind == "gelu") {
+    // Values within gelu's range, as the function that is compared has them.
+    for (int64_t i = 0; i < b->size(); ++i) b->data()[i] /= 16;
+    const Tensor bias = tessera::randn({n});
+    return Loop([product, bias, c = tessera::zeros({m, n})]() mutable {
+      {
+        auto values = c.write<float>();
+        product(values.data());
+      }
+      Tensor y = tessera::gelu(c + bias);
+    });
+  }
+  auto c = std::make_shared<Floats>(int64_t{m} * n);
+  return Loop([product, c] { product(c->data()); });
 }
 
 void CpuGemm() {

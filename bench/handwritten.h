@@ -17,10 +17,18 @@ ExpLoop* SleefExp();
 void HandwrittenAdd(const float* a, const float* b, float* y, int64_t n);
 float HandwrittenSum(const float* x, int64_t n);
 
-/// Rows one after another.
-void HandwrittenSoftmax(const float* x, float* y, int64_t rows, int64_t columns);
+/// Rows one after another. softmax(scale x), for a scale above 0
+void HandwrittenSoftmax(const float* x, float* y, int64_t rows, int64_t columns, float scale = 1);
 void HandwrittenLayerNorm(const float* x, const float* weight, const float* bias, float* y, int64_t rows,
                           int64_t columns, float eps);
+/// layer_norm(a + b) and rms_norm(a + b)
+void HandwrittenAddLayerNorm(const float* a, const float* b, const float* weight, const float* bias, float* y,
+                             int64_t rows, int64_t columns, float eps);
+void HandwrittenAddRmsNorm(const float* a, const float* b, const float* weight, float* y, int64_t rows, int64_t columns,
+                           float eps);
+/// gelu(x weight + bias) / 2 + x
+void HandwrittenGeluChain(const float* x, const float* weight, const float* bias, float* y, int64_t rows,
+                          int64_t columns);
 
 }  // namespace bench
 

@@ -33,6 +33,15 @@ inline Vec Max(Vec a, Vec b) { return vmaxq_f32(a, b); }
 inline Vec Min(Vec a, Vec b) { return vminq_f32(a, b); }
 /// a * b + c
 inline Vec Fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
+/// c - a * b
+inline Vec FmaNegated(Vec a, Vec b, Vec c) { return vfmsq_f32(c, a, b); }
+inline Vec Abs(Vec a) { return vabsq_f32(a); }
+/// 1 / a within 2 ulp
+inline Vec Inverse(Vec a) {
+  Vec y = vrecpeq_f32(a);
+  y = vmulq_f32(y, vrecpsq_f32(a, y));
+  return vmulq_f32(y, vrecpsq_f32(a, y));
+}
 /// a * 2^n, where n is in the low bits of `shifted`.
 inline Vec ScaleByLowBits(Vec a, Vec shifted) {
   return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), vshlq_n_s32(vreinterpretq_s32_f32(shifted), 23)));
@@ -53,6 +62,11 @@ inline Vec Max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
 inline Vec Min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
 /// a * b + c
 inline Vec Fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+/// c - a * b
+inline Vec FmaNegated(Vec a, Vec b, Vec c) { return _mm256_fnmadd_ps(a, b, c); }
+inline Vec Abs(Vec a) { return _mm256_andnot_ps(Set(-0.0f), a); }
+/// 1 / a within 2 ulp
+inline Vec Inverse(Vec a) { return _mm256_div_ps(Set(1.0f), a); }
 /// a * 2^n, where n is in the low bits of `shifted`.
 inline Vec ScaleByLowBits(Vec a, Vec shifted) {
   return _mm256_castsi256_ps(

@@ -22,21 +22,21 @@ float RowMax(const float* x, int64_t n) {
   return max;
 }
 
-/// y = e^(x - max); returns the sum of y.
-float RowExp(const float* x, float* y, int64_t n, float max) {
-  const Vec m = Set(max), floor = Set(-87.0f);
+/// y = e^(scale (x - max)); returns the sum of y.
+float RowExp(const float* x, float* y, int64_t n, float max, float scale) {
+  const Vec m = Set(-max * scale), factor = Set(scale), floor = Set(-87.0f);
   Vec v[kUnroll], sums[kUnroll];
   for (int j = 0; j < kUnroll; ++j) sums[j] = Set(0);
   int64_t i = 0;
   for (; i + kBlock <= n; i += kBlock) {
-    for (int j = 0; j < kUnroll; ++j) v[j] = Max(Sub(Load(x + i + j * kLanes), m), floor);
+    for (int j = 0; j < kUnroll; ++j) v[j] = Max(Fma(Load(x + i + j * kLanes), factor, m), floor);
     Exp<kUnroll>(v);
     for (int j = 0; j < kUnroll; ++j) Store(y + i + j * kLanes, v[j]);
     for (int j = 0; j < kUnroll; ++j) sums[j] = Add(sums[j], v[j]);
   }
   for (int j = 1; j < kUnroll; ++j) sums[0] = Add(sums[0], sums[j]);
   float sum = SumOf(sums[0]);
-  for (; i < n; ++i) sum += y[i] = expf(x[i] - max);
+  for (; i < n; ++i) sum += y[i] = expf(scale * (x[i] - max));
   return sum;
 }
 
@@ -50,14 +50,14 @@ void Scale(float* y, int64_t n, float factor) {
 
 }  // namespace
 
-void HandwrittenSoftmax(const float* x, float* y, int64_t rows, int64_t columns) {
+void HandwrittenSoftmax(const float* x, float* y, int64_t rows, int64_t columns, float scale) {
   for (int64_t r = 0; r < rows; ++r, x += columns, y += columns)
-    Scale(y, columns, 1.0f / RowExp(x, y, columns, RowMax(x, columns)));
+    Scale(y, columns, 1.0f / RowExp(x, y, columns, RowMax(x, columns), scale));
 }
 
 #else
 
-void HandwrittenSoftmax(const float*, float*, int64_t, int64_t) {}
+void HandwrittenSoftmax(const float*, float*, int64_t, int64_t, float) {}
 
 #endif
 

@@ -3,9 +3,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <stdexcept>
+#include <string>
 
 #include "bench/machine.h"
 
@@ -68,6 +71,13 @@ Floats::Floats(int64_t count) : count_(count) {
 }
 
 Floats::~Floats() { std::free(data_); }
+
+void CheckClose(std::span<const float> ours, const float* theirs, double absolute) {
+  for (size_t i = 0; i < ours.size(); ++i)
+    if (!(std::abs(double{ours[i]} - double{theirs[i]}) <= absolute + 1e-5 * std::abs(double{ours[i]})))
+      throw std::runtime_error("the hand-written kernel disagrees at element " + std::to_string(i) + ": " +
+                               std::to_string(ours[i]) + " and " + std::to_string(theirs[i]));
+}
 
 void ThreadedCopy(void* to, const void* from, int64_t bytes) {
   AllCores().Run(bytes, 4096, [=](int64_t begin, int64_t end) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -54,6 +55,9 @@ class Floats {
   float* data_;
   int64_t count_;
 };
+
+/// Throws unless |ours - theirs| <= absolute + 1e-5 |ours| everywhere: a peer that computes something else is no peer.
+void CheckClose(std::span<const float> ours, const float* theirs, double absolute);
 
 /// memcpy by all cores.
 void ThreadedCopy(void* to, const void* from, int64_t bytes);

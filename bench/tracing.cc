@@ -9,18 +9,22 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "bench/benchmarks.h"
+#include "bench/programs.h"
+#include "bench/share.h"
 
 namespace bench {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kWarmSeconds = 0.15;
+constexpr double kShareSeconds = 0.3;
 
 std::vector<std::string> Environment(Tier tier, const Settings& settings) {
   std::vector<std::string> environment = settings;
-  environment.push_back(tier == Tier::one ? "TESSERA_TIER=1" : "TESSERA_TIER=3");
+  environment.push_back(tier == Tier::one ? "TESSERA_TIER=1" : tier == Tier::two ? "TESSERA_TIER=2" : "TESSERA_TIER=3");
   return environment;
 }
 
@@ -33,11 +37,21 @@ void WarmUp(const Timed& timed) {
   }
 }
 
+/// The part of the time of `timed`, in place of its seconds. The clock is read outside of batches of a millisecond.
+Timed ShareTask(const Timed& timed, bool generated) {
+  if (!timed) return {};
+  return [timed, generated](int64_t) {
+    const auto batch = static_cast<int64_t>(1 + 1e-3 / std::max(timed(1), 1e-9));
+    const Share share = SampleShare([&] { timed(batch); }, kShareSeconds);
+    return generated ? share.generated : share.blas;
+  };
+}
+
 double AskMetric(const Process& process, const std::string& name) {
   return PeerProcess::Task(process, "metric " + name)(1);
 }
 
-double Quantile(const std::vector<double>& sorted, double q) {
+double OfSorted(const std::vector<double>& sorted, double q) {
   const double at = q * static_cast<double>(sorted.size() - 1);
   const size_t low = static_cast<size_t>(at);
   const size_t high = std::min(low + 1, sorted.size() - 1);
@@ -65,6 +79,11 @@ Probe ProbeTask(const Process& process, const std::string& task, int64_t runs) {
   return {ops / static_cast<double>(runs), counts[1] / ops, counts[2] / ops};
 }
 
+std::vector<std::pair<std::string, std::string>> ShareOf(const Process& process, const std::string& task) {
+  return {{"generated", Json(PeerProcess::Task(process, "share " + task)(1))},
+          {"blas", Json(PeerProcess::Task(process, "blas " + task)(1))}};
+}
+
 Series RunTrial(const std::string& trial, Tier tier, const Settings& settings) {
   std::string output;
   if (!RunProgram({ProgramFolder() + "/tessera_bench", "--trial", trial}, Environment(tier, settings), &output))
@@ -86,17 +105,25 @@ Timed TracingTask(const std::string& task) {
   Timed& timed = made[task];
   if (timed) return timed;
   if (task.starts_with("metric ")) return timed = [name = task.substr(7)](int64_t) { return Metric(name); };
+  for (const bool generated : {true, false})
+    if (const std::string verb = generated ? "share " : "blas "; task.starts_with(verb))
+      return timed = ShareTask(TracingTask(task.substr(verb.size())), generated);
   timed = CallsTask(task);
   if (!timed) timed = LoopsTask(task);
-  if (!timed) return timed = GeneratedTask(task);  // warm already
-  if (timed) WarmUp(timed);
+  if (timed) {
+    WarmUp(timed);
+    return timed;
+  }
+  timed = FusedTask(task);  // these warm up themselves
+  if (!timed) timed = ProgramTask(task);
   return timed;
 }
 
 int TracingTrial(const std::string& trial) {
   Series series = CallsTrial(trial);
   if (series.empty()) series = LoopsTrial(trial);
-  if (series.empty()) series = GeneratedTrial(trial);
+  for (const auto find : {CompileTrial, SymbolicTrial, StallTrial, WarmUpTrial})
+    if (series.empty()) series = find(trial);
   for (const auto& [name, values] : series) {
     std::printf("%s", name.c_str());
     for (const double value : values) std::printf(" %.9e", value);
@@ -128,17 +155,19 @@ tessera::Function AddChain(int ops) {
 
 tessera::Tensor Filled(float value) { return tessera::Tensor::from(std::vector<float>(64, value)); }
 
-double Median(std::vector<double> values) {
+double Median(std::vector<double> values) { return Quantile(std::move(values), 0.5); }
+
+double Quantile(std::vector<double> values, double q) {
   if (values.empty()) return kNaN;
   std::sort(values.begin(), values.end());
-  return Quantile(values, 0.5);
+  return OfSorted(values, q);
 }
 
 Summary Summarize(std::vector<double> values) {
   if (values.empty()) return {kNaN, kNaN, kNaN};
   std::sort(values.begin(), values.end());
-  const double median = Quantile(values, 0.5);
-  return {median, values.front(), (Quantile(values, 0.75) - Quantile(values, 0.25)) / median};
+  const double median = OfSorted(values, 0.5);
+  return {median, values.front(), (OfSorted(values, 0.75) - OfSorted(values, 0.25)) / median};
 }
 
 Summary Less(const Summary& a, const Summary& b) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/harness.h"
@@ -21,7 +22,7 @@
 
 namespace bench {
 
-enum class Tier { one, all };
+enum class Tier { one, two, all };
 /// "NAME=VALUE" with the environment variables of options.
 using Settings = std::vector<std::string>;
 
@@ -37,6 +38,9 @@ struct Probe {
   double deferred = 0;     // part of the ops that waited for a version
 };
 Probe ProbeTask(const Process& process, const std::string& task, int64_t runs = 100);
+/// The keys "generated" and "blas" of a figure: parts of the time that the thread which runs a task spends in generated
+/// code and in the BLAS (share.h).
+std::vector<std::pair<std::string, std::string>> ShareOf(const Process& process, const std::string& task);
 
 // ---- trials: one fresh process that prints lists of numbers and ends
 using Series = std::map<std::string, std::vector<double>>;
@@ -50,16 +54,20 @@ void SetOption(const std::string& name, const std::string& value);
 /// Empty for an unknown name.
 Timed CallsTask(const std::string& task);
 Timed LoopsTask(const std::string& task);
-Timed GeneratedTask(const std::string& task);
+Timed FusedTask(const std::string& task);
 Series CallsTrial(const std::string& trial);
 Series LoopsTrial(const std::string& trial);
-Series GeneratedTrial(const std::string& trial);
+Series CompileTrial(const std::string& trial);
+Series SymbolicTrial(const std::string& trial);
+Series StallTrial(const std::string& trial);
+Series WarmUpTrial(const std::string& trial);
 /// `ops` dependent adds of %b to tensor<64 x f32> in a function of (%x, %b).
 tessera::Function AddChain(int ops);
 tessera::Tensor Filled(float value);  // 64 floats
 
 // ---- figures
-double Median(std::vector<double> values);  // NaN of nothing
+double Median(std::vector<double> values);              // NaN of nothing
+double Quantile(std::vector<double> values, double q);  // the same
 Summary Summarize(std::vector<double> values);
 /// a without b; the spread is that of a.
 Summary Less(const Summary& a, const Summary& b);

@@ -1,0 +1,149 @@
+// Chains, softmax and norms of large tensors, written as eager ops.
+#include "bench/benchmarks.h"
+#include "bench/handwritten.h"
+#include "bench/team.h"
+#include "bench/tracing.h"
+
+namespace bench {
+namespace {
+
+using tessera::Tensor;
+
+constexpr int64_t kSide = 4096;
+constexpr double kBytes = 4.0 * kSide * kSide;
+
+/// The same rows for a kernel written by hand; w and b are one row.
+struct Rows {
+  const float *x, *y, *w, *b;
+  float* out;
+  int64_t count;
+};
+
+struct Fused {
+  const char* name;
+  double operands;  // that must be read and written, each of 64 MiB
+  Tensor (*run)(const Tensor& x, const Tensor& y, const Tensor& z, const Tensor& w, const Tensor& b);
+  void (*by_hand)(const Rows& rows);  // null where memory is the limit, and a copy says what it gives
+  double tier1_goal;                  // 0: none
+};
+
+// Each is at a place of its own; w and b are rows.
+const Fused kFused[] = {
+    {"chain", 4,
+     [](const Tensor& x, const Tensor& y, const Tensor& z, const Tensor&, const Tensor&) {
+       return (x * y + z) * 0.5 + x;
+     },
+     nullptr, 3},
+    {"gelu", 2,
+     [](const Tensor& x, const Tensor&, const Tensor&, const Tensor& w, const Tensor& b) {
+       return tessera::gelu(x * w + b) * 0.5 + x;
+     },
+     [](const Rows& r) { HandwrittenGeluChain(r.x, r.w, r.b, r.out, r.count, kSide); }, 1.5},
+    {"softmax", 2,
+     [](const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
+       return tessera::softmax(x * 0.125, -1);
+     },
+     [](const Rows& r) { HandwrittenSoftmax(r.x, r.out, r.count, kSide, 0.125f); }, 0},
+    {"softmax_by_hand", 2,
+     [](const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
+       Tensor e = tessera::exp(x - tessera::max(x, -1, true));
+       return e / tessera::sum(e, -1, true);
+     },
+     [](const Rows& r) { HandwrittenSoftmax(r.x, r.out, r.count, kSide); }, 1.5},
+    {"layer_norm", 3,
+     [](const Tensor& x, const Tensor& y, const Tensor&, const Tensor& w, const Tensor& b) {
+       return tessera::layer_norm(x + y, w, b);
+     },
+     [](const Rows& r) { HandwrittenAddLayerNorm(r.x, r.y, r.w, r.b, r.out, r.count, kSide, 1e-5f); }, 0},
+    {"rms_norm", 3,
+     [](const Tensor& x, const Tensor& y, const Tensor&, const Tensor& w, const Tensor&) {
+       return tessera::rms_norm(x + y, w);
+     },
+     [](const Rows& r) { HandwrittenAddRmsNorm(r.x, r.y, r.w, r.out, r.count, kSide, 1e-6f); }, 0},
+};
+
+const Fused* FindFused(const std::string& name) {
+  for (const Fused& p : kFused)
+    if (name == p.name) return &p;
+  return nullptr;
+}
+
+/// What is read decides when ops run.
+void Read(const Tensor& t) {
+  volatile float first = t.read<float>()[0];
+  (void)first;
+}
+
+/// On a few rows, in this process.
+void Check(const Fused& fused, Rows rows) {
+  rows.count = 8;
+  auto tensor = [&](const float* data, const tessera::Dims& dims) {
+    return Tensor::from(
+        std::span<const float>(data, static_cast<size_t>(dims.size() == 2 ? rows.count * kSide : kSide)), dims);
+  };
+  const Tensor x = tensor(rows.x, {rows.count, kSide}), y = tensor(rows.y, {rows.count, kSide});
+  const Tensor r = fused.run(x, y, y, tensor(rows.w, {kSide}), tensor(rows.b, {kSide}));
+  fused.by_hand(rows);
+  const auto values = r.read<float>();
+  CheckClose({values.data(), values.size()}, rows.out, 2e-6);
+}
+
+}  // namespace
+
+Timed FusedTask(const std::string& task) {
+  const Fused* fused = task.starts_with("fused ") ? FindFused(task.substr(6)) : nullptr;
+  if (fused == nullptr) return {};
+  const Tensor x = tessera::randn({kSide, kSide}), y = tessera::randn({kSide, kSide}),
+               z = tessera::randn({kSide, kSide}), w = tessera::randn({kSide}), b = tessera::randn({kSide});
+  const Timed timed = Loop([=] { Read(fused->run(x, y, z, w, b)); });
+  // Hot, built, compiled, and compiled again: each takes some runs.
+  for (int round = 0; round < 4; ++round) {
+    timed(20);
+    tessera::Runtime::wait_for_builds();
+  }
+  return timed;
+}
+
+void CpuFused() {
+  const Process engine =
+      StartTracing(Tier::all, {"TESSERA_CACHE=false", "TESSERA_COMPILE_AFTER=0", "TESSERA_SPECIALISE_AFTER=0"});
+  const Process tier1 = StartTracing(Tier::one);
+  const Floats to(kSide * kSide * 2), from(kSide * kSide * 2), weight(kSide), bias(kSide);
+  const Rows all = {from.data(), from.data() + kSide * kSide, weight.data(), bias.data(), to.data(), kSide};
+  for (const Fused& p : kFused) {
+    const std::string task = std::string("fused ") + p.name;
+    std::vector<Timed> contenders = {PeerProcess::Task(engine, task), PeerProcess::Task(tier1, task)};
+    std::vector<std::string> peers = {"tier 1"};
+    Figure figure{.name = std::string("cpu_fused/") + p.name, .unit = Rate("GB/s", p.operands * kBytes * 1e-9)};
+    figure.note = "bytes read and written once";
+    if (p.by_hand == nullptr) {
+      const auto bytes = static_cast<int64_t>(p.operands * kBytes / 2);
+      contenders.push_back(Loop([&to, &from, bytes] { ThreadedCopy(to.data(), from.data(), bytes); }));
+      peers.push_back("threaded memcpy of as many bytes");
+    } else if (HandwrittenExp() != nullptr) {
+      Check(p, all);
+      contenders.push_back(Loop([&] {
+        AllCores().Run(kSide, 1, [&](int64_t begin, int64_t end) {
+          const int64_t at = begin * kSide;
+          p.by_hand({all.x + at, all.y + at, all.w, all.b, all.out + at, end - begin});
+        });
+      }));
+      peers.push_back("hand-written, threaded");
+    } else {
+      figure.note += "; no hand-written kernel for this instruction set";
+    }
+    const Race race = RunRace(contenders, Budget());
+    figure.more = ShareOf(engine, task);
+    figure.ours = race.times[0];
+    for (size_t k = 0; k < peers.size(); ++k) {
+      figure.peer = peers[k];
+      figure.theirs = race.times[k + 1];
+      figure.ratio = race.ratios[k + 1];
+      figure.goal = {Goal::ratio_at_least, k == 0 ? p.tier1_goal : p.by_hand == nullptr ? 0.85 : 0.95};
+      if (figure.goal.number == 0) figure.goal = {};
+      Report(figure);
+    }
+  }
+}
+
+}  // namespace bench
