@@ -167,7 +167,7 @@ void WarmUp(const Program& program) {
   constexpr int kRounds = 6;
   for (int round = 0; round < kRounds; ++round) {
     const double end = Now() + 20e-3;
-    for (int i = 0; i < 20 || (Now() < end && i < 2000); ++i) program.Run();
+    for (int i = 0; i < 8 || (Now() < end && i < 2000); ++i) program.Run();
     tessera::Runtime::wait_for_builds();
   }
 }

@@ -1,14 +1,16 @@
 // The LibTorch peer: a program of its own, because its libraries do not share a process with ours. --serve lets
-// tessera_bench time it in turn with Tessera; alone it prints its figures.
+// tessera_bench time it in turn with Tessera, --warm_up is for warm_up; alone it prints its figures.
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "bench/peer_serve.h"
+#include "bench/torch/warm_up.h"
 
 namespace {
 
@@ -39,6 +41,8 @@ int main(int argc, char** argv) {
   // Without the bookkeeping for gradients, which Tessera's eager ops do not do either.
   const c10::InferenceMode inference;
   if (argc > 1 && std::string(argv[1]) == "--serve") return bench::Serve(Find);
+  if (argc == 5 && std::string(argv[1]) == "--warm_up")
+    return PrintWarmUp(argv[2], argv[3], std::strtod(argv[4], nullptr));
   for (const std::string task : {"add64", "views"}) {
     const Timed timed = Find(task);
     std::vector<double> times;
