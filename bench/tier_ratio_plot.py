@@ -8,7 +8,7 @@ import json
 import math
 import sys
 
-LEFT, RIGHT, TOP, ROW, BAR = 230, 90, 58, 34, 10
+LEFT, RIGHT, TOP, ROW, BAR = 230, 130, 58, 34, 10
 WIDTH = 820
 STYLE = '''
   text { font: 12px sans-serif; fill: #24292f }
