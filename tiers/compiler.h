@@ -43,7 +43,7 @@ struct TesseraCompilerApi {
 
   /// Trace to artifact. Blocks for as long as the compile takes; runs on a thread of the library's own.
   int32_t (*compile)(const TesseraCompileRequest* request, const TesseraSink* out, const TesseraSink* error);
-  /// The text of a stage: "graph", "sched", "tile", "target", "llvm" or "asm".
+  /// The text of a stage: "graph", "sched", "tile", "target", "llvm" or "asm"; or "space", what a tuner may choose.
   int32_t (*inspect)(const TesseraCompileRequest* request, const char* stage, const TesseraSink* out,
                      const TesseraSink* error);
   /// Makes kernels of the artifact callable: those at `positions` of its plan. *code names the code for unload.

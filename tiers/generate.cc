@@ -32,11 +32,13 @@ std::string KeyOf(const TesseraCompilerApi& api, const TesseraCompileRequest& re
 
 }  // namespace
 
-absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Trace& example, int tier) {
+absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Trace& example, int tier,
+                                   const std::string& chosen) {
   TSR_ASSIGN_OR_RETURN(const TesseraCompilerApi* api, Compiler());
   if (rt::FaultFires(rt::Fault::compile)) return Internal("the compiler failed (fault)");
   const std::string text = EmitTrace(trace, example, tier, /*locations=*/false);
-  const std::string schedule = rt::options().schedule();
+  const std::string given = rt::options().schedule();
+  const std::string& schedule = given.empty() ? chosen : given;
   const TesseraCompileRequest request = RequestOf(text, tier, schedule);
   const std::shared_ptr<rt::Cache> cache = rt::CodeCache();
   const std::string key = cache != nullptr ? KeyOf(*api, request) : "";
@@ -50,6 +52,29 @@ absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Tra
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<const Code> code, Code::Load(*api, trace, artifact));
   if (cache != nullptr) cache->Put(key, artifact);
   return Generated{std::move(code), false};
+}
+
+namespace {
+
+// The key of the code that the compiler's own choice gives, told apart from it.
+std::string TunedKey(const TesseraCompilerApi& api, const tracer::Trace& trace, const tracer::Trace& example) {
+  const std::string text = EmitTrace(trace, example, 3, /*locations=*/false), none;
+  return absl::StrCat("tuned ", KeyOf(api, RequestOf(text, 3, none)));
+}
+
+}  // namespace
+
+std::optional<std::string> RememberedSchedule(const tracer::Trace& trace, const tracer::Trace& example) {
+  const std::shared_ptr<rt::Cache> cache = rt::CodeCache();
+  const auto api = Compiler();
+  if (cache == nullptr || !api.ok()) return std::nullopt;
+  return cache->Get(TunedKey(**api, trace, example));
+}
+
+void RememberSchedule(const tracer::Trace& trace, const tracer::Trace& example, const std::string& schedule) {
+  const std::shared_ptr<rt::Cache> cache = rt::CodeCache();
+  const auto api = Compiler();
+  if (cache != nullptr && api.ok()) cache->Put(TunedKey(**api, trace, example), schedule);
 }
 
 absl::StatusOr<std::string> InspectStage(const tracer::Trace& trace, const tracer::Trace& example, int tier,

@@ -3,6 +3,7 @@
 #define TESSERA_TIERS_GENERATE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tiers/code.h"
@@ -14,10 +15,17 @@ struct Generated {
   bool from_cache = false;
 };
 
-/// Takes milliseconds: not on a thread of the program. `example` as in EmitTrace().
-absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Trace& example, int tier);
+/// Takes milliseconds: not on a thread of the program. `example` as in EmitTrace(); `schedule` as in the option of that
+/// name, which goes before it.
+absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Trace& example, int tier,
+                                   const std::string& schedule = "");
 
-/// The text of a stage of that compile: graph, sched, tile, target, llvm or asm.
+/// What the tuner found for this trace in tier 3, now or in an earlier process; nothing where it never came to an end.
+std::optional<std::string> RememberedSchedule(const tracer::Trace& trace, const tracer::Trace& example);
+void RememberSchedule(const tracer::Trace& trace, const tracer::Trace& example, const std::string& schedule);
+
+/// The text of a stage of that compile: graph, sched, tile, target, llvm or asm; or "space", the choices that the tuner
+/// has.
 absl::StatusOr<std::string> InspectStage(const tracer::Trace& trace, const tracer::Trace& example, int tier,
                                          const std::string& stage);
 

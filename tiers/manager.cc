@@ -49,6 +49,9 @@ constexpr double kDeferNs = 30;
 constexpr int32_t kPeriods = 32;
 /// What entering and leaving a version costs beside its run, for a stream of eager ops and for a function.
 constexpr int64_t kEnterNs = 250;
+// How long a schedule is tried: its fastest run counts.
+constexpr int64_t kTrialNs = 20'000'000;
+constexpr int64_t kTrialRuns = 24;
 constexpr int64_t kEnterFunctionNs = 130;
 /// Recordings that showed nothing new before a place stops asking for more.
 constexpr int kUselessSamples = 6;
@@ -605,8 +608,27 @@ void Manager::BuildCode(const Job& job) {
   const std::shared_ptr<const Trace> trace = old.shared_trace();
   std::shared_ptr<const Code> code;
   bool from_cache = false;
+  const bool specialises = job.tier == 3 && old.tier < 3;
+  std::shared_ptr<Tuner> tuner = job.tier == 3 && !specialises ? old.tuner : nullptr;
+  std::string schedule;
+  std::optional<std::string> remembered;
+  if (specialises) {
+    remembered = RememberedSchedule(*trace, *old.example);
+    schedule = remembered.value_or("");
+  }
+  if (tuner != nullptr) {
+    tuner->Measured(old.fastest_ns.load(std::memory_order_relaxed), old.compile_ns);
+    schedule = tuner->Next();
+    if (tuner->done() && schedule == old.schedule) return EndTuning(*tuner, old);
+  }
   if (job.tier > 0) {
-    absl::StatusOr<Generated> made = Generate(*trace, *old.example, job.tier);
+    absl::StatusOr<Generated> made = Generate(*trace, *old.example, job.tier, schedule);
+    // A choice that does not compile is one that was tried.
+    while (!made.ok() && tuner != nullptr && !tuner->done()) {
+      tuner->Measured(INT64_MAX, rt::NowNs() - start);
+      schedule = tuner->Next();
+      made = Generate(*trace, *old.example, job.tier, schedule);
+    }
     if (!made.ok()) {
       // No compiler at all is said once, by whoever looked for it.
       if (!absl::IsNotFound(made.status())) rt::Count(rt::Metric::codes_failed);
@@ -619,7 +641,9 @@ void Manager::BuildCode(const Job& job) {
     }
     code = std::move(made->code);
     from_cache = made->from_cache;
-    if (code->kernels().empty()) {
+    if (code->kernels().empty() && tuner != nullptr) {
+      code = nullptr;  // all of it is left to the library
+    } else if (code->kernels().empty()) {
       Ledger::Get().Update(old.id, [&](deopt::VersionRecord& r) { r.note = "nothing in it to generate code for"; });
       return;
     }
@@ -629,6 +653,21 @@ void Manager::BuildCode(const Job& job) {
   version->example = old.example;
   version->replaced_ns = job.tier > 0 ? old.fastest_ns.load(std::memory_order_relaxed) : 0;
   version->tier = job.tier;
+  version->schedule = schedule;
+  version->compile_ns = rt::NowNs() - start;
+  if (specialises && !remembered && rt::options().tune_budget() > 0 && rt::options().schedule().empty()) {
+    if (auto space = InspectStage(*trace, *old.example, 3, "space"); space.ok() && !space->empty()) {
+      version->tuner = std::make_shared<Tuner>(*space, rt::options().tune_budget() * 1'000'000);
+      version->generate_at.store(rt::options().tune_after() * 1000);
+    }
+  } else if (tuner != nullptr) {
+    version->replaced_ns = 0;  // a trial that is slower ends by itself
+    if (!tuner->done() || schedule != tuner->best()) {
+      version->tuner = tuner;
+      const int64_t run = old.fastest_ns.load(std::memory_order_relaxed);
+      version->generate_at.store(std::max(kTrialNs, run < INT64_MAX / kTrialRuns ? kTrialRuns * run : kTrialNs));
+    }
+  }
   // Where dims vary, building them in would serve one of many.
   if (job.tier == 2 && rt::options().tier() >= 3 && old.rung() == Rung::exact)
     version->generate_at.store(rt::options().specialise_after() * 1000);
@@ -646,14 +685,25 @@ void Manager::BuildCode(const Job& job) {
   record.bytes = code != nullptr ? static_cast<int64_t>(code->bytes()) : 0;
   record.counters = version->counters;
   if (code != nullptr) {
-    record.note = absl::StrCat(code->kernels().size(), " kernels", from_cache ? ", from the cache" : "");
+    record.note = absl::StrCat(code->kernels().size(), " kernels", from_cache ? ", from the cache" : "",
+                               schedule.empty() ? "" : absl::StrCat(", cut as ", schedule));
   }
   Book(anchor, *version, std::move(record));
+  if (tuner != nullptr && version->tuner == nullptr) EndTuning(*tuner, *version);
   if (!Replace(anchor, old, version)) {
     Ledger::Get().Update(version->id, [](deopt::VersionRecord& r) { r.state = "dropped: came too late"; });
     return;
   }
   EnforceBudgets();
+}
+
+void Manager::EndTuning(const Tuner& tuner, const Version& version) {
+  RememberSchedule(version.trace(), *version.example, tuner.best());
+  const std::string what = absl::StrCat("tuned: ", tuner.tried(), " schedules tried, ",
+                                        tuner.best().empty() ? "the first is the fastest" : tuner.best());
+  TSR_LOG(1, "version ", version.id, " is ", what);
+  Ledger::Get().Update(
+      version.id, [&](deopt::VersionRecord& r) { r.note = absl::StrCat(r.note, r.note.empty() ? "" : "; ", what); });
 }
 
 void Manager::EnforceBudgets() {

@@ -164,6 +164,8 @@ class Manager {
   void Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group);
   void Build(const Job& job);
   void BuildCode(const Job& job);
+  /// The version has the best schedule that was found: it is remembered, and said.
+  static void EndTuning(const Tuner& tuner, const Version& version);
   /// Puts `version` in the place of `old`, if that is still there.
   bool Replace(Anchor& anchor, Version& old, const rt::Ref<Version>& version);
   /// Enters it in the ledger, the metrics and the log.

@@ -13,6 +13,7 @@
 #include "deopt/ledger.h"
 #include "interp/interpreter.h"
 #include "tiers/code.h"
+#include "tiers/tuner.h"
 #include "tracer/trace.h"
 
 namespace tessera::tiers {
@@ -276,6 +277,10 @@ class Version {
   std::atomic<int64_t> fastest_ns{INT64_MAX};  // of all timed runs
   int tier = 1;                                // of its code; 1: replay
   int64_t replaced_ns = 0;                     // the fastest run of the version that it replaced; 0: of none
+  /// How its products are cut, where that is not the compiler's own choice; and who looks for better ways.
+  std::string schedule;
+  std::shared_ptr<Tuner> tuner;
+  int64_t compile_ns = 0;
   /// A recording from which it was made: dims and strides of one run.
   std::shared_ptr<const Trace> example;
 

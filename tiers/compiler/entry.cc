@@ -129,10 +129,10 @@ struct Task {
 
   void Do(mlir::MLIRContext& context) {
     Pipeline pipeline(context, options);
-    const Stage last = stage == "graph"   ? Stage::graph
-                       : stage == "sched" ? Stage::sched
-                       : stage == "tile"  ? Stage::tile
-                                          : Stage::target;
+    const Stage last = stage == "graph"                       ? Stage::graph
+                       : stage == "sched" || stage == "space" ? Stage::sched
+                       : stage == "tile"                      ? Stage::tile
+                                                              : Stage::target;
     ok = pipeline.Parse(trace) && pipeline.RunTo(last) &&
          (stage.empty() ? pipeline.Artifact(&out) : pipeline.Text(stage, &out));
     if (!ok) error = pipeline.error();
@@ -161,7 +161,7 @@ int32_t Inspect(const TesseraCompileRequest* request, const char* stage, const T
                 const TesseraSink* error) {
   auto task = std::make_shared<Task>(*request);
   task->stage = stage;
-  for (const char* known : {"graph", "sched", "tile", "target", "llvm", "asm"})
+  for (const char* known : {"graph", "sched", "tile", "target", "llvm", "asm", "space"})
     if (task->stage == known) return RunTask(task, out, error);
   Write(error, "stages are graph, sched, tile, target, llvm and asm, not " + task->stage);
   return 1;

@@ -21,6 +21,7 @@
 #include "mlir/Transforms/Passes.h"
 #include "tiers/compiler.h"
 #include "tiers/compiler/dialects/dialects.h"
+#include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/target/codegen.h"
 
 using namespace mlir;
@@ -187,6 +188,17 @@ bool Pipeline::Artifact(std::string* out) {
 
 bool Pipeline::Text(StringRef what, std::string* out) {
   llvm::raw_string_ostream stream(*out);
+  if (what == "space") {
+    module_->walk([&](sched::KernelOp kernel) {
+      if (!kernel.getProduct()) return;
+      auto step = kernel.getProduct()->getAs<IntegerAttr>("step");
+      stream << "p" << (step ? step.getInt() : 0);
+      for (const std::string& choice : Alternatives(*ProductSchedule::FromAttr(*kernel.getProduct())))
+        stream << " " << choice;
+      stream << "\n";
+    });
+    return true;
+  }
   if (what != "llvm" && what != "asm") {
     // Without places in the source: what is shown can be given to tessera-opt.
     module_->print(stream);

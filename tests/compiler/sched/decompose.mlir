@@ -94,7 +94,7 @@ tsr_graph.trace "var" values [0] strides [[]] (%v0: tensor<8x16xf32>) {
 // CHECK-NEXT:     %2 = tsr_graph.isfinite %0
 // CHECK-NEXT:     %3 = tsr_graph.where %2, %0, %1
 // CHECK-NEXT:     %4 = tsr_graph.sub %in0, %3
-// CHECK-NEXT:     %5 = tsr_graph.exp %4 {weight}
+// CHECK-NEXT:     %5 = tsr_graph.exp %4
 // CHECK-NEXT:     %6 = tsr_graph.reduce "sum" %5 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
 // CHECK-NEXT:     %7 = tsr_graph.log %6
 // CHECK-NEXT:     %8 = tsr_graph.add %7, %3

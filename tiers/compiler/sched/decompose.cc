@@ -46,9 +46,10 @@ class Decomposer {
     } else if (name == "var") {
       y = Variance(x, Number("correction", 0.0));
     } else if (name == "logsumexp") {
-      // Where the largest element is infinite it is the answer: what is subtracted must be finite.
+      // Where the largest element is infinite it is the answer: what is subtracted must be finite, and no weights
+      // follow.
       Value m = Finite(Reduce("max", x));
-      y = Ew("add", {Ew("log", {Reduce("sum", Weight(Ew("sub", {x, m})))}), m});
+      y = Ew("add", {Ew("log", {Reduce("sum", Ew("exp", {Ew("sub", {x, m})}))}), m});
     } else if (name == "softmax") {
       Value e = Weight(Ew("sub", {x, Reduce("max", x)}));
       // One division for each row.

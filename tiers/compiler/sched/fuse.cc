@@ -513,7 +513,9 @@ class Fuser {
     DictionaryAttr product;
     if (g.product != nullptr) {
       const ProductSchedule schedule = ScheduleOf(g, b);
-      product = schedule.ToAttr(b);
+      NamedAttrList entries(schedule.ToAttr(b));
+      entries.set("step", b.getI64IntegerAttr(StepOf(g.product)));
+      product = entries.getDictionary(b.getContext());
       // Rows of a register tile, or of what is left of one.
       const Dim& columns = g.dims.back();
       const int64_t last = columns.is_symbol ? 0 : columns.value % schedule.nr;

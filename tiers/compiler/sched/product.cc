@@ -58,6 +58,34 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   return s;
 }
 
+std::vector<std::string> Alternatives(const ProductSchedule& s) {
+  std::vector<std::string> choices = {"form=library"};
+  auto add = [&](const char* name, int64_t value) { choices.push_back(name + ("=" + std::to_string(value))); };
+  const bool whole_rows = s.columns == 1;
+  switch (s.form) {
+    case ProductSchedule::Form::packed:
+      add("rows", 2 * s.rows);
+      if (s.rows >= 2 * s.mr) add("rows", RoundUp(s.rows / 2, s.mr));
+      if (whole_rows) break;
+      add("columns", 2 * s.columns);
+      if (s.columns >= 2 * s.nr) add("columns", s.columns / 2);
+      add("depth", 2 * s.depth);
+      if (s.depth >= 64) add("depth", s.depth / 2);
+      add("copy", 1 - s.copy);
+      break;
+    case ProductSchedule::Form::stream:
+      add("columns", 2 * s.columns);
+      if (s.columns >= 32) add("columns", s.columns / 2);
+      break;
+    case ProductSchedule::Form::dot:
+      for (int64_t nr : {2, 4, 8})
+        if (nr != s.nr) add("nr", nr);
+      break;
+    case ProductSchedule::Form::library: break;
+  }
+  return choices;
+}
+
 void Override(const CompileOptions& options, int32_t step, ProductSchedule* schedule) {
   SmallVector<StringRef> products, entries;
   StringRef(options.schedule).split(products, '+', -1, false);

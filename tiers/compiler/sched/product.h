@@ -2,6 +2,9 @@
 #ifndef TESSERA_TIERS_COMPILER_SCHED_PRODUCT_H_
 #define TESSERA_TIERS_COMPILER_SCHED_PRODUCT_H_
 
+#include <string>
+#include <vector>
+
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
 
@@ -35,6 +38,9 @@ struct ProductFacts {
   bool b_along_k = false;   // so can the right one ...
   bool b_along_n = false;   // ... or it has runs along the rows of the result
 };
+
+/// The space of the tuner: entries in which another schedule differs from this one, and leaving it to the library.
+std::vector<std::string> Alternatives(const ProductSchedule& schedule);
 
 /// What `options.schedule` says of a product, given by its step, in place of entries of `schedule`.
 void Override(const CompileOptions& options, int32_t step, ProductSchedule* schedule);
