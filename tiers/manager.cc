@@ -68,6 +68,12 @@ int64_t HotCount(Anchor::Kind kind) {
   return 0;
 }
 
+bool HasProduct(const Trace& trace) {
+  return std::any_of(trace.steps.begin(), trace.steps.end(), [](const tracer::TraceStep& s) {
+    return s.kind == tracer::TraceStep::Kind::op && ir::Info(s.op).bound == ir::Bound::dot;
+  });
+}
+
 // The tier of the code that a version gets next. Tier 3 at once where tier 2 would not be given the time.
 int NextTier(const Version& version) {
   const bool exact = version.rung() == Rung::exact;
@@ -611,12 +617,19 @@ void Manager::BuildCode(const Job& job) {
   const bool specialises = job.tier == 3 && old.tier < 3;
   std::shared_ptr<Tuner> tuner = job.tier == 3 && !specialises ? old.tuner : nullptr;
   std::string schedule;
-  std::optional<std::string> remembered;
-  if (specialises) {
-    remembered = RememberedSchedule(*trace, *old.example);
-    schedule = remembered.value_or("");
+  bool tunes = specialises && HasProduct(*trace) && rt::options().tune_budget() > 0 && rt::options().schedule().empty();
+  if (tunes) {
+    if (std::optional<std::string> remembered = RememberedSchedule(*trace, *old.example)) {
+      schedule = *std::move(remembered);
+      tunes = false;
+    }
   }
-  if (tuner != nullptr) {
+  if (job.tier == 3 && !specialises) {
+    if (tuner == nullptr) {
+      const auto space = InspectStage(*trace, *old.example, 3, "space");
+      if (!space.ok() || space->empty()) return;
+      tuner = std::make_shared<Tuner>(*space, rt::options().tune_budget() * 1'000'000);
+    }
     tuner->Measured(old.fastest_ns.load(std::memory_order_relaxed), old.compile_ns);
     schedule = tuner->Next();
     if (tuner->done() && schedule == old.schedule) return EndTuning(*tuner, old);
@@ -655,11 +668,8 @@ void Manager::BuildCode(const Job& job) {
   version->tier = job.tier;
   version->schedule = schedule;
   version->compile_ns = rt::NowNs() - start;
-  if (specialises && !remembered && rt::options().tune_budget() > 0 && rt::options().schedule().empty()) {
-    if (auto space = InspectStage(*trace, *old.example, 3, "space"); space.ok() && !space->empty()) {
-      version->tuner = std::make_shared<Tuner>(*space, rt::options().tune_budget() * 1'000'000);
-      version->generate_at.store(rt::options().tune_after() * 1000);
-    }
+  if (tunes) {
+    version->generate_at.store(rt::options().tune_after() * 1000);
   } else if (tuner != nullptr) {
     version->replaced_ns = 0;  // a trial that is slower ends by itself
     if (!tuner->done() || schedule != tuner->best()) {

@@ -83,7 +83,7 @@ TEST(TiersInspect, EveryStageOfAVersion) {
   EXPECT_THAT(sched, HasSubstr("tsr_sched.kernel @k1 at 1 steps [0, 1]"));
   EXPECT_THAT(sched, HasSubstr("tsr_graph.reduce \"max\""));
   EXPECT_THAT(sched, Not(HasSubstr("softmax")));
-  EXPECT_THAT(*f.inspect_ir("tile"), HasSubstr("tsr_tile.map \"exp_f32\""));
+  EXPECT_THAT(*f.inspect_ir("tile"), HasSubstr("tsr_tile.map \"exp_weight_f32\""));
   EXPECT_THAT(*f.inspect_ir("target"), HasSubstr("tsr_target.launch @k1 at 1"));
   EXPECT_THAT(*f.inspect_ir("llvm"), HasSubstr("@k1(ptr"));
   EXPECT_THAT(*f.inspect_ir("asm"), HasSubstr("k1:"));
