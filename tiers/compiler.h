@@ -21,11 +21,12 @@ struct TesseraSink {
 struct TesseraCompileRequest {
   const char* trace;  ///< a module with one tsr_graph.trace
   size_t trace_size;
-  int32_t tier;     ///< 2: dims are read at run time; 3: numbers in the trace are built in
-  int32_t fuse;     ///< 0: each op a kernel of its own
-  int32_t bitwise;  ///< sums as in tier 1, to the bit
-  int64_t grain;    ///< elements that are worth a thread
-  int32_t threads;  ///< that share the work of a kernel
+  int32_t tier;       ///< 2: dims are read at run time; 3: numbers in the trace are built in
+  int32_t fuse;       ///< 0: each op a kernel of its own
+  int32_t bitwise;    ///< sums as in tier 1, to the bit
+  int32_t fast_math;  ///< multiplications and additions may be fused, sums reordered
+  int64_t grain;      ///< elements that are worth a thread
+  int32_t threads;    ///< that share the work of a kernel
   /// How matrix products are cut, in place of what the model of costs chooses: "p4:form=packed,rows=64+*:nr=8" (the
   /// product of step 4; all others). Null or empty: nothing.
   const char* schedule;

@@ -17,6 +17,7 @@ TesseraCompileRequest RequestOf(const std::string& text, int tier, const std::st
           tier,
           rt::options().fuse() ? 1 : 0,
           rt::options().bitwise() ? 1 : 0,
+          rt::options().fast_math() && !rt::options().bitwise() ? 1 : 0,
           rt::options().parallel_grain(),
           rt::NumThreads(),
           schedule.c_str()};
@@ -25,8 +26,8 @@ TesseraCompileRequest RequestOf(const std::string& text, int tier, const std::st
 // All that the code depends on.
 std::string KeyOf(const TesseraCompilerApi& api, const TesseraCompileRequest& request) {
   return absl::StrCat("code ", kArtifactVersion, " ", TESSERA_VERSION, "\n", api.build_id, "\ntier ", request.tier,
-                      " fuse ", request.fuse, " bitwise ", request.bitwise, " grain ", request.grain, " threads ",
-                      request.threads, " schedule ", request.schedule, "\n",
+                      " fuse ", request.fuse, " bitwise ", request.bitwise, " fast_math ", request.fast_math, " grain ",
+                      request.grain, " threads ", request.threads, " schedule ", request.schedule, "\n",
                       absl::string_view(request.trace, request.trace_size));
 }
 

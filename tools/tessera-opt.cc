@@ -49,6 +49,7 @@ struct CommandLine {
   cl::opt<int> lanes{"lanes", cl::desc("Elements of a vector of f32"), cl::init(16), cl::cat(category)};
   cl::opt<int> tier{"tier", cl::desc("2 or 3"), cl::init(2), cl::cat(category)};
   cl::opt<int64_t> grain{"grain", cl::desc("Elements that are worth a thread"), cl::init(32768), cl::cat(category)};
+  cl::opt<bool> fast_math{"fast-math", cl::desc("Fused and reordered arithmetic"), cl::cat(category)};
   cl::opt<std::string> schedule{"schedule", cl::desc("Choices for products: p4:form=packed,rows=64+*:nr=8"),
                                 cl::cat(category)};
   cl::opt<bool> bitwise{"bitwise", cl::desc("Sums as in tier 1, to the bit"), cl::cat(category)};
@@ -61,6 +62,7 @@ struct CommandLine {
     options.grain = grain;
     options.bitwise = bitwise;
     options.schedule = schedule;
+    options.fast_math = fast_math;
     options.fuse = !no_fusion;
     return options;
   }
@@ -74,6 +76,7 @@ CommandLine& TheCommandLine() {
 void RegisterPasses() {
   mlir::registerPass([] { return MakeFusePass(TheCommandLine().Options()); });
   mlir::registerPass([] { return MakeDecomposePass(); });
+  mlir::registerPass([] { return MakeSimplifyPass(); });
   mlir::registerPass([] { return MakeLowerKernelsPass(TheCommandLine().Options()); });
   mlir::registerPass([] { return MakeLowerToLlvmPass(); });
   mlir::registerPass([] { return mlir::createCanonicalizerPass(); });

@@ -106,6 +106,24 @@ std::string Literal(TensorImpl& x) {
   return std::regex_replace(text + "]", std::regex("nan\\(0x[0-9a-f]+\\)"), "nan");
 }
 
+// Are two lines the same but for the last bits of their numbers? What is no number must be the same.
+bool Alike(const std::string& a, const std::string& b) {
+  static const std::regex number(R"([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)");
+  if (std::regex_replace(a, number, "#") != std::regex_replace(b, number, "#")) return false;
+  for (std::sregex_iterator x(a.begin(), a.end(), number), y(b.begin(), b.end(), number), end; x != end; ++x, ++y) {
+    const double p = std::stod(x->str()), q = std::stod(y->str());
+    if (!(std::abs(p - q) <= 2e-6 * std::max({1.0, std::abs(p), std::abs(q)}))) return false;
+  }
+  return true;
+}
+
+// What came must be what was wanted, to the bit where the options promise that.
+void ExpectLines(const std::vector<std::string>& got, const std::vector<std::string>& want) {
+  bool alike = !rt::options().bitwise() && rt::options().compile_after() == 0 && got.size() == want.size();
+  for (size_t i = 0; alike && i < got.size(); ++i) alike = Alike(got[i], want[i]);
+  if (!alike) EXPECT_EQ(got, want);
+}
+
 // Sets the options of a configuration and puts the old values back at the end.
 class Configured {
  public:
@@ -180,10 +198,10 @@ TEST_P(FileTests, Run) {
       }
       std::vector<std::string> literals;
       for (const auto& r : results) literals.push_back(Literal(*r));
-      EXPECT_EQ(literals, want.results);
+      ExpectLines(literals, want.results);
     }
-    EXPECT_EQ(prints, want.prints);
-    EXPECT_EQ(reads, want.reads);
+    ExpectLines(prints, want.prints);
+    ExpectLines(reads, want.reads);
     if (want.frees) {
       tiers::Manager::Get().Reset();
       EXPECT_EQ(rt::Cpu().memory_stats().bytes_in_use, before);

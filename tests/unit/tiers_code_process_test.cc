@@ -331,7 +331,7 @@ TEST(TiersCodePlan, APlanThatDoesNotFitTheTraceIsRefusedOrHarmless) {
   const tiers::Trace& trace = version->trace();
   const TesseraCompilerApi& api = **tiers::Compiler();
   const std::string text = tiers::EmitTrace(trace, *version->example, 2, false);
-  const auto artifact = tiers::Compile(api, {text.data(), text.size(), 2, 1, 1, 32768, 1, ""});
+  const auto artifact = tiers::Compile(api, {text.data(), text.size(), 2, 1, 1, 0, 32768, 1, ""});
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   ASSERT_TRUE(tiers::Code::Load(api, trace, *artifact).ok());
   for (size_t size = 0; size < artifact->size(); size += size < 600 ? 1 : 97)

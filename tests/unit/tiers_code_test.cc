@@ -582,5 +582,34 @@ TEST_F(TiersCode, SixtyFourInputsOfOneSum) {
       in);
 }
 
+/// Fused and reordered arithmetic stays within a few roundings, and only where it is asked for.
+TEST_F(TiersCode, FastMath) {
+  for (const char* fast : {"false", "true"}) {
+    Settings settings = CodeAtOnce({3, true}, /*bitwise=*/false);
+    settings["fast_math"] = fast;
+    settings["hot_eager"] = "1000000";
+    const OptionScope scope(settings);
+    tiers::Manager::Get().Reset();
+    int64_t different = 0;
+    for (uint64_t i = 0; i < 10; ++i) {
+      const Tensor x = Uniform({37, 61}, i), y = Uniform({37, 61}, i + 1), z = Uniform({37, 61}, i + 2);
+      Tensor r;
+      {
+        const Step step;
+        r = (x * y + z) * 0.3 + x;
+      }
+      const auto a = x.to_vector<float>(), b = y.to_vector<float>(), c = z.to_vector<float>(),
+                 got = r.to_vector<float>();
+      for (size_t k = 0; k < got.size(); ++k) {
+        const float product = a[k] * b[k], sum = product + c[k], scaled = sum * 0.3f, want = scaled + a[k];
+        different += got[k] != want;
+        ASSERT_NEAR(got[k], want, 2e-6);
+      }
+    }
+    if (std::string(fast) == "false") EXPECT_EQ(different, 0);
+    if (std::string(fast) == "true") EXPECT_GT(different, 0);
+  }
+}
+
 }  // namespace
 }  // namespace tessera

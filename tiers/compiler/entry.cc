@@ -122,6 +122,7 @@ struct Task {
     options.tier = request.tier;
     options.fuse = request.fuse != 0;
     options.bitwise = request.bitwise != 0;
+    options.fast_math = request.fast_math != 0;
     options.grain = request.grain;
     options.threads = request.threads;
     if (request.schedule != nullptr) options.schedule = request.schedule;

@@ -21,6 +21,8 @@ struct CompileOptions {
   int threads = 1;
   /// The bits of tier 1: sums of f32 in f64 throughout, and no op whose result depends on the order of its steps.
   bool bitwise = false;
+  /// Multiplications and additions may be fused and reordered.
+  bool fast_math = false;
   /// Choices for products, as in TesseraCompileRequest.
   std::string schedule;
   /// Each op a kernel of its own: for tests and to see what fusion gives.
@@ -31,6 +33,8 @@ struct CompileOptions {
 std::unique_ptr<mlir::Pass> MakeDecomposePass();
 /// sched/fuse.cc: groups of ops become tsr_sched.kernel.
 std::unique_ptr<mlir::Pass> MakeFusePass(const CompileOptions& options);
+/// sched/simplify.cc: within kernels, the same bits for less.
+std::unique_ptr<mlir::Pass> MakeSimplifyPass();
 /// tile/lower_kernels.cc: each tsr_sched.kernel becomes a tsr_tile.kernel.
 std::unique_ptr<mlir::Pass> MakeLowerKernelsPass(const CompileOptions& options);
 /// target/lower_to_llvm.cc: each tsr_tile.kernel becomes a function of the LLVM dialect and a tsr_target.launch.

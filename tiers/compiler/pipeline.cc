@@ -101,6 +101,7 @@ void AddPasses(OpPassManager& passes, Stage stage, const CompileOptions& options
     case Stage::sched:
       passes.addPass(MakeFusePass(options));
       passes.addPass(MakeDecomposePass());
+      passes.addPass(MakeSimplifyPass());
       passes.addPass(createCSEPass());
       break;
     case Stage::tile:
@@ -174,6 +175,7 @@ bool Pipeline::Artifact(std::string* out) {
     CodegenTimes times;
     CodegenOptions options;
     options.opt_level = options_.tier >= 3 ? 2 : 1;
+    options.fast_math = options_.fast_math;
     llvm::Expected<std::string> compiled = CompileToObject(*module, options, &times);
     if (!compiled) return Fail(llvm::toString(compiled.takeError()));
     object = *std::move(compiled);
@@ -209,6 +211,7 @@ bool Pipeline::Text(StringRef what, std::string* out) {
   if (!module) return false;
   CodegenOptions options;
   options.opt_level = options_.tier >= 3 ? 2 : 1;
+  options.fast_math = options_.fast_math;
   llvm::Expected<std::string> text =
       what == "asm" ? CompileToAssembly(*module, options) : CompileToOptimizedIr(*module, options);
   if (!text) return Fail(llvm::toString(text.takeError()));
