@@ -30,6 +30,9 @@ struct TesseraCompileRequest {
   /// How matrix products are cut, in place of what the model of costs chooses: "p4:form=packed,rows=64+*:nr=8" (the
   /// product of step 4; all others). Null or empty: nothing.
   const char* schedule;
+  // What the machine can do, for a report; 0: not known.
+  double peak_gbps = 0;    ///< 10^9 bytes per second
+  double peak_gflops = 0;  ///< 10^9 operations per second
 };
 
 /// One kernel of a version. A void(void* const* views, void* scratch, const int64_t* dims, int64_t begin, int64_t end).
@@ -44,7 +47,8 @@ struct TesseraCompilerApi {
 
   /// Trace to artifact. Blocks for as long as the compile takes; runs on a thread of the library's own.
   int32_t (*compile)(const TesseraCompileRequest* request, const TesseraSink* out, const TesseraSink* error);
-  /// The text of a stage: "graph", "sched", "tile", "target", "llvm" or "asm"; or "space", what a tuner may choose.
+  /// The text of a stage: "graph", "sched", "tile", "target", "llvm" or "asm"; or "report": what each kernel does and
+  /// takes; or "space": what a tuner may choose.
   int32_t (*inspect)(const TesseraCompileRequest* request, const char* stage, const TesseraSink* out,
                      const TesseraSink* error);
   /// Makes kernels of the artifact callable: those at `positions` of its plan. *code names the code for unload.

@@ -20,7 +20,9 @@ TesseraCompileRequest RequestOf(const std::string& text, int tier, const std::st
           rt::options().fast_math() && !rt::options().bitwise() ? 1 : 0,
           rt::options().parallel_grain(),
           rt::NumThreads(),
-          schedule.c_str()};
+          schedule.c_str(),
+          rt::options().peak_gbps(),
+          rt::options().peak_gflops()};
 }
 
 // All that the code depends on.

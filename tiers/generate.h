@@ -24,8 +24,8 @@ absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Tra
 std::optional<std::string> RememberedSchedule(const tracer::Trace& trace, const tracer::Trace& example);
 void RememberSchedule(const tracer::Trace& trace, const tracer::Trace& example, const std::string& schedule);
 
-/// The text of a stage of that compile: graph, sched, tile, target, llvm or asm; or "space", the choices that the tuner
-/// has.
+/// The text of a stage of that compile: graph, sched, tile, target, llvm or asm; or report; or space, the choices that
+/// the tuner has.
 absl::StatusOr<std::string> InspectStage(const tracer::Trace& trace, const tracer::Trace& example, int tier,
                                          const std::string& stage);
 

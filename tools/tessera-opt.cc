@@ -98,8 +98,8 @@ int PrintCode(const llvm::MemoryBuffer& input, llvm::raw_ostream& out) {
   const std::unique_ptr<mlir::MLIRContext> context = NewContext();
   Pipeline pipeline(*context, TheCommandLine().Options());
   std::string text;
-  if (!pipeline.Parse(input.getBuffer()) || !pipeline.RunTo(Stage::target) ||
-      !pipeline.Text(TheCommandLine().stage == Until::llvm ? "llvm" : "asm", &text))
+  if (!pipeline.Parse(input.getBuffer(), input.getBufferIdentifier()) || !pipeline.RunTo(Stage::target) ||
+      !pipeline.Text(TheCommandLine().stage == Until::llvm ? "llvm" : "asm", nullptr, &text))
     return Fail(pipeline.error());
   out << text;
   return 0;

@@ -50,7 +50,8 @@ TEST(TiersInspect, AnUnknownStageIsRefusedWithTheKnownOnes) {
   ASSERT_FALSE(text.ok());
   EXPECT_EQ(text.status().code(), Code::invalid_argument);
   EXPECT_EQ(text.status().message(),
-            "inspect_ir: there is no stage \"tiles\"; stages are graph, sched, tile, target, llvm and asm");
+            "inspect_ir: there is no stage \"tiles\"; stages are graph, sched, tile, target, llvm and asm, and there is "
+            "report");
 }
 
 TEST(TiersInspect, AFunctionThatIsNotHotHasNoVersion) {
@@ -97,6 +98,26 @@ TEST(TiersInspect, TierTwoReadsDimsAndTierThreeHasThemBuiltIn) {
   }
   const OptionScope scope(WithCode("3"));
   EXPECT_THAT(*HotRows().inspect_ir("graph"), HasSubstr("tensor<4x16xf32>"));
+}
+
+TEST(TiersInspect, AReportHasAllThatAKernelDoes) {
+  if (NoCompiler()) GTEST_SKIP() << "no compiler";
+  {
+    const OptionScope scope(WithCode("2"));
+    const std::string report = *HotRows().inspect_ir("report");
+    EXPECT_THAT(report, HasSubstr("kernel k1 in place of steps 0, 1\n"));
+    EXPECT_THAT(report, HasSubstr("reads       4*s0*s1 + 4*s1 bytes\n"));
+    EXPECT_THAT(report, HasSubstr("writes      4*s0*s1 bytes\n"));
+    EXPECT_THAT(report, HasSubstr("s0*s1 functions such as exp\n"));
+    EXPECT_THAT(report, Not(HasSubstr("roofline  "))) << "the peaks are not known";
+  }
+  std::map<std::string, std::string> options = WithCode("3");
+  options["peak_gbps"] = "100";
+  options["peak_gflops"] = "1";
+  const OptionScope scope(options);
+  const std::string report = *HotRows().inspect_ir("report");
+  EXPECT_THAT(report, HasSubstr("reads       320 bytes\n"));
+  EXPECT_THAT(report, HasSubstr("arithmetic is the bound"));
 }
 
 TEST(TiersInspect, ALoopIsShownToo) {

@@ -4,6 +4,7 @@
 
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
@@ -15,72 +16,82 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/Passes.h"
-#include "tiers/compiler.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/sched/product.h"
-#include "tiers/compiler/target/codegen.h"
 
 using namespace mlir;
 
 namespace tessera::compiler {
 namespace {
 
+double Milliseconds(std::chrono::steady_clock::time_point since) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - since).count();
+}
+
 class Clock {
  public:
   explicit Clock(double* to) : to_(to), start_(std::chrono::steady_clock::now()) {}
-  ~Clock() { *to_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count(); }
+  ~Clock() { *to_ += Milliseconds(start_); }
 
  private:
   double* to_;
   std::chrono::steady_clock::time_point start_;
 };
 
-void Append(std::vector<int64_t>& words, ArrayRef<int32_t> list) {
-  words.push_back(static_cast<int64_t>(list.size()));
-  words.insert(words.end(), list.begin(), list.end());
-}
-void Append(std::vector<int64_t>& words, ArrayRef<int64_t> list) {
-  words.push_back(static_cast<int64_t>(list.size()));
-  words.insert(words.end(), list.begin(), list.end());
-}
-
-std::vector<int64_t> PlanOf(ModuleOp module) {
-  std::vector<int64_t> words = {0};
-  for (target::LaunchOp launch : module.getOps<target::LaunchOp>()) {
-    ++words[0];
-    words.push_back(launch.getPosition());
-    Append(words, launch.getSteps());
-    Append(words, launch.getInputs());
-    Append(words, launch.getOutputs());
-    words.push_back(static_cast<int64_t>(launch.getDims().size()));
-    for (Attribute d : launch.getDims()) {
-      words.push_back(cast<DenseI64ArrayAttr>(d)[0]);
-      words.push_back(cast<DenseI64ArrayAttr>(d)[1]);
-    }
-    words.push_back(static_cast<int64_t>(launch.getStrides().size()));
-    for (Attribute s : launch.getStrides()) Append(words, cast<DenseI64ArrayAttr>(s).asArrayRef());
-    Append(words, launch.getTasks());
-    Append(words, launch.getBlocks().value_or(ArrayRef<int64_t>()));
-    Append(words, launch.getUnit());
-    Append(words, launch.getScratch());
-    words.push_back(static_cast<int64_t>(launch.getFixed()));
-    words.push_back(static_cast<int64_t>(launch.getGrain()));
+/// Notes how long each pass takes.
+class PassTimer : public PassInstrumentation {
+ public:
+  explicit PassTimer(std::vector<PassTime>& times) : times_(times) {}
+  void runBeforePass(Pass*, Operation*) override { starts_.push_back(std::chrono::steady_clock::now()); }
+  void runAfterPass(Pass* pass, Operation*) override {
+    // Adaptors hold other passes and have no name of their own.
+    if (!pass->getArgument().empty()) times_.push_back({pass->getArgument().str(), Milliseconds(starts_.back())});
+    starts_.pop_back();
   }
-  return words;
-}
+  void runAfterPassFailed(Pass*, Operation*) override { starts_.pop_back(); }
+
+ private:
+  std::vector<PassTime>& times_;
+  std::vector<std::chrono::steady_clock::time_point> starts_;
+};
 
 }  // namespace
 
-std::unique_ptr<MLIRContext> NewContext() {
-  DialectRegistry registry;
+StringRef NameOf(Stage stage) {
+  static constexpr const char* kNames[] = {"graph", "sched", "tile", "target"};
+  return kNames[static_cast<int>(stage)];
+}
+
+std::optional<Stage> StageOf(ModuleOp module) {
+  std::optional<Stage> stage;
+  module.walk([&](Operation* op) {
+    // What is furthest on says where the module is: ops that no kernel took stay beside kernels.
+    const std::optional<Stage> at = isa<graph::TraceOp>(op)    ? std::optional(Stage::graph)
+                                    : isa<sched::KernelOp>(op) ? std::optional(Stage::sched)
+                                    : isa<tile::KernelOp>(op)  ? std::optional(Stage::tile)
+                                    : isa<target::LaunchOp>(op) || isa<LLVM::LLVMFuncOp>(op)
+                                        ? std::optional(Stage::target)
+                                        : std::nullopt;
+    if (at && (!stage || *at > *stage)) stage = at;
+  });
+  return stage;
+}
+
+void AddDialects(DialectRegistry& registry) {
   RegisterDialects(registry);
   registry.insert<arith::ArithDialect, scf::SCFDialect, cf::ControlFlowDialect, LLVM::LLVMDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
+}
+
+std::unique_ptr<MLIRContext> NewContext() {
+  DialectRegistry registry;
+  AddDialects(registry);
   auto context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
   context->loadAllAvailableDialects();
   return context;
@@ -88,10 +99,8 @@ std::unique_ptr<MLIRContext> NewContext() {
 
 CompileOptions OptionsOfThisMachine() {
   CompileOptions options;
-  const HostCpu& cpu = ThisCpu();
-  options.vector_bytes = cpu.features.find("+avx512f") != std::string::npos ? 64
-                         : cpu.features.find("+avx2") != std::string::npos  ? 32
-                                                                            : 16;
+  static const int vector_bytes = VectorBytes(ThisCpu());
+  options.vector_bytes = vector_bytes;
   return options;
 }
 
@@ -118,77 +127,109 @@ void AddPasses(OpPassManager& passes, Stage stage, const CompileOptions& options
   }
 }
 
+/// Collects the first error that MLIR reports while it lives.
+class Pipeline::Diagnosed {
+ public:
+  explicit Diagnosed(MLIRContext& context)
+      : handler_(&context, [this](Diagnostic& d) {
+          if (d.getSeverity() != DiagnosticSeverity::Error || !text_.empty()) return success();
+          // Where in the text; places in the program that a trace came from are in the text of the stage.
+          if (auto place = dyn_cast<FileLineColLoc>(d.getLocation()))
+            text_ = llvm::formatv("{0}:{1}:{2}: ", place.getFilename().str(), place.getLine(), place.getColumn());
+          text_ += d.str();
+          return success();
+        }) {}
+  std::string Or(const char* otherwise) const { return text_.empty() ? otherwise : text_; }
+
+ private:
+  std::string text_;
+  ScopedDiagnosticHandler handler_;
+};
+
 bool Pipeline::Fail(std::string message) {
   if (error_.empty()) error_ = std::move(message);
   return false;
 }
 
-bool Pipeline::Parse(StringRef text) {
+bool Pipeline::Parse(StringRef text, StringRef name) {
   Clock clock(&times_.parse);
-  std::string reported;
-  ScopedDiagnosticHandler handler(&context_, [&](Diagnostic& d) {
-    if (reported.empty()) reported = d.str();
-    return success();
-  });
-  module_ = parseSourceString<ModuleOp>(text, ParserConfig(&context_), "trace");
-  if (!module_) return Fail("the trace is no module: " + reported);
+  const Diagnosed diagnosed(context_);
+  module_ = parseSourceString<ModuleOp>(text, ParserConfig(&context_), name);
+  if (!module_) return Fail(diagnosed.Or("it is no module"));
+  return Begin();
+}
+
+bool Pipeline::Copy(ModuleOp module) {
+  const Diagnosed diagnosed(context_);
+  if (failed(verify(module))) return Fail(diagnosed.Or("the module is invalid"));
+  module_ = module.clone();
+  return Begin();
+}
+
+bool Pipeline::Begin() {
+  const std::optional<Stage> stage = StageOf(*module_);
+  if (!stage)
+    return Fail(
+        "nothing to compile: the module has no tsr_graph.trace, tsr_sched.kernel, tsr_tile.kernel or "
+        "tsr_target.launch");
+  stage_ = *stage;
   return true;
 }
 
 bool Pipeline::RunTo(Stage stage) {
-  std::string reported;
-  ScopedDiagnosticHandler handler(&context_, [&](Diagnostic& d) {
-    if (reported.empty()) reported = d.str();
-    return success();
-  });
+  const Diagnosed diagnosed(context_);
   double* times[] = {&times_.parse, &times_.sched, &times_.tile, &times_.target};
-  for (int s = 0; s <= static_cast<int>(stage); ++s) {
-    Clock clock(times[s]);
+  while (stage_ < stage) {
+    const Stage next = static_cast<Stage>(static_cast<int>(stage_) + 1);
+    Clock clock(times[static_cast<int>(next)]);
     PassManager passes(&context_);
-    AddPasses(passes, static_cast<Stage>(s), options_);
-    if (failed(passes.run(*module_))) return Fail(reported.empty() ? "a pass failed" : reported);
+    if (profile_) passes.addInstrumentation(std::make_unique<PassTimer>(passes_));
+    AddPasses(passes, next, options_);
+    if (failed(passes.run(*module_))) return Fail(diagnosed.Or("a pass failed"));
+    stage_ = next;
   }
   return true;
 }
 
 std::unique_ptr<llvm::Module> Pipeline::ToLlvm(llvm::LLVMContext& context) {
+  const Diagnosed diagnosed(context_);
   OwningOpRef<ModuleOp> copy = module_->clone();
   SmallVector<Operation*> plan;
   for (target::LaunchOp launch : copy->getOps<target::LaunchOp>()) plan.push_back(launch);
   for (Operation* op : plan) op->erase();
   auto llvm_module = translateModuleToLLVMIR(*copy, context, "kernels");
-  if (!llvm_module) Fail("the kernels cannot be translated to LLVM IR");
+  if (!llvm_module) Fail(diagnosed.Or("the kernels cannot be translated to LLVM IR"));
   return llvm_module;
 }
 
-bool Pipeline::Artifact(std::string* out) {
-  const std::vector<int64_t> plan = PlanOf(*module_);
-  std::string object;
-  if (plan[0] > 0) {
-    llvm::LLVMContext llvm_context;
-    std::unique_ptr<llvm::Module> module;
-    {
-      Clock clock(&times_.target);
-      module = ToLlvm(llvm_context);
-    }
-    if (!module) return false;
-    CodegenTimes times;
-    CodegenOptions options;
-    options.opt_level = options_.tier >= 3 ? 2 : 1;
-    options.fast_math = options_.fast_math;
-    llvm::Expected<std::string> compiled = CompileToObject(*module, options, &times);
-    if (!compiled) return Fail(llvm::toString(compiled.takeError()));
-    object = *std::move(compiled);
-    times_.link = times.link, times_.opt = times.opt, times_.codegen = times.codegen;
+CodegenOptions Pipeline::CodegenOf(const HostCpu* cpu) const {
+  CodegenOptions options;
+  options.opt_level = options_.tier >= 3 ? 2 : 1;
+  options.fast_math = options_.fast_math;
+  options.cpu = cpu;
+  return options;
+}
+
+bool Pipeline::Object(const HostCpu* cpu, std::string* object, std::map<std::string, CodeResources>* code) {
+  llvm::LLVMContext llvm_context;
+  std::unique_ptr<llvm::Module> module;
+  {
+    Clock clock(&times_.target);
+    module = ToLlvm(llvm_context);
   }
-  tiers::ArtifactHeader header = {{'T', 'S', 'R', 'A'}, tiers::kArtifactVersion, plan.size(), object.size()};
-  out->assign(reinterpret_cast<const char*>(&header), sizeof header);
-  out->append(reinterpret_cast<const char*>(plan.data()), plan.size() * sizeof plan[0]);
-  out->append(object);
+  if (!module) return false;
+  CodegenTimes times;
+  CodegenOptions options = CodegenOf(cpu);
+  options.resources = code != nullptr;
+  llvm::Expected<std::string> compiled = CompileToObject(*module, options, &times);
+  if (!compiled) return Fail(llvm::toString(compiled.takeError()));
+  *object = std::move(*compiled);
+  if (code != nullptr) *code = std::move(times.functions);
+  times_.link = times.link, times_.opt = times.opt, times_.codegen = times.codegen;
   return true;
 }
 
-bool Pipeline::Text(StringRef what, std::string* out) {
+bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {
   llvm::raw_string_ostream stream(*out);
   if (what == "space") {
     module_->walk([&](sched::KernelOp kernel) {
@@ -209,9 +250,7 @@ bool Pipeline::Text(StringRef what, std::string* out) {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module = ToLlvm(context);
   if (!module) return false;
-  CodegenOptions options;
-  options.opt_level = options_.tier >= 3 ? 2 : 1;
-  options.fast_math = options_.fast_math;
+  const CodegenOptions options = CodegenOf(cpu);
   llvm::Expected<std::string> text =
       what == "asm" ? CompileToAssembly(*module, options) : CompileToOptimizedIr(*module, options);
   if (!text) return Fail(llvm::toString(text.takeError()));

@@ -1,9 +1,11 @@
-// From the text of a trace through the four stages to an object. Everything here runs on one thread.
+// From a module through the four stages to an object. Everything here runs on one thread.
 #ifndef TESSERA_TIERS_COMPILER_PIPELINE_H_
 #define TESSERA_TIERS_COMPILER_PIPELINE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "llvm/IR/Module.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -11,18 +13,28 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Pass/PassManager.h"
 #include "tiers/compiler/passes.h"
+#include "tiers/compiler/target/codegen.h"
 
 namespace tessera::compiler {
 
 enum class Stage { graph, sched, tile, target };
+llvm::StringRef NameOf(Stage stage);
+/// The stage that a module is at, by what is in it; nothing for a module that is none of ours.
+std::optional<Stage> StageOf(mlir::ModuleOp module);
 
 /// Milliseconds of each part of a compile.
 struct StageTimes {
   double parse = 0, sched = 0, tile = 0, target = 0, link = 0, opt = 0, codegen = 0;
 };
+struct PassTime {
+  std::string pass;
+  double milliseconds = 0;
+};
 
 /// A context with the dialects of the compiler, and none of MLIR's threads.
 std::unique_ptr<mlir::MLIRContext> NewContext();
+/// Those dialects, and what it takes to translate them.
+void AddDialects(mlir::DialectRegistry& registry);
 /// The options of this machine.
 CompileOptions OptionsOfThisMachine();
 
@@ -34,26 +46,41 @@ class Pipeline {
  public:
   Pipeline(mlir::MLIRContext& context, const CompileOptions& options) : context_(context), options_(options) {}
 
-  bool Parse(llvm::StringRef text);
+  /// A module from text, or a copy of one; either is verified.
+  bool Parse(llvm::StringRef text, llvm::StringRef name);
+  bool Copy(mlir::ModuleOp module);
+  /// From the stage the module is at; nothing happens where it is beyond that one already.
   bool RunTo(Stage stage);
-  /// After RunTo(Stage::target): plan and object, as tiers/compiler.h says.
-  bool Artifact(std::string* out);
-  /// The text of the module as it is, or "llvm" and "asm" after RunTo(Stage::target).
-  bool Text(llvm::StringRef what, std::string* out);
+  /// At Stage::target: the kernels as a relocatable object. `cpu` null: this machine. `code` may be null; where it is
+  /// given, it gets what the code generator says of each function.
+  bool Object(const HostCpu* cpu, std::string* object, std::map<std::string, CodeResources>* code);
+  /// The text of the module as it is, or "llvm" and "asm" at Stage::target.
+  bool Text(llvm::StringRef what, const HostCpu* cpu, std::string* out);
+
+  /// Times of every pass from now on.
+  void ProfilePasses() { profile_ = true; }
 
   const std::string& error() const { return error_; }
   const StageTimes& times() const { return times_; }
+  const std::vector<PassTime>& passes() const { return passes_; }
   mlir::ModuleOp module() { return module_.get(); }
+  Stage stage() const { return stage_; }
 
  private:
+  class Diagnosed;
   bool Fail(std::string message);
+  bool Begin();
   std::unique_ptr<llvm::Module> ToLlvm(llvm::LLVMContext& context);
+  CodegenOptions CodegenOf(const HostCpu* cpu) const;
 
   mlir::MLIRContext& context_;
   const CompileOptions options_;
   mlir::OwningOpRef<mlir::ModuleOp> module_;
+  Stage stage_ = Stage::graph;
+  bool profile_ = false;
   std::string error_;
   StageTimes times_;
+  std::vector<PassTime> passes_;
 };
 
 }  // namespace tessera::compiler

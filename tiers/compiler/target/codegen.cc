@@ -8,6 +8,7 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/CodeGen/MachineModuleInfo.h"
+#include "llvm/CodeGen/MachineOptimizationRemarkEmitter.h"
 #include "llvm/CodeGen/Passes.h"
 #include "llvm/CodeGen/TargetPassConfig.h"
 #include "llvm/IR/DiagnosticInfo.h"
@@ -16,7 +17,9 @@
 #include "llvm/IR/Operator.h"
 #include "llvm/IR/PassManager.h"
 #include "llvm/IR/Verifier.h"
+#include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
@@ -46,11 +49,26 @@ double Now() {
   return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
 }
 
-/// Without a handler of ours, LLVMContext prints an error and ends the process.
+/// Without a handler of ours, LLVMContext prints an error and ends the process. Where `functions` is given, it also
+/// listens to what the code generator remarks about registers and stacks.
 class Diagnostics : public llvm::DiagnosticHandler {
  public:
-  explicit Diagnostics(std::string* errors) : errors_(errors) {}
+  Diagnostics(std::string* errors, std::map<std::string, CodeResources>* functions)
+      : errors_(errors), functions_(functions) {}
+  bool isAnyRemarkEnabled() const override { return functions_ != nullptr; }
+  bool isMissedOptRemarkEnabled(llvm::StringRef pass) const override {
+    return functions_ != nullptr && pass == "regalloc";
+  }
+  bool isPassedOptRemarkEnabled(llvm::StringRef) const override { return false; }
+  bool isAnalysisRemarkEnabled(llvm::StringRef pass) const override {
+    return functions_ != nullptr && pass == "prologepilog";
+  }
+
   bool handleDiagnostics(const llvm::DiagnosticInfo& info) override {
+    if (const auto* remark = llvm::dyn_cast<llvm::DiagnosticInfoMIROptimization>(&info)) {
+      if (functions_ != nullptr) Note(*remark);
+      return true;
+    }
     if (info.getSeverity() != llvm::DS_Error) return true;
     llvm::raw_string_ostream stream(*errors_);
     llvm::DiagnosticPrinterRawOStream printer(stream);
@@ -60,14 +78,29 @@ class Diagnostics : public llvm::DiagnosticHandler {
   }
 
  private:
+  void Note(const llvm::DiagnosticInfoMIROptimization& remark) {
+    // Of the whole function; there are such remarks for each loop, too.
+    if (remark.getRemarkName() != "SpillReloadCopies" && remark.getRemarkName() != "StackSize") return;
+    CodeResources& r = (*functions_)[remark.getFunction().getName().str()];
+    for (const auto& argument : remark.getArgs()) {
+      int64_t n = 0;
+      if (llvm::StringRef(argument.Val).getAsInteger(10, n)) continue;
+      if (argument.Key == "NumSpills") r.spills = n;
+      if (argument.Key == "NumReloads") r.reloads = n;
+      if (argument.Key == "NumStackBytes") r.stack_bytes = n;
+    }
+  }
+
   std::string* errors_;
+  std::map<std::string, CodeResources>* functions_;
 };
 
 /// Collects what is reported while it lives.
 class DiagnosticScope {
  public:
-  explicit DiagnosticScope(llvm::LLVMContext& context) : context_(context), before_(context.getDiagnosticHandler()) {
-    context_.setDiagnosticHandler(std::make_unique<Diagnostics>(&errors_));
+  DiagnosticScope(llvm::LLVMContext& context, std::map<std::string, CodeResources>* functions)
+      : context_(context), before_(context.getDiagnosticHandler()) {
+    context_.setDiagnosticHandler(std::make_unique<Diagnostics>(&errors_, functions), /*RespectFilters=*/true);
   }
   ~DiagnosticScope() { context_.setDiagnosticHandler(std::move(before_)); }
   llvm::Error Take(const char* what) const {
@@ -97,13 +130,31 @@ llvm::CodeGenOptLevel CodeGenLevel(int opt_level) {
   }
 }
 
-llvm::Expected<std::unique_ptr<llvm::TargetMachine>> MakeMachine(const CodegenOptions& options) {
+const HostCpu& CpuOf(const CodegenOptions& options) { return options.cpu != nullptr ? *options.cpu : ThisCpu(); }
+
+llvm::Expected<const llvm::Target*> FindTarget(const llvm::Triple& triple) {
   InitializeOnce();
-  const HostCpu& host = ThisCpu();
-  const llvm::Triple triple(host.triple);
   std::string error;
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
   if (target == nullptr) return llvm::createStringError(error);
+  return target;
+}
+
+llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>> Subtarget(const HostCpu& cpu) {
+  const llvm::Triple triple(cpu.triple);
+  llvm::Expected<const llvm::Target*> target = FindTarget(triple);
+  if (!target) return target.takeError();
+  std::unique_ptr<llvm::MCSubtargetInfo> info((*target)->createMCSubtargetInfo(triple, cpu.cpu, cpu.features));
+  if (info == nullptr) return llvm::createStringError("nothing is known of processors of " + cpu.triple);
+  return info;
+}
+
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> MakeMachine(const CodegenOptions& options) {
+  const HostCpu& host = CpuOf(options);
+  const llvm::Triple triple(host.triple);
+  llvm::Expected<const llvm::Target*> found = FindTarget(triple);
+  if (!found) return found.takeError();
+  const llvm::Target* target = *found;
   llvm::TargetOptions target_options;
   // Fused steps are written as such; nothing else is fused, unless instructions say that they may be.
   target_options.AllowFPOpFusion = options.fast_math ? llvm::FPOpFusion::Standard : llvm::FPOpFusion::Strict;
@@ -186,6 +237,13 @@ bool AddCodegenPasses(llvm::legacy::PassManager& passes, llvm::TargetMachine& ma
   return true;
 }
 
+bool HasFeature(const HostCpu& cpu, const char* feature) {
+  llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>> info = Subtarget(cpu);
+  if (info) return (*info)->checkFeatures(feature);
+  llvm::consumeError(info.takeError());
+  return false;
+}
+
 llvm::Error Verify(const llvm::Module& module, const char* when) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -223,7 +281,7 @@ llvm::Error Prepare(llvm::Module& module, llvm::TargetMachine& machine, const Co
   }
   MathOptions math;
   math.fast_math = options.fast_math;
-  math.soft_f16 = machine.getTargetTriple().isX86() && !llvm::StringRef(ThisCpu().features).contains("+f16c");
+  math.soft_f16 = machine.getTargetTriple().isX86() && !HasFeature(CpuOf(options), "+f16c");
   if (llvm::Error e = LinkMath(module, math)) return e;
   times.link = Now() - start;
   if (options.verify) {
@@ -238,11 +296,28 @@ llvm::Error Prepare(llvm::Module& module, llvm::TargetMachine& machine, const Co
   return llvm::Error::success();
 }
 
+/// The sizes of an object's functions; what is internal to it is left out.
+void MeasureCode(llvm::StringRef object, std::map<std::string, CodeResources>* functions) {
+  llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
+      llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(object, "kernels"));
+  if (!file) return llvm::consumeError(file.takeError());
+  for (const llvm::object::ELFSymbolRef symbol : (*file)->symbols()) {
+    llvm::Expected<llvm::StringRef> name = symbol.getName();
+    if (!name) {
+      llvm::consumeError(name.takeError());
+    } else if (symbol.getELFType() == llvm::ELF::STT_FUNC && symbol.getBinding() == llvm::ELF::STB_GLOBAL) {
+      (*functions)[name->str()].code_bytes = static_cast<int64_t>(symbol.getSize());
+    } else {
+      functions->erase(name->str());
+    }
+  }
+}
+
 llvm::Expected<std::string> Compile(llvm::Module& module, const CodegenOptions& options, llvm::CodeGenFileType type,
                                     CodegenTimes& times) {
   llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = MakeMachine(options);
   if (!machine) return machine.takeError();
-  DiagnosticScope diagnostics(module.getContext());
+  DiagnosticScope diagnostics(module.getContext(), options.resources ? &times.functions : nullptr);
   if (llvm::Error e = Prepare(module, **machine, options, times)) {
     return llvm::joinErrors(std::move(e), diagnostics.Take("linking"));
   }
@@ -259,6 +334,7 @@ llvm::Expected<std::string> Compile(llvm::Module& module, const CodegenOptions& 
   times.codegen = Now() - start;
   times.object_bytes = bytes.size();
   if (llvm::Error e = diagnostics.Take("code generation")) return e;
+  if (options.resources && type == llvm::CodeGenFileType::ObjectFile) MeasureCode(bytes, &times.functions);
   return std::string(bytes.data(), bytes.size());
 }
 
@@ -277,6 +353,47 @@ const HostCpu& ThisCpu() {
     return cpu;
   }();
   return *host;
+}
+
+llvm::Expected<HostCpu> FindCpu(llvm::StringRef name, llvm::StringRef features) {
+  HostCpu cpu = ThisCpu();
+  if (name.empty() && features.empty()) return cpu;
+  llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>> info = Subtarget({cpu.triple, "generic", ""});
+  if (!info) return info.takeError();
+  if (!name.empty()) {
+    if (!(*info)->isCPUStringValid(name))
+      return llvm::createStringError("there is no processor " + name + " of " + cpu.triple);
+    cpu.cpu = name.str();
+    cpu.features.clear();
+  }
+  llvm::SmallVector<llvm::StringRef> words;
+  features.split(words, ',', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef word : words) {
+    llvm::StringRef feature = word;
+    const bool has_sign = feature.consume_front("+") || feature.consume_front("-");
+    const bool known = llvm::any_of((*info)->getAllProcessorFeatures(),
+                                    [&](const llvm::SubtargetFeatureKV& f) { return feature == f.Key; });
+    if (!has_sign || !known)
+      return llvm::createStringError("features are written +name or -name, and " + cpu.triple + " has none called " +
+                                     word);
+    cpu.features += (cpu.features.empty() ? "" : ",") + word.str();
+  }
+  return cpu;
+}
+
+int VectorBytes(const HostCpu& cpu) {
+  if (!llvm::Triple(cpu.triple).isX86()) return 16;
+  return HasFeature(cpu, "+avx512f") ? 64 : HasFeature(cpu, "+avx2") ? 32 : 16;
+}
+
+bool RunsHere(const HostCpu& cpu) {
+  const HostCpu& here = ThisCpu();
+  if (cpu.triple != here.triple || (cpu.cpu != here.cpu && cpu.cpu != "generic")) return false;
+  llvm::SmallVector<llvm::StringRef> words, own;
+  llvm::StringRef(cpu.features).split(words, ',', -1, /*KeepEmpty=*/false);
+  llvm::StringRef(here.features).split(own, ',', -1, /*KeepEmpty=*/false);
+  return llvm::all_of(words,
+                      [&](llvm::StringRef word) { return word.starts_with("-") || llvm::is_contained(own, word); });
 }
 
 llvm::Error SetTarget(llvm::Module& module) {
@@ -300,7 +417,7 @@ llvm::Expected<std::string> CompileToAssembly(llvm::Module& module, const Codege
 llvm::Expected<std::string> CompileToOptimizedIr(llvm::Module& module, const CodegenOptions& options) {
   llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = MakeMachine(options);
   if (!machine) return machine.takeError();
-  DiagnosticScope diagnostics(module.getContext());
+  DiagnosticScope diagnostics(module.getContext(), nullptr);
   CodegenTimes ignored;
   if (llvm::Error e = Prepare(module, **machine, options, ignored)) {
     return llvm::joinErrors(std::move(e), diagnostics.Take("linking"));

@@ -1,7 +1,8 @@
-// From a module of LLVM IR, a kernel, to a relocatable object for this machine.
+// From a module of LLVM IR, a kernel, to a relocatable object for this machine or one of its kind.
 #ifndef TESSERA_TIERS_COMPILER_TARGET_CODEGEN_H_
 #define TESSERA_TIERS_COMPILER_TARGET_CODEGEN_H_
 
+#include <map>
 #include <string>
 
 #include "llvm/IR/Module.h"
@@ -18,6 +19,15 @@ struct HostCpu {
 /// This machine. Found out at the first call; any thread.
 const HostCpu& ThisCpu();
 
+/// A processor of this machine's architecture by its name, with features ("+sve,-bf16") on top of its own; no name
+/// means this machine. An error for names that LLVM does not know.
+llvm::Expected<HostCpu> FindCpu(llvm::StringRef name, llvm::StringRef features);
+/// Bytes of its vector registers.
+int VectorBytes(const HostCpu& cpu);
+/// Whether code for that processor may run on this one: it is this one or a generic one, and has no feature that is
+/// missing here.
+bool RunsHere(const HostCpu& cpu);
+
 struct CodegenOptions {
   /// 0: as fast to compile as it goes; 1: what tier 2 wants; 2: what tier 3 wants; 3: the same, and loops are unrolled
   /// and machine code is scheduled, which takes twice as long.
@@ -26,6 +36,18 @@ struct CodegenOptions {
   bool fast_math = false;
   /// Checks the module before, between and after the passes.
   bool verify = false;
+  /// Null: this machine.
+  const HostCpu* cpu = nullptr;
+  /// Fills CodegenTimes::functions.
+  bool resources = false;
+};
+
+/// What the code of one function takes.
+struct CodeResources {
+  int64_t code_bytes = 0;
+  int64_t stack_bytes = 0;
+  int64_t spills = 0;   ///< registers that are stored because there are too few, in instructions
+  int64_t reloads = 0;  ///< and read again
 };
 
 /// Milliseconds of the thread's CPU time (what runs beside it does not count), and what came out.
@@ -34,6 +56,7 @@ struct CodegenTimes {
   double opt = 0;      ///< passes over LLVM IR
   double codegen = 0;  ///< instruction selection to object
   size_t object_bytes = 0;
+  std::map<std::string, CodeResources> functions;  ///< of those that are not internal
 };
 
 /// The module becomes a relocatable ELF object: position independent, no unwind tables, external symbols only what the

@@ -142,6 +142,18 @@ llvm::Expected<std::unique_ptr<Loader>> Loader::Create() {
   return loader;
 }
 
+llvm::Expected<Loader*> Loader::OfProcess() {
+  static std::mutex mutex;
+  static Loader* loader = nullptr;
+  const std::lock_guard lock(mutex);
+  if (loader == nullptr) {
+    llvm::Expected<std::unique_ptr<Loader>> made = Create();
+    if (!made) return made.takeError();
+    loader = made->release();
+  }
+  return loader;
+}
+
 llvm::Expected<Loader::Handle> Loader::Load(std::string_view object) {
   State& s = *state_;
   const Lock lock(s.session_mutex);

@@ -20,6 +20,8 @@ class Loader {
   using Handle = uint64_t;
 
   static llvm::Expected<std::unique_ptr<Loader>> Create();
+  /// One for the process, made at the first call and never destroyed.
+  static llvm::Expected<Loader*> OfProcess();
   /// Frees all code.
   ~Loader();
 

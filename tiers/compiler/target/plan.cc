@@ -1,0 +1,76 @@
+#include "tiers/compiler/target/plan.h"
+
+#include "tiers/compiler.h"
+#include "tiers/compiler/dialects/dialects.h"
+
+using namespace mlir;
+
+namespace tessera::compiler {
+namespace {
+
+template <class T>
+std::vector<int64_t> List(ArrayRef<T> list) {
+  return {list.begin(), list.end()};
+}
+
+void Append(std::vector<int64_t>& words, const std::vector<int64_t>& list) {
+  words.push_back(static_cast<int64_t>(list.size()));
+  words.insert(words.end(), list.begin(), list.end());
+}
+
+}  // namespace
+
+std::vector<Launch> PlanOf(ModuleOp module) {
+  std::vector<Launch> plan;
+  for (target::LaunchOp op : module.getOps<target::LaunchOp>()) {
+    Launch launch;
+    launch.kernel = op.getKernel().str();
+    launch.position = op.getPosition();
+    launch.steps = List(op.getSteps());
+    launch.inputs = List(op.getInputs());
+    launch.outputs = List(op.getOutputs());
+    for (Attribute d : op.getDims()) {
+      auto pair = cast<DenseI64ArrayAttr>(d);
+      launch.dims.emplace_back(pair[0], pair[1]);
+    }
+    for (Attribute s : op.getStrides()) launch.strides.push_back(List(cast<DenseI64ArrayAttr>(s).asArrayRef()));
+    launch.tasks = List(op.getTasks());
+    if (op.getBlocks()) launch.blocks = List(*op.getBlocks());
+    launch.unit = List(op.getUnit());
+    launch.grain = static_cast<int64_t>(op.getGrain());
+    launch.scratch = List(op.getScratch());
+    launch.fixed = static_cast<int64_t>(op.getFixed());
+    plan.push_back(std::move(launch));
+  }
+  return plan;
+}
+
+std::string ArtifactOf(ArrayRef<Launch> plan, StringRef object) {
+  std::vector<int64_t> words = {static_cast<int64_t>(plan.size())};
+  for (const Launch& launch : plan) {
+    words.push_back(launch.position);
+    Append(words, launch.steps);
+    Append(words, launch.inputs);
+    Append(words, launch.outputs);
+    words.push_back(static_cast<int64_t>(launch.dims.size()));
+    for (const auto& [value, dim] : launch.dims) {
+      words.push_back(value);
+      words.push_back(dim);
+    }
+    words.push_back(static_cast<int64_t>(launch.strides.size()));
+    for (const std::vector<int64_t>& strides : launch.strides) Append(words, strides);
+    Append(words, launch.tasks);
+    Append(words, launch.blocks);
+    Append(words, launch.unit);
+    Append(words, launch.scratch);
+    words.push_back(launch.fixed);
+    words.push_back(launch.grain);
+  }
+  const tiers::ArtifactHeader header = {{'T', 'S', 'R', 'A'}, tiers::kArtifactVersion, words.size(), object.size()};
+  std::string artifact(reinterpret_cast<const char*>(&header), sizeof header);
+  artifact.append(reinterpret_cast<const char*>(words.data()), words.size() * sizeof words[0]);
+  artifact.append(object.data(), object.size());
+  return artifact;
+}
+
+}  // namespace tessera::compiler

@@ -1,0 +1,35 @@
+// The launch plan of a version, as a value: what the tsr_target.launch ops of a module say.
+#ifndef TESSERA_TIERS_COMPILER_TARGET_PLAN_H_
+#define TESSERA_TIERS_COMPILER_TARGET_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "llvm/ADT/ArrayRef.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace tessera::compiler {
+
+/// One kernel of a plan. tsr_target.launch in dialects/target.td says what the fields mean.
+struct Launch {
+  std::string kernel;
+  int64_t position = 0;
+  std::vector<int64_t> steps, inputs, outputs;
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  std::vector<std::vector<int64_t>> strides;
+  std::vector<int64_t> tasks, blocks, unit;
+  int64_t grain = 1;
+  std::vector<int64_t> scratch;
+  int64_t fixed = 0;
+};
+
+std::vector<Launch> PlanOf(mlir::ModuleOp module);
+
+/// Plan and object as the core takes them (ArtifactHeader in tiers/compiler.h).
+std::string ArtifactOf(llvm::ArrayRef<Launch> plan, llvm::StringRef object);
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_TARGET_PLAN_H_

@@ -1,0 +1,102 @@
+#include "tiers/compiler/worker.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "tiers/compiler/pipeline.h"
+#include "tiers/compiler/target/contain.h"
+
+namespace tessera::compiler {
+namespace {
+
+// MLIR keeps every type and attribute it has seen: now and then it gets a new context.
+constexpr int kCompilesPerContext = 64;
+
+class Worker {
+ public:
+  static Worker& Get() {
+    static Worker* worker = new Worker;  // never destroyed: the thread outlives everything
+    return *worker;
+  }
+
+  bool Run(std::function<void(mlir::MLIRContext&)> fn, std::string* why) {
+    auto job = std::make_shared<Job>();
+    job->fn = std::move(fn);
+    std::unique_lock lock(mutex_);
+    if (stopped_ || CompilerLost() != nullptr) {
+      *why = stopped_ ? "the process ends" : CompilerLost();
+      return false;
+    }
+    if (!started_) {
+      started_ = true;
+      std::thread([this] { Work(); }).detach();
+    }
+    queue_.push_back(job);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return job->done || CompilerLost() != nullptr || stopped_; });
+    if (job->done) return true;
+    *why = CompilerLost() != nullptr ? CompilerLost() : "the process ends";
+    return false;
+  }
+
+  void Stop() {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    queue_.clear();
+    changed_.notify_all();
+  }
+
+ private:
+  struct Job {
+    std::function<void(mlir::MLIRContext&)> fn;
+    bool done = false;
+  };
+
+  void Work() {
+    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
+    ContainFatalErrors();
+    CompileScope scope(
+        [](void* self, const char*) {
+          auto* worker = static_cast<Worker*>(self);
+          std::lock_guard lock(worker->mutex_);
+          worker->changed_.notify_all();
+        },
+        this);
+    std::unique_ptr<mlir::MLIRContext> context;
+    int compiles = 0;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return !queue_.empty(); });
+      std::shared_ptr<Job> job = queue_.front();
+      queue_.pop_front();
+      lock.unlock();
+      if (context == nullptr || ++compiles % kCompilesPerContext == 0) context = NewContext();
+      job->fn(*context);
+      lock.lock();
+      job->done = true;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Job>> queue_;
+  bool started_ = false, stopped_ = false;
+};
+
+}  // namespace
+
+bool RunOnCompilerThread(std::function<void(mlir::MLIRContext&)> fn, std::string* why) {
+  return Worker::Get().Run(std::move(fn), why);
+}
+
+void StopCompilerThread() { Worker::Get().Stop(); }
+
+}  // namespace tessera::compiler

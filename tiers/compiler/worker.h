@@ -1,0 +1,23 @@
+// The thread of the compiler. Compiles run one after another on it, so that an error from which LLVM does not return
+// parks this thread and not one of the program's (target/contain.h).
+#ifndef TESSERA_TIERS_COMPILER_WORKER_H_
+#define TESSERA_TIERS_COMPILER_WORKER_H_
+
+#include <functional>
+#include <string>
+
+#include "mlir/IR/MLIRContext.h"
+
+namespace tessera::compiler {
+
+/// Runs fn on the compiler's thread, with a context that has the compiler's dialects, and waits for it. False, and why,
+/// when the compiler is lost or has been stopped; a thread that is lost never lets go of fn, so what fn refers to is
+/// shared with it and not borrowed from the caller's stack. Any thread but the compiler's own.
+bool RunOnCompilerThread(std::function<void(mlir::MLIRContext&)> fn, std::string* why);
+
+/// The process ends: nothing is run from now on, and nobody waits for what is under way.
+void StopCompilerThread();
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_WORKER_H_
