@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""tessera inspect: every stage, the report, what an example is made of, and what is said where something is wrong.
+
+usage: inspect_test.py TESSERA [TESSERA_OPT]     without TESSERA_OPT: there is no compiler
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, OPT = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "model.gir")
+
+
+def run(*words, **environment):
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=False, timeout=120,
+                          env={**os.environ, **environment})
+
+
+class Usage(unittest.TestCase):
+    def fails(self, says, *words, status=1, **environment):
+        done = run(*words, **environment)
+        self.assertEqual((done.returncode, done.stdout), (status, ""), done.stderr)
+        self.assertEqual(done.stderr.strip(), says)
+
+    def test_help(self):
+        for words in (["help"], ["--help"], ["-h"]):
+            done = run(*words)
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("usage: tessera COMMAND", done.stdout)
+            self.assertIn("  inspect ", done.stdout)
+        done = run("inspect", "--help")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("Examples:\n  tessera inspect model.gir", done.stdout)
+        self.assertEqual(done.stdout, run("help", "inspect").stdout)
+        self.assertEqual(run().returncode, 2)
+        self.assertRegex(run("version").stdout, r"^tessera \d+\.\d+\.\d+")
+
+    def test_words_that_are_none(self):
+        self.fails("tessera: there is no command inspekt; tessera help lists them", "inspekt", status=2)
+        self.fails("tessera: there is no command inspekt; tessera help lists them", "help", "inspekt", status=2)
+        how = "\ntessera inspect --help says how it is used"
+        self.fails("tessera inspect: FILE is missing" + how, "inspect", status=2)
+        self.fails("tessera inspect: too many arguments: b" + how, "inspect", "a", "b", status=2)
+        self.fails("tessera inspect: there is no option --color" + how, "inspect", "--color=red", "a", status=2)
+        self.fails("tessera inspect: --fn needs a value: --fn NAME" + how, "inspect", "a", "--fn", status=2)
+        self.fails("tessera inspect: --report takes no value" + how, "inspect", "a", "--report=1", status=2)
+        self.fails("tessera inspect: --fn is given twice" + how, "inspect", "a", "--fn=a", "--fn=b", status=2)
+
+    def test_files(self):
+        done = run("inspect", "/nowhere/model.gir")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere/model.gir", done.stderr)
+        with tempfile.NamedTemporaryFile("w", suffix=".gir") as file:
+            self.fails(f"tessera inspect: {file.name} has no function", "inspect", file.name)
+            file.write("func @f(%x: tensor<4 x f32>) -> tensor<4 x f32> {\n  %y = epx %x\n  return %y\n}\n")
+            file.flush()
+            done = run("inspect", file.name)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{file.name}:2:8: error: ", done.stderr)
+            self.assertIn("\n  %y = epx %x\n       ^~~\n", done.stderr)
+
+    def test_what_is_asked_for(self):
+        self.fails(f"tessera inspect: {MODEL} has several functions; --fn says which: rows, power, halves, pick", "inspect",
+                   MODEL)
+        self.fails(f"tessera inspect: {MODEL} has no function columns; there is rows, power, halves, pick", "inspect",
+                   MODEL, "--fn", "columns")
+        self.fails("tessera inspect: there is no stage tiles; stages are graph, sched, tile, target, llvm, asm", "inspect",
+                   MODEL, "--fn", "rows", "--stage", "tiles")
+        self.fails("tessera inspect: --stage and --report: it is one or the other", "inspect", MODEL, "--stage", "asm",
+                   "--report")
+        self.fails("tessera inspect: --tier 1: code is made in tiers 2 and 3", "inspect", MODEL, "--tier", "1")
+
+    def test_examples_that_do_not_fit(self):
+        def rows(says, *words):
+            self.fails("tessera inspect: " + says, "inspect", MODEL, "--fn", "rows", *words)
+
+        rows("--dim M: it is written NAME=VALUE", "--dim", "M")
+        rows("--dim M: 1 is no whole number of at least 2", "--dim", "M=1")
+        rows("--dim M: many is no whole number of at least 2", "--dim", "M=many")
+        rows("@rows has no symbol K; there is M, N", "--dim", "K=3")
+        rows("@rows has no parameter z; there is x, w", "--shape", "z=3")
+        rows("%x is f32[M,N], of rank 2, and cannot have 3 dims", "--shape", "x=2x3x4")
+        rows("N cannot be 8 and 16 at once", "--shape", "x=4x8", "--shape", "w=16")
+        rows("--value w: much is no number", "--value", "w=much")
+        rows("%x is too large for an example: f32[M,N]", "--dim", "M=1000000", "--dim", "N=1000000")
+        done = run("inspect", MODEL, "--fn", "halves", "--dim", "N=10")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("N % 4 == 0", done.stderr)
+        done = run("inspect", MODEL, "--fn", "pick", "--value", "ids=1000")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the example call of @pick failed: ", done.stderr)
+        done = run("inspect", MODEL, "--fn", "rows", "--option", "fusion=true")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("fusion", done.stderr)
+
+    def test_without_a_compiler(self):
+        done = run("inspect", MODEL, "--fn", "rows", "--option", "compiler_library=none")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("inspect_ir: the option compiler_library is none", done.stderr)
+        done = run("inspect", MODEL, "--fn", "rows", TESSERA_COMPILER_LIBRARY="/nowhere.so")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("the compiler is not to be had: /nowhere.so", done.stderr)
+
+    def test_a_function_that_never_gets_hot(self):
+        done = run("inspect", MODEL, "--fn", "rows", "--option", "hot_function=1000000")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("@rows has no version yet", done.stderr)
+        self.assertIn("(after 200 calls)", done.stderr)
+
+
+@unittest.skipIf(OPT is None, "no compiler")
+class Inspect(unittest.TestCase):
+    def shows(self, *words):
+        done = run("inspect", MODEL, *words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_stages(self):
+        self.assertEqual(self.shows("--fn", "rows"), self.shows("--fn", "@rows", "--stage", "graph"))
+        for stage, part in (("graph", "tsr_graph.softmax"), ("sched", "tsr_sched.kernel @k1"),
+                            ("tile", "tsr_tile.kernel @k1"), ("target", "tsr_target.launch @k1"),
+                            ("llvm", "@k1(ptr"), ("asm", "k1:")):
+            self.assertIn(part, self.shows("--fn", "rows", "--stage", stage))
+
+    def test_tessera_opt_reads_what_is_shown(self):
+        for stage, then in (("graph", "--tsr-fuse"), ("sched", "--tsr-lower-kernels"), ("tile", "--tsr-lower-to-llvm"),
+                            ("target", "--cse")):
+            for tier in ("2", "3"):
+                text = self.shows("--fn", "rows", "--stage", stage, "--tier", tier)
+                done = subprocess.run([OPT, then], input=text, capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), text)
+
+    def test_tiers_and_dims(self):
+        self.assertIn("tensor<64x96xf32>", self.shows("--fn", "rows"))
+        self.assertIn("tensor<8x128xf32>", self.shows("--fn", "rows", "--dim", "M=8", "--dim=N=128"))
+        self.assertIn("tensor<8x128xf32>", self.shows("--fn", "rows", "--shape", "%x=8x128"))
+        self.assertIn("tensor<?x?xf32, [0, 1]>", self.shows("--fn", "rows", "--tier", "2"))
+
+    def test_loops_and_options(self):
+        self.assertIn("tsr_graph.step \"for_next\"", self.shows("--fn", "power", "--value", "n=50"))
+        self.assertEqual(self.shows("--fn", "rows", "--stage", "sched").count("tsr_sched.kernel"), 1)
+        self.assertEqual(self.shows("--fn", "rows", "--stage", "sched", "--option", "fuse=false").count("tsr_sched.kernel"), 2)
+
+    def test_report(self):
+        text = self.shows("--fn", "rows", "--report", "--shape", "x=8x128")
+        self.assertIn("kernel k1 in place of steps 0, 1\n", text)
+        self.assertIn("reads       4608 bytes\n", text)
+        self.assertNotIn("roofline  ", text)
+        text = self.shows("--fn", "rows", "--report", "--tier=2", "--peak-gbps=100", "--peak-gflops=0.5")
+        self.assertIn("reads       4*s0*s1 + 4*s1 bytes\n", text)
+        self.assertIn("roofline    arithmetic is the bound: at least ", text)
+        self.assertIn("s0 = 1024, s1 = 1024", text)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
