@@ -42,7 +42,8 @@ Result<std::string> Function::inspect_ir(std::string_view stage) const {
                              rt::options().tier() == 1 ? ": the option tier is 1"
                                                        : " yet, or none any more; Runtime::explain() lists versions"));
   }
-  auto text = tiers::InspectStage(version->trace(), *version->example, std::max(version->tier, 2), std::string(stage));
+  auto text = tiers::InspectStage(version->trace(), *version->example, std::max(version->tier, 2), std::string(stage),
+                                  version->schedule, state_->instance->program->module->file);
   if (!text.ok()) {
     const std::string why(text.status().message());
     return ToPublic(absl::IsNotFound(text.status()) ? NotFound("inspect_ir: ", why) : Internal("inspect_ir: ", why));

@@ -60,8 +60,13 @@ std::string Array(const char* type, const T& list) {
 
 class Emitter {
  public:
-  Emitter(const Trace& trace, const Trace& example, int tier, bool locations)
-      : trace_(trace), example_(example), tier_(tier), locations_(locations), plan_(PlanMemory(trace, {}, nullptr)) {
+  Emitter(const Trace& trace, const Trace& example, int tier, bool locations, const std::string& file)
+      : trace_(trace),
+        example_(example),
+        tier_(tier),
+        locations_(locations),
+        file_(file),
+        plan_(PlanMemory(trace, {}, nullptr)) {
     views_.resize(trace.values.size());
     for (size_t v = 0; v < views_.size(); ++v) {
       const TraceValue& value = example_.values[v];
@@ -155,7 +160,8 @@ class Emitter {
     const std::string from = Type(type);
     type.dtype = to;
     const std::string name = absl::StrCat("%c", casts_++);
-    absl::StrAppend(&body_, "  ", name, " = \"tsr_graph.cast\"(", Name(v), ") : (", from, ") -> ", Type(type), "\n");
+    absl::StrAppend(&body_, "  ", name, " = \"tsr_graph.cast\"(", Name(v), ") : (", from, ") -> ", Type(type), place_,
+                    "\n");
     return name;
   }
 
@@ -165,6 +171,7 @@ class Emitter {
     std::vector<std::string> operands, operand_types, results, result_types, attrs;
     std::vector<int32_t> ids, untils, absent;
     const bool is_op = s.kind == TraceStep::Kind::op;
+    place_ = Place(s.source);
     DType data = DType::f32;
     if (is_op && op.dtypes != ir::DTypeSet::s_none) {
       absl::InlinedVector<const TensorType*, 8> types;
@@ -213,10 +220,13 @@ class Emitter {
                     is_op ? std::string(op.name) : "step", "\"(", absl::StrJoin(operands, ", "), ") {",
                     absl::StrJoin(attrs, ", "), "} : (", absl::StrJoin(operand_types, ", "), ") -> (",
                     absl::StrJoin(result_types, ", "), ")");
-    if (locations_ && s.source.file != nullptr)
-      absl::StrAppend(&body_, " loc(\"", absl::CEscape(s.source.file), "\":", s.source.line, ":",
-                      std::max(s.source.column, 0), ")");
-    body_ += "\n";
+    absl::StrAppend(&body_, place_, "\n");
+  }
+
+  std::string Place(const interp::Source& source) const {
+    if (!locations_ || source.line <= 0) return "";
+    return absl::StrCat(" loc(\"", absl::CEscape(source.file != nullptr ? source.file : file_), "\":", source.line, ":",
+                        std::max(source.column, 0), ")");
   }
 
   static const char* KindName(TraceStep::Kind kind) {
@@ -271,17 +281,19 @@ class Emitter {
   const Trace& example_;
   const int tier_;
   const bool locations_;
+  const std::string file_;
   const MemoryPlan plan_;
   std::vector<View> views_;  // of the example
   std::map<int64_t, int64_t> symbols_;
   std::string body_;
+  std::string place_;  // of the step at hand
   int casts_ = 0;
 };
 
 }  // namespace
 
-std::string EmitTrace(const Trace& trace, const Trace& example, int tier, bool locations) {
-  return Emitter(trace, example, tier, locations).Emit();
+std::string EmitTrace(const Trace& trace, const Trace& example, int tier, bool locations, const std::string& file) {
+  return Emitter(trace, example, tier, locations, file).Emit();
 }
 
 }  // namespace tessera::tiers

@@ -11,8 +11,10 @@ namespace tessera::tiers {
 
 /// `example` is a recording of the same steps: its dims and strides are those of one run. In tier 2 every dim from 2 up
 /// becomes a symbol, whatever the trace knows of it; in tier 3 numbers stay numbers. `locations`: each op with its line
-/// in the program, for people; code does not depend on them.
-std::string EmitTrace(const tracer::Trace& trace, const tracer::Trace& example, int tier, bool locations);
+/// in the program, for people; code does not depend on them. `file` is where steps of functions stand, which know only
+/// their line.
+std::string EmitTrace(const tracer::Trace& trace, const tracer::Trace& example, int tier, bool locations,
+                      const std::string& file = "text");
 
 }  // namespace tessera::tiers
 

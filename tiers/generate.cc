@@ -81,10 +81,11 @@ void RememberSchedule(const tracer::Trace& trace, const tracer::Trace& example, 
 }
 
 absl::StatusOr<std::string> InspectStage(const tracer::Trace& trace, const tracer::Trace& example, int tier,
-                                         const std::string& stage) {
+                                         const std::string& stage, const std::string& chosen, const std::string& file) {
   TSR_ASSIGN_OR_RETURN(const TesseraCompilerApi* api, Compiler());
-  const std::string text = EmitTrace(trace, example, tier, /*locations=*/true);
-  const std::string schedule = rt::options().schedule();
+  const std::string text = EmitTrace(trace, example, tier, /*locations=*/true, file.empty() ? "text" : file);
+  const std::string given = rt::options().schedule();
+  const std::string& schedule = given.empty() ? chosen : given;
   return Inspect(*api, RequestOf(text, tier, schedule), stage);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -95,7 +96,11 @@ std::string Machine() {
   return words.size() > 3 ? absl::StrCat("LLVM ", words[1], " for ", words[3], " (", words[2], ")") : "";
 }
 
-std::string Stage(const Function& f, const char* stage) { return f.inspect_ir(stage).value(); }
+/// Without the places in the program, which make lines long: `loc(#loc3)` behind ops, and what #loc3 is.
+std::string Stage(const Function& f, const char* stage) {
+  static const std::regex places(R"re( loc\((unknown|#loc\d*|"[^"]*":\d+:\d+)\)|#loc\d* = loc\(.*\)\n)re");
+  return std::regex_replace(f.inspect_ir(stage).value(), places, "");
+}
 
 std::vector<Section> Make() {
   using D = Section::Depends;
@@ -118,16 +123,18 @@ std::vector<Section> Make() {
   std::vector<Section> page;
   const std::string tile = Stage(f, "tile"), target = Stage(f, "target");
   page.push_back(
-      {"", absl::StrCat(
-               "# One program through every tier\n\n"
-               "<!-- Made by tools/tiers_page.cc; ./dev docs writes it anew where the compiler was built. -->\n\n"
-               "A row of numbers is scaled, shifted and made a distribution: this page shows what becomes of that\n"
-               "on its way from text to machine code. Every text here is what the program printed that made the\n"
-               "page; `Function::to_string()`, `bytecode()` and `inspect_ir(stage)` give the same for any function,\n"
-               "and `tessera-opt` runs single passes on any of them. `docs/tracing.md` says when each step is taken,\n"
-               "`docs/dialects.md` what the ops mean.\n\n"
-               "From `tsr_sched` on the text depends on the machine: this is ",
-               Machine(), ".\n")});
+      {"",
+       absl::StrCat(
+           "# One program through every tier\n\n"
+           "<!-- Made by tools/tiers_page.cc; ./dev docs writes it anew where the compiler was built. -->\n\n"
+           "A row of numbers is scaled, shifted and made a distribution: this page shows what becomes of that\n"
+           "on its way from text to machine code. Every text here is what the program printed that made the\n"
+           "page; `Function::to_string()`, `bytecode()` and `inspect_ir(stage)` give the same for any function,\n"
+           "with the place of each op in the program; `tessera inspect` does so for a file, and `tessera-opt` runs\n"
+           "single passes on any of them. `docs/tracing.md` says when each step is taken, `docs/dialects.md` what\n"
+           "the ops mean.\n\n"
+           "From `tsr_sched` on the text depends on the machine: this is ",
+           Machine(), ".\n")});
   page.push_back({"Graph IR",
                   "What the user writes, or a front end builds. Dims are symbols: `M` and `N` are bound by "
                   "each call.\n\n" +

@@ -131,7 +131,7 @@ TEST(Compile, AnyLaterStageGivesTheSameCode) {
     SCOPED_TRACE(stage);
     const Compiled again = MustCompile(all.texts.at(stage), WithTexts(stages));
     EXPECT_EQ(again.object, all.object);
-    EXPECT_EQ(again.texts.at("target"), all.texts.at("target"));
+    EXPECT_THAT(again.texts.at("target"), HasSubstr("loc(\"model.gir\":13:3)")) << "places come along";
     EXPECT_EQ(again.texts.count("graph"), stage == "graph" ? 1u : 0u) << "what was before is not known";
     ASSERT_THAT(again.report, SizeIs(1));
     EXPECT_EQ(again.report[0].counted, stage == "graph" || stage == "sched");

@@ -129,8 +129,12 @@ class Inspect(unittest.TestCase):
                             ("target", "--cse")):
             for tier in ("2", "3"):
                 text = self.shows("--fn", "rows", "--stage", stage, "--tier", tier)
-                done = subprocess.run([OPT, then], input=text, capture_output=True, text=True, check=False)
+                done = subprocess.run([OPT, then, "--mlir-print-debuginfo"], input=text, capture_output=True, text=True,
+                                      check=False)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), text)
+                for line in (4, 5):
+                    self.assertRegex(text, f'loc\\("{MODEL}":{line}:[0-9]+\\)')
+                    self.assertRegex(done.stdout, f'loc\\("{MODEL}":{line}:[0-9]+\\)')
 
     def test_tiers_and_dims(self):
         self.assertIn("tensor<64x96xf32>", self.shows("--fn", "rows"))
@@ -146,6 +150,7 @@ class Inspect(unittest.TestCase):
     def test_report(self):
         text = self.shows("--fn", "rows", "--report", "--shape", "x=8x128")
         self.assertIn("kernel k1 in place of steps 0, 1\n", text)
+        self.assertRegex(text, f"from        {MODEL}:4:[0-9]+, {MODEL}:5:[0-9]+\n")
         self.assertIn("reads       4608 bytes\n", text)
         self.assertNotIn("roofline  ", text)
         text = self.shows("--fn", "rows", "--report", "--tier=2", "--peak-gbps=100", "--peak-gflops=0.5")

@@ -49,9 +49,10 @@ TEST(TiersInspect, AnUnknownStageIsRefusedWithTheKnownOnes) {
   const Result<std::string> text = f.inspect_ir("tiles");
   ASSERT_FALSE(text.ok());
   EXPECT_EQ(text.status().code(), Code::invalid_argument);
-  EXPECT_EQ(text.status().message(),
-            "inspect_ir: there is no stage \"tiles\"; stages are graph, sched, tile, target, llvm and asm, and there is "
-            "report");
+  EXPECT_EQ(
+      text.status().message(),
+      "inspect_ir: there is no stage \"tiles\"; stages are graph, sched, tile, target, llvm and asm, and there is "
+      "report");
 }
 
 TEST(TiersInspect, AFunctionThatIsNotHotHasNoVersion) {
@@ -98,6 +99,23 @@ TEST(TiersInspect, TierTwoReadsDimsAndTierThreeHasThemBuiltIn) {
   }
   const OptionScope scope(WithCode("3"));
   EXPECT_THAT(*HotRows().inspect_ir("graph"), HasSubstr("tensor<4x16xf32>"));
+}
+
+TEST(TiersInspect, OpsNameTheirPlaceInTheProgram) {
+  if (NoCompiler()) GTEST_SKIP() << "no compiler";
+  const OptionScope scope(WithCode("3"));
+  const Module module = *Module::parse(kRows, "model.gir");
+  Function f = *module.function("rows");
+  const Tensor x = ones({4, 16}), w = ones({16});
+  for (int i = 0; i < 20; ++i) f.call({x, w});
+  for (const char* stage : {"graph", "sched", "tile", "target"}) {
+    const std::string text = *f.inspect_ir(stage);
+    EXPECT_THAT(text, HasSubstr("loc(\"model.gir\":3:")) << stage;
+    EXPECT_THAT(text, HasSubstr("loc(\"model.gir\":4:")) << stage;
+    EXPECT_THAT(text, Not(HasSubstr("loc(\"trace\""))) << stage;
+  }
+  EXPECT_THAT(*f.inspect_ir("report"), HasSubstr("from        model.gir:3:"));
+  EXPECT_THAT(*HotRows().inspect_ir("graph"), HasSubstr("loc(\"text\":3:")) << "a function without a file";
 }
 
 TEST(TiersInspect, AReportHasAllThatAKernelDoes) {

@@ -17,6 +17,8 @@ extern "C" __attribute__((visibility("hidden"))) int __cxa_atexit(void (*)(void*
 namespace tessera::compiler {
 namespace {
 
+// The name of a trace's text.
+constexpr char kTrace[] = "trace";
 // What inspect() knows beside the stages of compile.h.
 constexpr char kReport[] = "report";
 
@@ -50,10 +52,11 @@ struct Task {
     settings.code = stage.empty() || settings.report;
     if (!settings.code) settings.texts = {stage};
     Pipeline pipeline(context, settings.options);
-    if (!pipeline.Parse(trace, "trace")) {
+    if (!pipeline.Parse(trace, kTrace)) {
       error = pipeline.error();
       return;
     }
+    pipeline.ForgetPlaces(kTrace);
     llvm::Expected<Compiled> compiled = CompileHere(pipeline, settings);
     if (!compiled)
       error = llvm::toString(compiled.takeError());

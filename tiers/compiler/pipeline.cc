@@ -43,6 +43,15 @@ class Clock {
   std::chrono::steady_clock::time_point start_;
 };
 
+bool HasPlaces(ModuleOp module) {
+  const WalkResult walked = module.walk([](Operation* op) {
+    const WalkResult found = op->getLoc()->walk(
+        [](Location loc) { return isa<FileLineColLoc>(loc) ? WalkResult::interrupt() : WalkResult::advance(); });
+    return found;
+  });
+  return walked.wasInterrupted();
+}
+
 /// Notes how long each pass takes.
 class PassTimer : public PassInstrumentation {
  public:
@@ -159,6 +168,24 @@ bool Pipeline::Parse(StringRef text, StringRef name) {
   return Begin();
 }
 
+void Pipeline::ForgetPlaces(StringRef name) {
+  const auto is_forgotten = [&](Location loc) {
+    auto place = dyn_cast<FileLineColLoc>(loc);
+    return place && place.getFilename() == name;
+  };
+  module_->walk([&](Operation* op) {
+    if (is_forgotten(op->getLoc())) op->setLoc(UnknownLoc::get(&context_));
+  });
+  ForgetArgumentPlaces(is_forgotten);
+}
+
+void Pipeline::ForgetArgumentPlaces(llvm::function_ref<bool(Location)> is_forgotten) {
+  module_->walk([&](Block* block) {
+    for (BlockArgument argument : block->getArguments())
+      if (is_forgotten(argument.getLoc())) argument.setLoc(UnknownLoc::get(&context_));
+  });
+}
+
 bool Pipeline::Copy(ModuleOp module) {
   const Diagnosed diagnosed(context_);
   if (failed(verify(module))) return Fail(diagnosed.Or("the module is invalid"));
@@ -243,8 +270,12 @@ bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {
     return true;
   }
   if (what != "llvm" && what != "asm") {
-    // Without places in the source: what is shown can be given to tessera-opt.
-    module_->print(stream);
+    // A place of many ops is said at the ops, once each, and not at every argument again.
+    ForgetArgumentPlaces([](Location loc) { return isa<FusedLoc>(loc); });
+    OpPrintingFlags flags;
+    // In the form that can be read again, by tessera-opt for one.
+    flags.enableDebugInfo(/*enable=*/HasPlaces(*module_), /*prettyForm=*/false);
+    module_->print(stream, flags);
     return true;
   }
   llvm::LLVMContext context;

@@ -54,7 +54,10 @@ class Pipeline {
   /// At Stage::target: the kernels as a relocatable object. `cpu` null: this machine. `code` may be null; where it is
   /// given, it gets what the code generator says of each function.
   bool Object(const HostCpu* cpu, std::string* object, std::map<std::string, CodeResources>* code);
-  /// The text of the module as it is, or "llvm" and "asm" at Stage::target.
+  /// Places in a text of that name become unknown: for text that nobody wrote.
+  void ForgetPlaces(llvm::StringRef name);
+  /// The text of the module as it is, or "llvm" and "asm" at Stage::target. Ops say where they came from, where that is
+  /// known.
   bool Text(llvm::StringRef what, const HostCpu* cpu, std::string* out);
 
   /// Times of every pass from now on.
@@ -70,6 +73,7 @@ class Pipeline {
   class Diagnosed;
   bool Fail(std::string message);
   bool Begin();
+  void ForgetArgumentPlaces(llvm::function_ref<bool(mlir::Location)> is_forgotten);
   std::unique_ptr<llvm::Module> ToLlvm(llvm::LLVMContext& context);
   CodegenOptions CodegenOf(const HostCpu* cpu) const;
 
