@@ -1,7 +1,5 @@
 // Long runs: nothing grows, whatever the program does for however long; and threads that run, build, evict and change
 // options at once. TESSERA_SOAK=1 makes the soaks 10^6 iterations long.
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -10,18 +8,8 @@
 #include "interp/interpreter.h"
 #include "runtime/device.h"
 #include "tests/unit/tiers_function_testing.h"
+#include "tests/unit/usage.h"
 #include "tiers_testing.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TSR_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TSR_TEST_SANITIZED 1
-#endif
-#endif
-#ifndef TSR_TEST_SANITIZED
-#define TSR_TEST_SANITIZED 0
-#endif
 
 namespace tessera {
 namespace {
@@ -131,34 +119,6 @@ class ProgramOfManyWays {
   double sum_ = 0;
 };
 
-/// What a process that runs for days must not have more and more of.
-struct Usage {
-  int64_t bytes_in_use, versions, version_bytes, version_handles, anchors, resident;
-
-  static Usage Now() {
-    Usage u{};
-    u.bytes_in_use = rt::Cpu().memory_stats().bytes_in_use;
-    for (const auto& anchor : tiers::Manager::Get().anchors()) {
-      ++u.anchors;
-      for (const auto& version : anchor->versions()) {
-        ++u.versions;
-        u.version_bytes += version->bytes();
-        u.version_handles += version->handles();
-      }
-    }
-    if (std::FILE* f = std::fopen("/proc/self/statm", "r")) {
-      long all = 0, resident = 0;
-      if (std::fscanf(f, "%ld %ld", &all, &resident) == 2) u.resident = resident * sysconf(_SC_PAGESIZE);
-      std::fclose(f);
-    }
-    return u;
-  }
-  std::string ToString() const {
-    return absl::StrCat("bytes in use ", bytes_in_use, ", versions ", versions, ", their bytes ", version_bytes,
-                        ", their handles ", version_handles, ", anchors ", anchors, ", resident KiB ", resident / 1024);
-  }
-};
-
 int Iterations() {
   const char* soak = std::getenv("TESSERA_SOAK");
   return soak != nullptr && std::string_view(soak) == "1" ? 1'000'000 : 20'000;
@@ -206,8 +166,7 @@ void Soak(int64_t least_runs) {
     EXPECT_LE(late.version_bytes, early.version_bytes + (256 << 10));
     EXPECT_LE(late.version_handles, early.version_handles + 16);
     EXPECT_LE(late.anchors, early.anchors + 64);
-    // The sanitizers keep freed memory and a history of their own.
-    if (!TSR_TEST_SANITIZED) EXPECT_LE(late.resident, early.resident + (4 << 20));
+    if (!kSanitized) EXPECT_LE(late.resident, early.resident + (4 << 20));
   }
 }
 
@@ -218,7 +177,7 @@ TEST(TiersSoak, NothingGrowsWhereNoTwoRoundsAreAlike) { Soak<ProgramOfManyWays>(
 
 TEST(TiersSoak, ThreadsRunWhileVersionsAreBuiltEvictedAndOutdated) {
   constexpr int kThreads = 2;
-  constexpr int kIterations = TSR_TEST_SANITIZED ? 1500 : 6000;
+  constexpr int kIterations = kSanitized ? 1500 : 6000;
   std::vector<Log> want(kThreads), logs(kThreads);
   {
     const OptionScope tier1({{"tier", "1"}});
