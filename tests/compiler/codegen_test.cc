@@ -290,8 +290,13 @@ void CheckWeights(const char* name, double lowest) {
   llvm::Expected<Loader::Handle> handle = loader->Load(MustCompile(m, CodegenOptions()));
   ASSERT_TRUE(static_cast<bool>(handle));
   std::mt19937_64 rng(std::random_device{}());
-  std::vector<T> x = {T(0), T(-0.0), -std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN(),
-                      static_cast<T>(lowest), std::numeric_limits<T>::lowest(), -std::numeric_limits<T>::min()};
+  std::vector<T> x = {T(0),
+                      T(-0.0),
+                      -std::numeric_limits<T>::infinity(),
+                      std::numeric_limits<T>::quiet_NaN(),
+                      static_cast<T>(lowest),
+                      std::numeric_limits<T>::lowest(),
+                      -std::numeric_limits<T>::min()};
   std::uniform_real_distribution<double> any(lowest * 1.1, 0), near(-1, 0);
   while (x.size() < 100000) x.push_back(static_cast<T>(x.size() % 2 == 0 ? any(rng) : near(rng)));
   std::vector<T> y(x.size(), T(7));

@@ -366,6 +366,7 @@ TEST(Report, ProductsAndAttention) {
     !k = tensor<2x4x20x16xf32>
     tsr_graph.trace "f" values [0, 1, 2, 3] strides [[], [], [], []] (%v0: !a, %v1: !b, %v2: !q, %v3: !k) {
       %v4 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0, 1] outputs [4] strides [[], []] row 0 lanes 8 grain 32768
+          {product = {form = "packed", rows = 4, columns = 16, depth = 64, mr = 4, nr = 16}}
           (%in0 = %v0 : !a, %in1 = %v1 : !b) -> (!y) {
         %0 = tsr_graph.matmul %in0, %in1 : (!a, !b) -> !y
         tsr_sched.yield %0 : !y

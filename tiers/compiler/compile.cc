@@ -20,6 +20,9 @@ bool Wants(const CompileSettings& settings, llvm::StringRef text) { return llvm:
 llvm::Error Check(const CompileSettings& settings) {
   if (settings.options.tier != 2 && settings.options.tier != 3)
     return llvm::createStringError("tier " + llvm::Twine(settings.options.tier) + ": code is made for tiers 2 and 3");
+  if (settings.vector_bytes != 0 && settings.vector_bytes != 16 && settings.vector_bytes != 32 &&
+      settings.vector_bytes != 64)
+    return llvm::createStringError("vectors have 16, 32 or 64 bytes");
   if (settings.options.grain < 1) return llvm::createStringError("the grain is at least 1");
   for (const std::string& text : settings.texts)
     if (!llvm::is_contained(kTexts, text))
@@ -41,7 +44,7 @@ struct Task {
       error = llvm::toString(cpu.takeError());
       return;
     }
-    settings.options.vector_bytes = VectorBytes(*cpu);
+    settings.options.vector_bytes = settings.vector_bytes > 0 ? settings.vector_bytes : VectorBytes(*cpu);
     Pipeline pipeline(module ? *module.getContext() : own, settings.options);
     llvm::Expected<Compiled> result = (module ? pipeline.Copy(module) : pipeline.Parse(text, name))
                                           ? CompileHere(pipeline, settings)

@@ -26,8 +26,10 @@ struct CompileSettings {
   /// A processor of this machine's architecture, as -mcpu names it, and features on top of its own ("+sve,-bf16").
   /// Empty: this machine.
   std::string cpu, features;
-  /// The tier, fusion, grain and so on. vector_bytes is not used: it follows from the processor.
+  /// The tier, fusion, grain and so on, but for its vector_bytes, which follow from the processor unless they are given
+  /// here: kernels for wider vectors than it has are right, and slow.
   CompileOptions options;
+  int vector_bytes = 0;
   /// Times of every pass, in Compiled::passes.
   bool profile = false;
   /// Fills Compiled::report.

@@ -1,0 +1,95 @@
+// Kernels of matrix products for the vectors of every kind of processor: NEON and SSE, AVX2, AVX-512. LLVM makes wide
+// vectors of narrow ones where the machine has no others, so the numbers can be checked anywhere.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "tiers/compiler/compile.h"
+
+namespace tessera::compiler {
+namespace {
+
+struct Product {
+  int64_t m, n, k;
+  bool ta, tb;
+  const char* type;
+};
+
+std::string Text(const Product& p) {
+  auto tensor = [&](int64_t rows, int64_t columns) {
+    return "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) + "x" + p.type + ">";
+  };
+  const std::string a = p.ta ? tensor(p.k, p.m) : tensor(p.m, p.k), b = p.tb ? tensor(p.n, p.k) : tensor(p.k, p.n),
+                    y = tensor(p.m, p.n);
+  return "tsr_graph.trace \"f\" values [0, 1] strides [[], []] (%v0: " + a + ", %v1: " + b +
+         ") {\n  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] {transpose_a = " +
+         (p.ta ? "true" : "false") + ", transpose_b = " + (p.tb ? "true" : "false") + "} : (" + a + ", " + b + ") -> " +
+         y + "\n  %v3 = tsr_graph.neg %v2 step 1 values [3] until [end] : (" + y + ") -> " + y + "\n}\n";
+}
+
+template <typename T>
+void Check(const Product& p, const CompileSettings& settings, double bound) {
+  SCOPED_TRACE(Text(p) + std::to_string(settings.vector_bytes) + " bytes " + settings.options.schedule);
+  llvm::Expected<Compiled> compiled = Compile(Text(p), settings);
+  ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+  ASSERT_EQ(compiled->plan.size(), 1u);
+  llvm::Expected<std::unique_ptr<Kernels>> kernels = Kernels::Load(*compiled);
+  ASSERT_TRUE(static_cast<bool>(kernels)) << llvm::toString(kernels.takeError());
+  std::mt19937 rng(static_cast<unsigned>(p.m * 31 + p.n * 7 + p.k));
+  std::uniform_real_distribution<double> any(-1, 1);
+  std::vector<T> a(static_cast<size_t>(p.m * p.k)), b(static_cast<size_t>(p.k * p.n)),
+      y(static_cast<size_t>(p.m * p.n) + 64, T(7));
+  for (T& x : a) x = static_cast<T>(any(rng));
+  for (T& x : b) x = static_cast<T>(any(rng));
+  const std::vector<int64_t> da = p.ta ? std::vector<int64_t>{p.k, p.m} : std::vector<int64_t>{p.m, p.k},
+                             db = p.tb ? std::vector<int64_t>{p.n, p.k} : std::vector<int64_t>{p.k, p.n};
+  llvm::Error error = (*kernels)->Run(0, {{a.data(), da, {}}, {b.data(), db, {}}, {y.data(), {p.m, p.n}, {}}});
+  ASSERT_FALSE(static_cast<bool>(error)) << llvm::toString(std::move(error));
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < p.n; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < p.k; ++k)
+        sum += double{a[static_cast<size_t>(p.ta ? k * p.m + i : i * p.k + k)]} *
+               double{b[static_cast<size_t>(p.tb ? j * p.k + k : k * p.n + j)]};
+      ASSERT_NEAR(y[static_cast<size_t>(i * p.n + j)], -sum, bound * static_cast<double>(p.k + 8)) << i << ", " << j;
+    }
+  for (size_t i = static_cast<size_t>(p.m * p.n); i < y.size(); ++i) ASSERT_EQ(y[i], T(7)) << "beyond the end";
+}
+
+TEST(Products, ForVectorsOfEveryWidth) {
+  for (const int bytes : {16, 32, 64})
+    for (const int tier : {2, 3})
+      for (const bool ta : {false, true})
+        for (const bool tb : {false, true})
+          for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{1, 70, 33}, {5, 37, 20}, {61, 131, 67}}) {
+            CompileSettings settings;
+            settings.vector_bytes = bytes;
+            settings.options.tier = tier;
+            settings.report = false;
+            Check<float>({m, n, k, ta, tb, "f32"}, settings, 0x1p-23);
+            if (tier == 3 && ta == tb) Check<double>({m, n, k, ta, tb, "f64"}, settings, 0x1p-52);
+            if (HasFatalFailure()) return;
+          }
+}
+
+TEST(Products, EveryRegisterTileOfTheModel) {
+  for (const int bytes : {16, 32, 64}) {
+    const int w = bytes / 4;
+    for (const auto& [mr, vectors] :
+         {std::pair{4, 4}, {5, 4}, {6, 3}, {8, 2}, {4, 3}, {4, 2}, {6, 2}, {8, 3}, {12, 2}}) {
+      CompileSettings settings;
+      settings.vector_bytes = bytes;
+      settings.options.tier = 3;
+      settings.report = false;
+      settings.options.schedule = "*:form=packed,mr=" + std::to_string(mr) + ",nr=" + std::to_string(vectors * w) +
+                                  ",rows=" + std::to_string(2 * mr) + ",columns=" + std::to_string(2 * vectors * w) +
+                                  ",depth=10";
+      Check<float>({29, 150, 23, false, mr % 2 == 0, "f32"}, settings, 0x1p-23);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::compiler
