@@ -151,6 +151,7 @@ struct Gain {
   int64_t runs = 0;
   bool is_measured = false;  // then both times are known
   double run_ns = 0;         // one run of the version
+  double tier1_ns = 0;       // one in tier 1, with shapes of the same size
   double per_run_ns = 0;     // what one run saves
   double saved_ns = 0;
 };
@@ -161,11 +162,19 @@ Gain GainOf(const VersionRecord& v) {
   gain.runs = c.runs.load(std::memory_order_relaxed);
   const int64_t timed_runs = c.timed_runs.load(std::memory_order_relaxed);
   const int64_t timed_ns = c.timed_ns.load(std::memory_order_relaxed);
+  gain.tier1_ns = static_cast<double>(v.tier1_ns);
   if (timed_runs <= 0) return gain;
   gain.run_ns = static_cast<double>(timed_ns) / static_cast<double>(timed_runs) + static_cast<double>(v.handing_ns);
-  if (v.tier1_ns <= 0) return gain;
+  if (const int64_t compared = c.compared_runs.load(std::memory_order_relaxed); compared > 0) {
+    const auto mean = [&](const std::atomic<int64_t>& sum) {
+      return static_cast<double>(sum.load(std::memory_order_relaxed)) / static_cast<double>(compared);
+    };
+    gain.run_ns = mean(c.compared_ns) + static_cast<double>(v.handing_ns);
+    gain.tier1_ns = mean(c.compared_tier1_ns);
+  }
+  if (gain.tier1_ns <= 0) return gain;
   gain.is_measured = true;
-  gain.per_run_ns = static_cast<double>(v.tier1_ns) - gain.run_ns;
+  gain.per_run_ns = gain.tier1_ns - gain.run_ns;
   gain.saved_ns = gain.per_run_ns * static_cast<double>(gain.runs);
   return gain;
 }
@@ -362,7 +371,7 @@ std::string Ledger::ExplainVersions() const {
     if (colon != std::string::npos) add(v.state);
     table.Row({absl::StrCat(id), KeepEnd(v.trace, kPlaceWidth), std::string(Name(v.rung)), absl::StrCat(v.steps),
                absl::StrCat(gain.runs), v.compile_ns > 0 ? Time(static_cast<double>(v.compile_ns)) : "-",
-               v.tier1_ns > 0 ? Time(static_cast<double>(v.tier1_ns)) : "-", gain.run_ns > 0 ? Time(gain.run_ns) : "-",
+               gain.tier1_ns > 0 ? Time(gain.tier1_ns) : "-", gain.run_ns > 0 ? Time(gain.run_ns) : "-",
                gain.is_measured ? Time(gain.saved_ns) : "-", BreakEven(v, gain), v.state.substr(0, colon)},
               std::move(note));
   }

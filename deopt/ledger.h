@@ -27,6 +27,10 @@ struct VersionCounters {
   std::atomic<int64_t> runs{0};
   std::atomic<int64_t> timed_runs{0};
   std::atomic<int64_t> timed_ns{0};  // of the timed runs, all told
+  /// Those of them for which it is known what tier 1 takes with shapes of the same size.
+  std::atomic<int64_t> compared_runs{0};
+  std::atomic<int64_t> compared_ns{0};
+  std::atomic<int64_t> compared_tier1_ns{0};
   std::atomic<int64_t> exits{0};
   std::atomic<int64_t> escapes{0};
 };
@@ -43,7 +47,7 @@ struct VersionRecord {
   int64_t steps = 0;
   int64_t recording_ns = 0;  // shown, but no cost: the program went on in tier 1 meanwhile
   int64_t compile_ns = 0;
-  int64_t tier1_ns = 0;    // one run of the trace in tier 1
+  int64_t tier1_ns = 0;    // one run of the trace in tier 1, until runs have been compared
   int64_t handing_ns = 0;  // what each run costs before it: eager ops are handed over one by one
   int64_t bytes = 0;
   std::string note;   // what else is worth knowing: "3 kernels, from the cache"

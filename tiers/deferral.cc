@@ -435,7 +435,7 @@ absl::Status Deferral::Finish() {
     }
   }
   finished_ = true;
-  if (whole) Manager::Get().AddRun(*anchor_, *version_, ns);
+  if (whole) Manager::Get().AddRun(*anchor_, *version_, ns, 1, timed ? activation_->Size() : 0);
   activation_->Begin();
   next_ = &kNone;
   return absl::OkStatus();

@@ -174,7 +174,7 @@ bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, a
   }
   if (entry.anchor == nullptr) entry.anchor = &AnchorOf(call.path);
   auto& a = *static_cast<EagerAnchor*>(entry.anchor);
-  switch (a.anchor->Arrive(&entry.countdown)) {
+  switch (a.anchor->Arrive(&entry.countdown, call.in)) {
     case Anchor::Action::wait: return false;
     case Anchor::Action::record: StartRecording(t, a); return false;
     case Anchor::Action::enter: return Enter(t, a, call, out);

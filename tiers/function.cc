@@ -209,7 +209,7 @@ class Driver {
     if (iterations_ > 0) {
       rt::Count(rt::Metric::version_runs, iterations_);
       Manager::Get().AddRun(place.anchor(), version, start == 0 ? 0 : std::max<int64_t>(rt::NowNs() - start, 1),
-                            iterations_);
+                            iterations_, start == 0 ? 0 : a->Size());
       TSR_LOG(3, "version ", version.id, " of ", trace.name, " ran ", iterations_, " times");
     }
     const bool complete = status.ok() && a->position() == size && a->failure().step < 0;

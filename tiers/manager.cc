@@ -43,16 +43,9 @@ constexpr double kBuildSteps = 256;
 constexpr int64_t kLeastPatience = 16;
 /// Part of the tier-1 time that a version saves, before one was measured.
 constexpr double kExpectedSaving = 0.4;
-/// What handing an op to a version costs where the version is fed by eager calls.
-constexpr double kDeferNs = 30;
-/// Stretches that are timed as a whole, in tier 1 and with versions.
-constexpr int32_t kPeriods = 32;
-/// What entering and leaving a version costs beside its run, for a stream of eager ops and for a function.
-constexpr int64_t kEnterNs = 250;
-// How long a schedule is tried: its fastest run counts.
+/// How long a schedule is tried: its fastest run counts.
 constexpr int64_t kTrialNs = 20'000'000;
 constexpr int64_t kTrialRuns = 24;
-constexpr int64_t kEnterFunctionNs = 130;
 /// Recordings that showed nothing new before a place stops asking for more.
 constexpr int kUselessSamples = 6;
 
@@ -74,29 +67,17 @@ bool HasProduct(const Trace& trace) {
   });
 }
 
-// The tier of the code that a version gets next. Tier 3 at once where tier 2 would not be given the time.
-int NextTier(const Version& version) {
-  const bool exact = version.rung() == Rung::exact;
-  const bool at_once = rt::options().specialise_after() <= rt::options().compile_after();
-  const int next = exact && (version.tier >= 2 || at_once) ? 3 : 2;
-  return std::min(next, static_cast<int>(rt::options().tier()));
+// The fastest run; INT64_MAX where none was timed.
+int64_t FastestRun(const Version& version) {
+  const double ns = version.costs->Of(SizeOfRun(*version.example));
+  return ns > 0 ? static_cast<int64_t>(ns) : INT64_MAX;
 }
 
 }  // namespace
 
 // ---- Anchor
 
-void Anchor::Time(std::atomic<int64_t>& best, std::atomic<int32_t>& count) {
-  if (kind != Kind::eager || count.load(std::memory_order_relaxed) > kPeriods) return;
-  const int64_t now = rt::NowNs();
-  const int64_t last = last_arrival_ns_.exchange(now, std::memory_order_relaxed);
-  const int32_t n = count.load(std::memory_order_relaxed);
-  count.store(n + 1, std::memory_order_relaxed);
-  // The first one came from somewhere else.
-  if (n > 0 && now - last < best.load(std::memory_order_relaxed)) best.store(now - last, std::memory_order_relaxed);
-}
-
-Anchor::Action Anchor::Arrive(int32_t* countdown) {
+Anchor::Action Anchor::Arrive(int32_t* countdown, absl::Span<const View* const> operands) {
   // Counts may be lost when several threads come by at once.
   arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   *countdown = 1;
@@ -104,13 +85,19 @@ Anchor::Action Anchor::Arrive(int32_t* countdown) {
     case Phase::wanted:
       if (Skip()) return Action::wait;
       return Decide(true, 4) ? Action::record : Action::wait;
-    case Phase::building: Time(tier1_period_ns_, tier1_periods_); return Action::wait;
+    case Phase::building: Time(Runner::tier1, operands); return Action::wait;
     case Phase::pinned: *countdown = INT32_MAX / 2; return Action::wait;
     case Phase::live: break;
   }
-  if (sample_wanted_.load(std::memory_order_relaxed)) return Decide(true, 4) ? Action::record : Action::enter;
-  if (Skip()) return Action::wait;
-  Time(version_period_ns_, version_periods_);
+  if (sample_wanted_.load(std::memory_order_relaxed) || time_wanted_.load(std::memory_order_relaxed)) {
+    runner_.store(Runner::nobody, std::memory_order_relaxed);
+    return Decide(true, 4) ? Action::record : Action::enter;
+  }
+  if (Skip()) {
+    runner_.store(Runner::nobody, std::memory_order_relaxed);
+    return Action::wait;
+  }
+  if (kind == Kind::eager && Time(Runner::version, operands) == Runner::tier1) return Action::wait;
   return Decide(true, 8) ? Action::enter : Action::record;
 }
 
@@ -186,7 +173,9 @@ void Manager::Reset() {
     a->exits_ = 0;
     a->runs_ = 0;
     a->skip_ = 0;
-    a->sample_wanted_ = false;
+    a->sample_wanted_ = a->time_wanted_ = false;
+    a->time_recordings_ = 0;
+    a->ForgetStretches(/*tier1=*/true);
     a->phase_ = Anchor::Phase::wanted;
   }
 }
@@ -219,8 +208,13 @@ Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_p
   if (anchor->phase_.load(std::memory_order_relaxed) == Anchor::Phase::pinned) return Kept::kept;
   anchor->name_ = trace->name;
   anchor->recording_ns_ += recording_ns;
+  // Another way than that of the version whose time in tier 1 was asked for is nobody's concern.
+  const bool asked = !anchor->time_wanted_.exchange(false, std::memory_order_relaxed) ||
+                     anchor->sample_wanted_.load(std::memory_order_relaxed) || anchor->versions_.empty();
   for (const Ref<Version>& v : anchor->versions_) {
     if (!SameSteps(v->trace(), *trace) || !Serves(v->trace(), *trace)) continue;
+    v->tier1_costs->Add(v->rung() == Rung::exact ? 0 : SizeOfRun(*trace), trace->tier1_ns);
+    if (!asked) return Kept::kept;
     // The program took the way that a version serves already. It may take the other one next time, but not for ever.
     if (++anchor->useless_samples_ >= kUselessSamples) {
       anchor->sample_wanted_.store(false, std::memory_order_relaxed);
@@ -229,6 +223,7 @@ Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_p
     }
     return Kept::kept;
   }
+  if (!asked) return Kept::kept;
   auto it = std::find_if(anchor->groups_.begin(), anchor->groups_.end(),
                          [&](const Anchor::Group& g) { return Mergeable(*g.samples.back(), *trace); });
   if (it == anchor->groups_.end()) {
@@ -283,6 +278,7 @@ int32_t Manager::AddAbort(Anchor& anchor, TraceAbort reason, int64_t recording_n
   const bool has_versions = !anchor.versions_.empty();
   if (has_versions) {
     anchor.sample_wanted_.store(false, std::memory_order_relaxed);
+    anchor.time_wanted_.store(false, std::memory_order_relaxed);
     return 1;
   }
   ++anchor.aborts_;
@@ -377,70 +373,6 @@ void Manager::AddExit(Anchor& anchor, Version& version, GuardFailure failure) {
   }
 }
 
-void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs) {
-  deopt::VersionCounters& c = *version.counters;
-  c.runs.fetch_add(runs, std::memory_order_relaxed);
-  anchor.runs_.store(anchor.runs_.load(std::memory_order_relaxed) + runs, std::memory_order_relaxed);
-  if (anchor.exits_in_a_row_.load(std::memory_order_relaxed) != 0)
-    anchor.exits_in_a_row_.store(0, std::memory_order_relaxed);
-  rt::Record(rt::EventKind::version_run, version.id, static_cast<int64_t>(version.trace().steps.size()), ns);
-  if (ns == 0) return;
-  c.timed_runs.fetch_add(runs, std::memory_order_relaxed);
-  c.timed_ns.fetch_add(ns, std::memory_order_relaxed);
-  // Sixteen runs in fours, and of each four the best: other programs on the machine disturb the rest. Tier 1 is judged
-  // by its best recording.
-  const int64_t each = (ns + (version.trace().is_eager ? kEnterNs : kEnterFunctionNs)) / runs;
-  if (each < version.fastest_ns.load(std::memory_order_relaxed))
-    version.fastest_ns.store(each, std::memory_order_relaxed);
-  const int64_t generate_at = version.generate_at.load(std::memory_order_relaxed);
-  if (generate_at != INT64_MAX) {
-    const int64_t spent = c.timed_ns.load(std::memory_order_relaxed) /
-                          std::max<int64_t>(c.timed_runs.load(std::memory_order_relaxed), 1) *
-                          c.runs.load(std::memory_order_relaxed);
-    if (Decide(spent >= generate_at, 4)) {
-      return Ask(anchor, version, NextTier(version), absl::StrCat("ran for ", spent / 1000, " us"));
-    }
-  }
-  int64_t best = version.best_ns.load(std::memory_order_relaxed);
-  if (each < best) version.best_ns.store(best = each, std::memory_order_relaxed);
-  const int64_t nth = version.timed.fetch_add(1, std::memory_order_relaxed) % 16;
-  if (nth % 4 != 3) return;
-  version.best_ns.store(INT64_MAX, std::memory_order_relaxed);
-  const int64_t sum = version.sum_of_bests.fetch_add(best, std::memory_order_relaxed) + best;
-  if (nth != 15) return;
-  version.sum_of_bests.store(0, std::memory_order_relaxed);
-  const Trace& trace = version.trace();
-  const double mine =
-      static_cast<double>(sum) / 4 + (trace.is_eager ? kDeferNs * static_cast<double>(trace.steps.size()) : 0);
-  bool pays = mine <= 1.1 * static_cast<double>(trace.tier1_ns);
-  // Where whole stretches were timed, those decide.
-  const int64_t with = anchor.version_period_ns_.load(std::memory_order_relaxed);
-  const int64_t without = anchor.tier1_period_ns_.load(std::memory_order_relaxed);
-  if (anchor.tier1_periods_.load(std::memory_order_relaxed) >= 4 &&
-      anchor.version_periods_.load(std::memory_order_relaxed) > kPeriods) {
-    pays = static_cast<double>(with) <= 1.05 * static_cast<double>(without);
-  }
-  // Generated code must beat what it replaced.
-  if (version.code() != nullptr && version.replaced_ns > 0 && rt::options().profit_gate() &&
-      !Decide(static_cast<double>(version.fastest_ns.load(std::memory_order_relaxed)) <=
-                  1.05 * static_cast<double>(version.replaced_ns),
-              8)) {
-    return Ask(anchor, version, 0,
-               absl::StrCat("generated code took ", version.fastest_ns.load(std::memory_order_relaxed), " ns, replay ",
-                            version.replaced_ns, " ns"));
-  }
-  if (rt::options().profit_gate() && !Decide(pays, 8)) {
-    Pin(anchor,
-        absl::StrCat("a version took ", static_cast<int64_t>(mine), " ns where tier 1 takes ", trace.tier1_ns, " ns"),
-        false);
-  }
-}
-
-void Manager::LoopGoesOn(Anchor& anchor, Version& version, int64_t ns) {
-  if (ns < version.generate_at.load(std::memory_order_relaxed)) return;
-  Ask(anchor, version, NextTier(version), absl::StrCat("a loop ran for ", ns / 1000, " us"));
-}
-
 int64_t Manager::PaysAfter(const Trace& trace) const {
   const double per_step =
       (kBuildNsPerStep * kBuildSteps + static_cast<double>(built_ns_.load(std::memory_order_relaxed))) /
@@ -528,6 +460,9 @@ void Manager::Build(const Job& job) {
   const Rung rung = trace->symbols == nullptr ? Rung::exact : job.widenings > 0 ? Rung::symbolic : Rung::bucketed;
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, rung));
   version->example = job.samples.back();
+  if (rung == Rung::exact) version->tier1_costs->Add(0, trace->tier1_ns);
+  for (const auto& sample : job.samples)
+    if (rung != Rung::exact) version->tier1_costs->Add(SizeOfRun(*sample), sample->tier1_ns);
   if (rt::options().tier() >= 2) version->generate_at.store(rt::options().compile_after() * 1000);
   const int64_t ns = rt::NowNs() - start;
   built_ns_.fetch_add(ns, std::memory_order_relaxed);
@@ -543,7 +478,7 @@ void Manager::Build(const Job& job) {
   record.compile_ns = ns;
   record.tier1_ns = trace->tier1_ns;
   record.state = "live";
-  record.handing_ns = trace->is_eager ? static_cast<int64_t>(kDeferNs) * record.steps : 0;
+  record.handing_ns = trace->is_eager ? kDeferNs * record.steps : 0;
   record.counters = version->counters;
   Book(anchor, *version, std::move(record));
   std::vector<Ref<Version>> superseded;
@@ -555,6 +490,9 @@ void Manager::Build(const Job& job) {
     }
     for (const auto& v : anchor.versions_)
       if (Mergeable(v->trace(), *trace)) superseded.push_back(v);
+    for (const auto& v : superseded)
+      if (v->rung() != Rung::exact && rung != Rung::exact) version->tier1_costs->Merge(*v->tier1_costs);
+    anchor.ExpectStretches(rung == Rung::exact);
     anchor.versions_.insert(anchor.versions_.begin(), version);
     anchor.generation_.fetch_add(1, std::memory_order_release);
     anchor.skip_.store(0, std::memory_order_relaxed);
@@ -599,8 +537,7 @@ bool Manager::Replace(Anchor& anchor, Version& old, const Ref<Version>& version)
     anchor.versions_.insert(it, version);
     anchor.generation_.fetch_add(1, std::memory_order_release);
     // What the whole stretch took was measured with the old one.
-    anchor.version_periods_.store(0, std::memory_order_relaxed);
-    anchor.version_period_ns_.store(INT64_MAX, std::memory_order_relaxed);
+    anchor.ForgetStretches(/*tier1=*/false);
   }
   Drop(anchor, old, absl::StrCat("dropped: version ", version->id, " replaces it"));
   return true;
@@ -630,7 +567,7 @@ void Manager::BuildCode(const Job& job) {
       if (!space.ok() || space->empty()) return;
       tuner = std::make_shared<Tuner>(*space, rt::options().tune_budget() * 1'000'000);
     }
-    tuner->Measured(old.fastest_ns.load(std::memory_order_relaxed), old.compile_ns);
+    tuner->Measured(FastestRun(old), old.compile_ns);
     schedule = tuner->Next();
     if (tuner->done() && schedule == old.schedule) return EndTuning(*tuner, old);
   }
@@ -664,17 +601,18 @@ void Manager::BuildCode(const Job& job) {
   }
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, old.rung(), code));
   version->example = old.example;
-  version->replaced_ns = job.tier > 0 ? old.fastest_ns.load(std::memory_order_relaxed) : 0;
+  version->tier1_costs = old.tier1_costs;
+  if (job.tier > 0) version->replaced_costs = old.costs;
   version->tier = job.tier;
   version->schedule = schedule;
   version->compile_ns = rt::NowNs() - start;
   if (tunes) {
     version->generate_at.store(rt::options().tune_after() * 1000);
   } else if (tuner != nullptr) {
-    version->replaced_ns = 0;  // a trial that is slower ends by itself
+    version->replaced_costs = nullptr;  // a trial that is slower ends by itself
     if (!tuner->done() || schedule != tuner->best()) {
       version->tuner = tuner;
-      const int64_t run = old.fastest_ns.load(std::memory_order_relaxed);
+      const int64_t run = FastestRun(old);
       version->generate_at.store(std::max(kTrialNs, run < INT64_MAX / kTrialRuns ? kTrialRuns * run : kTrialNs));
     }
   }
@@ -691,7 +629,7 @@ void Manager::BuildCode(const Job& job) {
   record.compile_ns = rt::NowNs() - start;
   record.tier1_ns = trace->tier1_ns;
   record.state = "live";
-  record.handing_ns = trace->is_eager ? static_cast<int64_t>(kDeferNs) * record.steps : 0;
+  record.handing_ns = trace->is_eager ? kDeferNs * record.steps : 0;
   record.bytes = code != nullptr ? static_cast<int64_t>(code->bytes()) : 0;
   record.counters = version->counters;
   if (code != nullptr) {

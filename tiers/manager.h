@@ -11,10 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "tiers/costs.h"
 #include "tiers/version.h"
 #include "tracer/trace.h"
 
 namespace tessera::tiers {
+
+/// What handing an op to a version costs where the version is fed by eager calls, at best.
+inline constexpr int64_t kDeferNs = 30;
 
 /// A place where traces begin. Shared by all threads that come by. Its atomics are read on every arrival; the rest is
 /// guarded by its mutex.
@@ -38,7 +43,8 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
   }
 
   /// Counts the arrival and says what to do. For `wait`, *countdown is the number of arrivals to let pass uncounted.
-  Action Arrive(int32_t* countdown);
+  /// `operands`: eager, of the op that arrives.
+  Action Arrive(int32_t* countdown, absl::Span<const View* const> operands = {});
 
   /// A recording would be of use now.
   bool wants_recording() const {
@@ -51,8 +57,14 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
 
  private:
   friend class Manager;
-  /// Notes how long the last stretch took.
-  void Time(std::atomic<int64_t>& best, std::atomic<int32_t>& count);
+  /// Who runs the stretch that begins with an arrival; nobody: it is not timed.
+  enum class Runner : uint8_t { nobody, tier1, version };
+  /// Notes how long the last stretch took, and who runs the next one. Returns that.
+  Runner Time(Runner next, absl::Span<const View* const> operands);
+  /// A version was installed: how much must be known of tier 1 follows from whether all its shapes are the same.
+  void ExpectStretches(bool exact);
+  /// Those with versions, and with `tier1` all of them.
+  void ForgetStretches(bool tier1);
   enum class Phase : uint8_t { wanted, building, live, pinned };
   /// Recordings of the same steps.
   struct Group {
@@ -69,12 +81,17 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
   std::atomic<int32_t> queued_{0};  // builds that are under way
   std::atomic<int32_t> skip_{0};    // arrivals that stay in tier 1 after exits, or after recordings that were no use
   std::atomic<uint32_t> generation_{1};
-  /// From one arrival to the next, at best: while the first version is being built, and with it. The whole stretch
-  /// counts, with all that the program does between its ops, so the two can be compared. Eager places only.
-  std::atomic<int64_t> last_arrival_ns_{0};
-  std::atomic<int64_t> tier1_period_ns_{INT64_MAX};
-  std::atomic<int64_t> version_period_ns_{INT64_MAX};
-  std::atomic<int32_t> tier1_periods_{0}, version_periods_{0};
+  std::atomic<bool> time_wanted_{false};  // a recording is to say what tier 1 takes for shapes as they are now
+  std::atomic<int32_t> time_recordings_{0};
+  /// Eager places: from one arrival to the next, in tier 1 and with versions, by the size of the operands of the op
+  /// that arrives. The whole stretch counts, with all that the program does between its ops, so the two can be
+  /// compared. Tier 1 is timed while the first version is being built, and then in turn with it, until enough is known.
+  Costs tier1_stretches_, version_stretches_;
+  std::atomic<int32_t> num_tier1_{0}, num_version_{0};
+  std::atomic<int32_t> tier1_needed_{0};
+  std::atomic<bool> stretches_known_{false};  // the profit gate is to look at them
+  std::atomic<Runner> runner_{Runner::nobody};
+  std::atomic<int64_t> last_arrival_ns_{0}, last_size_{0};
   std::atomic<int64_t> arrivals_{0};
 
   mutable std::mutex mutex_;
@@ -111,8 +128,9 @@ class Manager {
   int32_t AddAbort(Anchor& anchor, tracer::TraceAbort reason, int64_t recording_ns);
   /// A version was left before its end. Books the deopt and decides what follows.
   void AddExit(Anchor& anchor, Version& version, GuardFailure failure);
-  /// A version of that anchor came to its end, `runs` times in all of `ns`; ns is 0 where it was not timed.
-  void AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs = 1);
+  /// A version of that anchor came to its end, `runs` times in all of `ns`; ns is 0 where it was not timed. `size`:
+  /// Activation::Size() of a timed run.
+  void AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs = 1, int64_t size = 0);
   /// A loop is still going round in the version, for ns now; AddRun() comes at its end.
   void LoopGoesOn(Anchor& anchor, Version& version, int64_t ns);
   /// Should this run be timed? The first ones are, later one of 64.
@@ -161,6 +179,10 @@ class Manager {
   /// How many arrivals it takes until a version of that recording has saved what building it costs; as many runs are
   /// expected to come as there have been.
   int64_t PaysAfter(const Trace& trace) const;
+  /// The profit gate (profit_gate.cc): does a version do better than tier 1, and generated code better than replay?
+  /// Each is judged by times with shapes of the same size. False: it was given up.
+  bool JudgeStretches(Anchor& anchor);
+  bool JudgeRun(Anchor& anchor, Version& version, int64_t each, int64_t runs, int64_t size);
   void Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group);
   void Build(const Job& job);
   void BuildCode(const Job& job);

@@ -581,6 +581,14 @@ absl::Status Activation::Run(int to) {
   return absl::OkStatus();
 }
 
+int64_t Activation::Size() const {
+  if (trace_.symbols == nullptr) return 0;
+  int64_t size = 0;
+  for (size_t v = 0; v < views_.size(); ++v)
+    if (number_of_[v] < 0) size += views_[v].size();
+  return size;
+}
+
 int Activation::ReleaseHandles() {
   for (ValueId v : published_) std::exchange(tensors_[v], nullptr)->Release();
   published_.clear();

@@ -13,6 +13,7 @@
 #include "deopt/ledger.h"
 #include "interp/interpreter.h"
 #include "tiers/code.h"
+#include "tiers/costs.h"
 #include "tiers/tuner.h"
 #include "tracer/trace.h"
 
@@ -132,6 +133,8 @@ class Activation {
   rt::TensorImpl* tensor(ValueId v) const { return tensors_[v]; }
   /// Of all values, then what Layout::Operand::tensor means beside them.
   rt::TensorImpl* const* tensors() const { return tensors_.data(); }
+  /// The elements of all values as they are now; 0 where every run has as many.
+  int64_t Size() const;
   /// Some input is not like it was in the last run: results must be resolved anew.
   bool shapes_changed() const { return shapes_changed_; }
   /// Eager: takes the inputs, numbers and handles of the first `steps` steps over from a run of another version that
@@ -264,19 +267,21 @@ class Version {
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   int64_t handles() const { return handles_.load(std::memory_order_relaxed); }
 
+  static constexpr double kNoShare = 1e300;
+
   int64_t id = 0;  // in the ledger
   std::shared_ptr<deopt::VersionCounters> counters = std::make_shared<deopt::VersionCounters>();
   /// Dropped or evicted: nobody may enter any more.
   std::atomic<bool> dead{false};
-  std::atomic<int64_t> timed{0};            // runs that were timed
-  std::atomic<int64_t> best_ns{INT64_MAX};  // of the runs that the profit gate looks at next
-  std::atomic<int64_t> sum_of_bests{0};
+  std::atomic<int64_t> timed{0};             // runs that the profit gate looked at
+  std::atomic<double> best_share{kNoShare};  // of the time in tier 1, of the runs that the profit gate looks at next
+  std::atomic<double> sum_of_bests{0};
   std::atomic<int64_t> runs_at_last_pass{0};  // of the manager's budgets
   /// Nanoseconds of runs, all told, after which code is generated for it; INT64_MAX: never.
   std::atomic<int64_t> generate_at{INT64_MAX};
-  std::atomic<int64_t> fastest_ns{INT64_MAX};  // of all timed runs
-  int tier = 1;                                // of its code; 1: replay
-  int64_t replaced_ns = 0;                     // the fastest run of the version that it replaced; 0: of none
+  int tier = 1;  // of its code; 1: replay
+  /// The trace in tier 1, this version, and the one that it replaced (null: none).
+  std::shared_ptr<Costs> tier1_costs = std::make_shared<Costs>(), costs = std::make_shared<Costs>(), replaced_costs;
   /// How its products are cut, where that is not the compiler's own choice; and who looks for better ways.
   std::string schedule;
   std::shared_ptr<Tuner> tuner;

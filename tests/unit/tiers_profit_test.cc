@@ -1,0 +1,121 @@
+// The profit gate: like is compared with like. No time is measured here: the gate is told times.
+#include <gtest/gtest.h>
+
+#include "tests/unit/tiers_function_testing.h"
+#include "tests/unit/tiers_testing.h"
+#include "tiers/costs.h"
+
+namespace tessera {
+namespace {
+
+using tiers::Costs;
+
+TEST(TiersCosts, TimesAreOfOneSize) {
+  Costs costs;
+  EXPECT_EQ(costs.Of(100), 0);
+  costs.Add(100, 1000);
+  EXPECT_EQ(costs.Of(100), 1000);
+  EXPECT_DOUBLE_EQ(costs.Of(64), 820);  // half of it grows
+  EXPECT_EQ(costs.Of(128), 0);
+  EXPECT_EQ(costs.Of(63), 0);
+  costs.Add(100, 1500);
+  EXPECT_EQ(costs.Of(100), 1000) << "the best counts";
+  costs.Add(120, 1050);
+  EXPECT_EQ(costs.Of(120), 1050) << "better, for its size";
+  EXPECT_EQ(costs.Count(100), 3);
+  EXPECT_EQ(costs.Count(1000), 0);
+  costs.Add(0, 7);
+  EXPECT_EQ(costs.Of(0), 7);
+}
+
+TEST(TiersCosts, OnlyWhatBothKnowIsCompared) {
+  Costs a, b;
+  EXPECT_EQ(Costs::Compare(a, b).a, 0);
+  a.Add(10, 50);
+  b.Add(1000, 700);
+  EXPECT_EQ(Costs::Compare(a, b).a, 0);
+  EXPECT_EQ(Costs::Compare(a, b).b, 0);
+  a.Add(1000, 600);
+  EXPECT_EQ(Costs::Compare(a, b).a, 600);
+  EXPECT_EQ(Costs::Compare(a, b).b, 700);
+  b.Merge(a);
+  EXPECT_EQ(Costs::Compare(a, b).a, 650);
+  EXPECT_EQ(Costs::Compare(a, b).b, 650);
+  EXPECT_EQ(b.Count(1000), 2);
+}
+
+// A function whose version serves any number of rows.
+class ProfitGate : public ::testing::Test {
+ protected:
+  ProfitGate()
+      : options_({{"tier", "2"},
+                  {"background", "false"},
+                  {"hot_function", "2"},
+                  {"compile_after", "1000000000"},
+                  {"profit_gate", "false"},
+                  {"deopt_generalise", "1"}}) {
+    tiers::Manager::Get().Reset();
+    deopt::Ledger::Get().Clear();
+    for (int64_t rows : {2, 4, 3, 40, 50, 60, 70}) Call(rows);
+    for (const auto& a : tiers::Manager::Get().anchors())
+      for (const auto& v : a->versions()) {
+        anchor_ = a;
+        version_ = v;
+      }
+    EXPECT_NE(anchor_, nullptr) << Runtime::explain();
+    if (version_) EXPECT_NE(version_->rung(), deopt::Rung::exact);
+  }
+  void Call(int64_t rows) { program_.Call({iota({rows, 8}, 0, 0.5, 1.0, f32)}); }
+  // Two rounds of sixteen: the first may have been under way.
+  void AddRuns(int64_t ns, int64_t size) {
+    for (int i = 0; i < 32; ++i) tiers::Manager::Get().AddRun(*anchor_, *version_, ns, 1, size);
+  }
+  // Elements of all values: an argument and three results.
+  static int64_t SizeOf(int64_t rows) { return 4 * rows * 8; }
+
+  OptionScope options_;
+  testing::Program program_{R"(func @f(%x: tensor<N x 8 x f32>) -> tensor<N x 8 x f32> {
+    %a = mul %x, 0.5
+    %b = tanh %a
+    %c = add %b, %x
+    return %c
+  })"};
+  std::shared_ptr<tiers::Anchor> anchor_;
+  rt::Ref<tiers::Version> version_;
+};
+
+TEST_F(ProfitGate, LargeShapesAreNotHeldAgainstTimesOfSmallOnes) {
+  ASSERT_NE(anchor_, nullptr);
+  OptionScope gate({{"profit_gate", "true"}});
+  EXPECT_GT(version_->tier1_costs->Of(SizeOf(50)), 0);
+  // A thousand times as large, a thousand times as long.
+  version_->tier1_costs->Add(SizeOf(50'000), 40'000'000);
+  AddRuns(30'000'000, SizeOf(50'000));
+  EXPECT_FALSE(version_->dead) << Runtime::explain();
+  AddRuns(60'000'000, SizeOf(50'000));
+  EXPECT_TRUE(version_->dead) << Runtime::explain();
+  EXPECT_NE(Runtime::explain().find("for shapes of that size"), std::string::npos) << Runtime::explain();
+}
+
+TEST_F(ProfitGate, TierOneIsTimedAgainForShapesOfAnotherSize) {
+  ASSERT_NE(anchor_, nullptr);
+  OptionScope gate({{"profit_gate", "true"}});
+  // The options of a trace are those under which it was recorded: a version of this configuration.
+  for (int64_t rows : {2, 4, 3, 40, 50, 60, 70}) Call(rows);
+  for (const auto& v : anchor_->versions()) version_ = v;
+  ASSERT_NE(version_->rung(), deopt::Rung::exact);
+  const int64_t size = SizeOf(5000);
+  ASSERT_EQ(version_->tier1_costs->Count(size), 0);
+  AddRuns(1'000'000'000, size);
+  EXPECT_FALSE(version_->dead) << "nothing is known of tier 1 for this size";
+  const int64_t recorded = MetricNow("traces_recorded"), runs = MetricNow("version_runs");
+  Call(5000);
+  EXPECT_EQ(MetricNow("traces_recorded"), recorded + 1);
+  EXPECT_EQ(MetricNow("version_runs"), runs);
+  EXPECT_EQ(version_->tier1_costs->Count(size), 1);
+  AddRuns(int64_t{1} << 50, size);
+  EXPECT_TRUE(version_->dead) << Runtime::explain();
+}
+
+}  // namespace
+}  // namespace tessera
