@@ -1,9 +1,5 @@
 #include "tiers/manager.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <optional>
 #include <thread>
@@ -11,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/clock.h"
 #include "runtime/log.h"
+#include "runtime/low_priority.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 #include "runtime/ring.h"
@@ -414,7 +411,7 @@ void Manager::Queue(Job job) {
 }
 
 void Manager::Work() {
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
+  rt::LowerPriorityOfThisThread();
   std::unique_lock lock(queue_mutex_);
   for (;;) {
     queued_.wait(lock, [&] { return !queue_.empty() && rt::options().background(); });

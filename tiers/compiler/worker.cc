@@ -1,9 +1,5 @@
 #include "tiers/compiler/worker.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -35,6 +31,7 @@ class Worker {
       return false;
     }
     if (!started_) {
+      // It has the priority of whoever compiles first: low in the background, the program's own where that waits.
       started_ = true;
       std::thread([this] { Work(); }).detach();
     }
@@ -60,7 +57,6 @@ class Worker {
   };
 
   void Work() {
-    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
     ContainFatalErrors();
     CompileScope scope(
         [](void* self, const char*) {
