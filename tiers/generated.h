@@ -20,15 +20,19 @@ class GeneratedKernels {
   void Bind(absl::Span<const View> views);
 
   /// Chooses the kernels for the steps from `from` up to `to`: those that are bound, lie in the range as a whole, and
-  /// whose inner values nobody holds. `held(v)` says whether somebody does.
+  /// whose inner values nobody holds. `held(v)` says whether somebody does. False: some steps of the range run although
+  /// there is a kernel for them.
   template <class Held>
-  void Choose(int from, int to, Held held) {
+  bool Choose(int from, int to, Held held) {
+    bool all = true;
     for (size_t k = 0; k < bound_.size(); ++k) {
       const Code::Kernel& kernel = code_.kernels()[k];
       bool use = bound_[k].fits && kernel.position < to && kernel.steps.front() >= from;
       for (size_t v = 0; use && v < kernel.inner.size(); ++v) use = !held(kernel.inner[v]);
       bound_[k].use = use;
+      all = all && (use || kernel.position < from || kernel.steps.front() >= to);
     }
+    return all;
   }
 
   /// Is the step part of a kernel that was chosen? Then it is done once the kernel at its position has run.

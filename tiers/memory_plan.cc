@@ -72,26 +72,46 @@ MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, cons
   plan.escapes.assign(trace.values.size(), false);
   plan.last = LastNeeds(trace, code, &plan.escapes);
   const int end = static_cast<int>(trace.steps.size());
-  std::vector<std::vector<int>> dying(static_cast<size_t>(end) + 1);
-  std::vector<int> free;
-  auto take = [&](size_t index, int until) {
-    if (free.empty()) free.push_back(plan.num_slots++);
-    plan.slots[index] = free.back();
-    free.pop_back();
-    dying[std::min(until, end)].push_back(plan.slots[index]);
+  std::vector<bool> inner(trace.values.size(), false);
+  for (size_t k = 0; code != nullptr && k < code->kernels().size(); ++k)
+    for (ValueId v : code->kernels()[k].inner) inner[static_cast<size_t>(v)] = true;
+  // Spare slots are counted from 0 until it is known how many come before them.
+  struct Slots {
+    int count = 0;
+    std::vector<int> free;
+    std::vector<std::vector<int>> dying;
+    std::vector<size_t> users;
+  } arena, spare;
+  for (Slots* s : {&arena, &spare}) s->dying.resize(static_cast<size_t>(end) + 1);
+  auto take = [&](Slots& from, size_t index, int until) {
+    if (from.free.empty()) from.free.push_back(from.count++);
+    plan.slots[index] = from.free.back();
+    from.free.pop_back();
+    from.dying[static_cast<size_t>(std::min(until, end))].push_back(plan.slots[index]);
+    from.users.push_back(index);
   };
   size_t extra = 0;
   for (int i = 0; i < end; ++i) {
-    for (; extra < extras.size() && extras[extra].step == i; ++extra) take(trace.values.size() + extra, i);
+    const bool has_kernel = code != nullptr && code->kernel_of(i) >= 0;
+    for (; extra < extras.size() && extras[extra].step == i; ++extra)
+      take(has_kernel ? spare : arena, trace.values.size() + extra, i);
     const TraceStep& s = trace.steps[i];
     for (ValueId v : s.out) {
       // Only a reshape may need memory although it is a view; the others always are windows.
       if (MayShare(s) && s.op != ir::Op::k_reshape) continue;
       if (s.kind == TraceStep::Kind::buffer_read || s.kind == TraceStep::Kind::call) continue;
-      take(v, plan.last[v]);
+      // Eager values escape where somebody holds them, which no plan can know.
+      if (!trace.is_eager && plan.escapes[v])
+        plan.slots[v] = MemoryPlan::kElsewhere;
+      else
+        take(inner[static_cast<size_t>(v)] ? spare : arena, static_cast<size_t>(v), plan.last[v]);
     }
-    for (int slot : dying[i]) free.push_back(slot);
+    for (Slots* slots : {&arena, &spare})
+      for (int slot : slots->dying[static_cast<size_t>(i)]) slots->free.push_back(slot);
   }
+  plan.num_slots = arena.count;
+  plan.num_spare = spare.count;
+  for (size_t index : spare.users) plan.slots[index] += arena.count;
   return plan;
 }
 

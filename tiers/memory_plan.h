@@ -3,6 +3,7 @@
 #ifndef TESSERA_TIERS_MEMORY_PLAN_H_
 #define TESSERA_TIERS_MEMORY_PLAN_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "tiers/code.h"
@@ -11,9 +12,14 @@
 namespace tessera::tiers {
 
 struct MemoryPlan {
-  int num_slots = 0;
+  /// Slots of the arena, and after them those that are needed only where the steps of a kernel run in its place: of
+  /// values that are in no memory otherwise.
+  int num_slots = 0, num_spare = 0;
   /// Slot of each value, then of each extra; -1: it has no memory of its own (inputs, numbers, plain views).
   std::vector<int32_t> slots;
+  /// What a value has that escapes: memory, but not here.
+  static constexpr int32_t kElsewhere = INT32_MAX;
+  bool is_spare(int32_t slot) const { return slot >= num_slots && slot != kElsewhere; }
   /// Functions: the value leaves the version alive (in a register at its end, as a result, in a buffer or a call), so
   /// it gets memory of its own from the start.
   std::vector<bool> escapes;

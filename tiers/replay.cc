@@ -202,12 +202,15 @@ absl::Status ReplayActivation::RunSteps(int to) {
   absl::Status status;
   int i = position_;
   const int from = i;
+  failure_.step = -1;
   if (generated_ != nullptr) {
-    generated_->Choose(position_, to, [&](ValueId v) {
+    const bool all = generated_->Choose(position_, to, [&](ValueId v) {
       return trace_.is_eager && tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed();
     });
+    // Steps that a kernel was to replace leave their results in memory, which has to be there.
+    if (!all && !spare_ && plan_.num_spare > 0) [[unlikely]]
+      TSR_RETURN_IF_ERROR(Take(plan_.num_slots, plan_.num_spare, spare_));
   }
-  failure_.step = -1;
   const uint64_t buffer_epoch = visits_buffers_ ? instance->buffer_epoch.now() : 0;
   buffers_known_ = visits_buffers_ && buffer_epoch == read_epoch_;
   if (!buffers_known_) read_epoch_ = 0;

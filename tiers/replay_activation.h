@@ -66,6 +66,9 @@ class ReplayActivation final : public Activation {
   // Gives every slot room for what the steps of the range put there. Slots never shrink, so most shapes find them large
   // enough.
   absl::Status LayOut(int from, int to);
+  // Memory for so many slots from that one on, and back.
+  absl::Status Take(int first, int count, rt::Ref<rt::Storage>& arena);
+  void Give(rt::Ref<rt::Storage>& arena);
 
   // ---- steps that are no ops
   // Clears *holds where a guard fails; failure_ then says which.
@@ -123,6 +126,7 @@ class ReplayActivation final : public Activation {
   std::vector<Expansion> expansions_;
   std::vector<size_t> slot_bytes_;
   rt::Ref<rt::Storage> arena_;
+  rt::Ref<rt::Storage> spare_;  // the spare slots of the plan; none until the steps of a kernel run in its place
   std::unique_ptr<GeneratedKernels> generated_;
   std::vector<rt::TensorImpl*> buffer_values_;  // read from buffers; theirs, and good only for...
   uint64_t read_epoch_ = 0;                     // ...this epoch of the buffers; 0: for none

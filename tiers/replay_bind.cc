@@ -8,6 +8,9 @@
 #include "tiers/replay_activation.h"
 
 namespace tessera::tiers {
+
+using rt::Ref;
+
 namespace {
 
 constexpr size_t kAlign = 64;
@@ -184,15 +187,15 @@ void ReplayActivation::BindView(int i, const ir::OpInfo& op, Bound& b) {
 
 absl::Status ReplayActivation::LayOut(int from, int to) {
   const size_t n = trace_.values.size();
-  slot_bytes_.resize(static_cast<size_t>(plan_.num_slots), 0);
-  bool fits = arena_.get() != nullptr;
+  slot_bytes_.resize(static_cast<size_t>(plan_.num_slots + plan_.num_spare), 0);
+  bool fits = arena_.get() != nullptr, spare_fits = true;
   auto need = [&](int slot, const TensorType& t) {
-    if (slot < 0) return;
+    if (slot < 0 || slot == MemoryPlan::kElsewhere) return;
     const size_t bytes = Aligned(BytesOf(t));
     if (bytes <= slot_bytes_[slot]) return;
     // Where shapes vary, the next one may be a little larger.
     slot_bytes_[slot] = trace_.symbols != nullptr ? Aligned(bytes + bytes / 2) : bytes;
-    fits = false;
+    (plan_.is_spare(slot) ? spare_fits : fits) = false;
   };
   for (int i = from; i < to; ++i) {
     const Layout::Step& s = layout_.steps[i];
@@ -202,32 +205,42 @@ absl::Status ReplayActivation::LayOut(int from, int to) {
     const Bound& b = bound_[i];
     for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k) need(plan_.slots[n + k], cast_views_[k]);
   }
+  // What steps before this range left there is needed no more: eager handles that live have memory of their own.
+  if (!spare_fits) Give(spare_);
   if (fits) return absl::OkStatus();
-  std::vector<size_t> at(slot_bytes_.size());
-  size_t total = 0;
-  for (size_t slot = 0; slot < at.size(); ++slot) {
-    at[slot] = total;
-    total += slot_bytes_[slot];
-  }
-  // What steps before this range left in the arena is needed no more: eager handles that live have memory of their
-  // own.
-  if (arena_) Account(-static_cast<int64_t>(arena_->bytes()));
-  arena_ = nullptr;
-  auto arena = rt::Storage::Make(*trace_.device, total);
-  if (!arena.ok()) {
+  Give(arena_);
+  const absl::Status status = Take(0, plan_.num_slots, arena_);
+  if (!status.ok()) {
     slot_bytes_.clear();
-    return arena.status();
+    Give(spare_);
   }
-  arena_ = *std::move(arena);
+  return status;
+}
+
+void ReplayActivation::Give(Ref<rt::Storage>& arena) {
+  if (arena) Account(-static_cast<int64_t>(arena->bytes()));
+  arena = nullptr;
+}
+
+absl::Status ReplayActivation::Take(int first, int count, Ref<rt::Storage>& arena) {
+  std::vector<size_t> at(static_cast<size_t>(count));
+  size_t total = 0;
+  for (size_t k = 0; k < at.size(); ++k) {
+    at[k] = total;
+    total += slot_bytes_[static_cast<size_t>(first) + k];
+  }
+  TSR_ASSIGN_OR_RETURN(arena, rt::Storage::Make(*trace_.device, total));
   Account(static_cast<int64_t>(total));
-  char* base = static_cast<char*>(arena_->data());
+  char* base = static_cast<char*>(arena->data());
+  const auto has = [&](int slot) { return slot >= first && slot < first + count; };
   for (ValueId v : layout_.results) {
-    if (plan_.slots[v] < 0) continue;
-    arena_data_[v] = base + at[static_cast<size_t>(plan_.slots[v])];
+    if (!has(plan_.slots[v])) continue;
+    arena_data_[v] = base + at[static_cast<size_t>(plan_.slots[v] - first)];
     if (roots_[v] == v && !own_[v]) SetData(v, arena_data_[v]);
   }
+  const size_t n = trace_.values.size();
   for (size_t k = 0; k < cast_views_.size(); ++k)
-    cast_views_[k].data = base + at[static_cast<size_t>(plan_.slots[n + k])];
+    if (has(plan_.slots[n + k])) cast_views_[k].data = base + at[static_cast<size_t>(plan_.slots[n + k] - first)];
   return absl::OkStatus();
 }
 
