@@ -411,8 +411,9 @@ void Manager::Queue(Job job) {
 }
 
 void Manager::Work() {
-  rt::LowerPriorityOfThisThread();
+  const pid_t thread = rt::LowerPriorityOfThisThread();
   std::unique_lock lock(queue_mutex_);
+  builder_ = thread;
   for (;;) {
     queued_.wait(lock, [&] { return !queue_.empty() && rt::options().background(); });
     BuildNext(lock);
@@ -444,7 +445,11 @@ void Manager::BuildQueued() {
 
 void Manager::Drain() {
   std::unique_lock lock(queue_mutex_);
-  idle_.wait(lock, [&] { return queue_.empty() && building_ == 0; });
+  const auto idle = [&] { return queue_.empty() && building_ == 0; };
+  if (idle()) return;
+  // Beside other programs a thread of low priority gets a core now and then, and somebody waits for it here.
+  const rt::PriorityScope scope(builder_);
+  idle_.wait(lock, idle);
 }
 
 void Manager::Build(const Job& job) {

@@ -210,6 +210,7 @@ class Manager {
   std::vector<Job> queue_;
   int building_ = 0;
   bool started_ = false;
+  int builder_ = 0;  // the system's number of the thread that builds; 0 before it runs
   std::atomic<int64_t> built_ns_{0}, built_steps_{0};  // of all builds
 };
 
