@@ -218,3 +218,52 @@ tsr_graph.trace "exp" values [0] strides [[]] (%v0: tensor<8x16xf32>) {
     tsr_sched.yield %y : tensor<8x16xf32>
   }
 }
+
+// -----
+// A softmax that was written by hand.
+// CHECK-LABEL: tsr_graph.trace "by_hand"
+// CHECK-NEXT:   %v9 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [9] strides {{\[}}[]] row 1
+// CHECK-NEXT:     %0 = tsr_graph.reduce "max" %in0 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
+// CHECK-NEXT:     %1 = tsr_graph.sub %in0, %0
+// CHECK-NEXT:     %2 = tsr_graph.exp %1 {weight}
+// CHECK-NEXT:     %3 = tsr_graph.reduce "sum" %2 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
+// CHECK-NEXT:     %4 = tsr_graph.reciprocal %3
+// CHECK-NEXT:     %5 = tsr_graph.mul %2, %4
+// CHECK-NEXT:     tsr_sched.yield %5 : tensor<8x16xf32>
+// CHECK-NEXT:   }
+// CHECK-NEXT: }
+tsr_graph.trace "by_hand" values [0] strides [[]] (%v0: tensor<8x16xf32>) {
+  %v9 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [9] strides [[]] row 1 lanes 8 grain 1
+      (%in0 = %v0 : tensor<8x16xf32>) -> (tensor<8x16xf32>) {
+    %m = tsr_graph.max %in0 {axes = array<i64: 1>, keepdims = true} : (tensor<8x16xf32>) -> tensor<8x1xf32>
+    %d = tsr_graph.sub %in0, %m : (tensor<8x16xf32>, tensor<8x1xf32>) -> tensor<8x16xf32>
+    %e = tsr_graph.exp %d : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    %s = tsr_graph.sum %e {axes = array<i64: 1>, keepdims = true} : (tensor<8x16xf32>) -> tensor<8x1xf32>
+    %y = tsr_graph.div %e, %s : (tensor<8x16xf32>, tensor<8x1xf32>) -> tensor<8x16xf32>
+    tsr_sched.yield %y : tensor<8x16xf32>
+  }
+}
+
+// -----
+// The exponentials are needed as they are.
+// CHECK-LABEL: tsr_graph.trace "not_softmax"
+// CHECK-NEXT:   %v8, %v9 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [8, 9] strides {{\[}}[]] row 1
+// CHECK-NEXT:     %0 = tsr_graph.reduce "max" %in0 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
+// CHECK-NEXT:     %1 = tsr_graph.sub %in0, %0
+// CHECK-NEXT:     %2 = tsr_graph.exp %1
+// CHECK-NEXT:     %3 = tsr_graph.reduce "sum" %2 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
+// CHECK-NEXT:     %4 = tsr_graph.div %2, %3
+// CHECK-NEXT:     tsr_sched.yield %2, %4 : tensor<8x16xf32>, tensor<8x16xf32>
+// CHECK-NEXT:   }
+// CHECK-NEXT: }
+tsr_graph.trace "not_softmax" values [0] strides [[]] (%v0: tensor<8x16xf32>) {
+  %v8, %v9 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [8, 9] strides [[]] row 1 lanes 8 grain 1
+      (%in0 = %v0 : tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
+    %m = tsr_graph.max %in0 {axes = array<i64: 1>, keepdims = true} : (tensor<8x16xf32>) -> tensor<8x1xf32>
+    %d = tsr_graph.sub %in0, %m : (tensor<8x16xf32>, tensor<8x1xf32>) -> tensor<8x16xf32>
+    %e = tsr_graph.exp %d : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    %s = tsr_graph.sum %e {axes = array<i64: 1>, keepdims = true} : (tensor<8x16xf32>) -> tensor<8x1xf32>
+    %y = tsr_graph.div %e, %s : (tensor<8x16xf32>, tensor<8x1xf32>) -> tensor<8x16xf32>
+    tsr_sched.yield %e, %y : tensor<8x16xf32>, tensor<8x16xf32>
+  }
+}

@@ -72,6 +72,27 @@ class Decomposer {
     op_->erase();
   }
 
+  // e / sum(e) with e = exp(x - max(x)) is a softmax, whoever wrote it: its weights, and one division for each row.
+  void AsSoftmax() {
+    if (row_ == nullptr || row_->name != "div") return;
+    Value e = op_->getOperand(0), s = op_->getOperand(1);
+    auto sum = s.getDefiningOp<graph::ReduceOp>();
+    Operation* exp = e.getDefiningOp();
+    if (!sum || sum.getKind() != "sum" || sum.getX() != e || !Is(exp, "exp")) return;
+    Operation* sub = exp->getOperand(0).getDefiningOp();
+    if (!Is(sub, "sub")) return;
+    auto max = sub->getOperand(1).getDefiningOp<graph::ReduceOp>();
+    if (!max || max.getKind() != "max" || max.getX() != sub->getOperand(0) || max.getRank() != sum.getRank()) return;
+    // Weights are no plain exponentials: nobody else may see them.
+    for (Operation* user : e.getUsers())
+      if (user != op_ && user != sum.getOperation()) return;
+    if (IsNarrowFloat(ElementOf(e))) return;
+    exp->setAttr("weight", b_.getUnitAttr());
+    Value y = Ew("mul", {e, Ew("reciprocal", {s})});
+    op_->replaceAllUsesWith(ValueRange{y});
+    op_->erase();
+  }
+
   // product(x * r, m) becomes product(x, m) * r where r is a number for each row.
   void ScaleAfter() {
     if (!IsProduct(op_)) return;
@@ -89,6 +110,11 @@ class Decomposer {
   }
 
  private:
+  static bool Is(Operation* op, StringRef name) {
+    const TableRow* row = op == nullptr ? nullptr : RowOf(op);
+    return row != nullptr && row->name == name;
+  }
+
   void Attention() {
     k_ = 1;
     Value q = op_->getOperand(0), k = op_->getOperand(1), v = op_->getOperand(2);
@@ -219,10 +245,13 @@ class DecomposePass : public PassWrapper<DecomposePass, OperationPass<ModuleOp>>
       SmallVector<Operation*> ops;
       for (Operation& op : kernel.getBody().front()) ops.push_back(&op);
       for (Operation* op : ops) Decomposer(op).Run();
-      ops.clear();
-      for (Operation& op : kernel.getBody().front()) ops.push_back(&op);
-      for (Operation* op : ops)
-        if (IsProduct(op)) Decomposer(op).ScaleAfter();
+      auto again = [&](void (Decomposer::*rule)()) {
+        ops.clear();
+        for (Operation& op : kernel.getBody().front()) ops.push_back(&op);
+        for (Operation* op : ops) (Decomposer(op).*rule)();
+      };
+      again(&Decomposer::AsSoftmax);
+      again(&Decomposer::ScaleAfter);
     });
   }
 };
