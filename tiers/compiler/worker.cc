@@ -1,5 +1,8 @@
 #include "tiers/compiler/worker.h"
 
+#include <sched.h>
+#include <sys/resource.h>
+
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -15,6 +18,19 @@ namespace {
 // MLIR keeps every type and attribute it has seen: now and then it gets a new context.
 constexpr int kCompilesPerContext = 64;
 
+// How soon a thread gets the processor: low in the background, the program's own where that waits.
+struct Priority {
+  int nice, policy;
+  static Priority OfThisThread() { return {getpriority(PRIO_PROCESS, 0), sched_getscheduler(0)}; }
+  // May fail where the process may not raise it: then the compile takes longer.
+  void Take() const {
+    const sched_param none = {};
+    if (policy == SCHED_OTHER || policy == SCHED_BATCH || policy == SCHED_IDLE) sched_setscheduler(0, policy, &none);
+    setpriority(PRIO_PROCESS, 0, nice);
+  }
+  bool operator==(const Priority&) const = default;
+};
+
 class Worker {
  public:
   static Worker& Get() {
@@ -25,13 +41,13 @@ class Worker {
   bool Run(std::function<void(mlir::MLIRContext&)> fn, std::string* why) {
     auto job = std::make_shared<Job>();
     job->fn = std::move(fn);
+    job->priority = Priority::OfThisThread();
     std::unique_lock lock(mutex_);
     if (stopped_ || CompilerLost() != nullptr) {
       *why = stopped_ ? "the process ends" : CompilerLost();
       return false;
     }
     if (!started_) {
-      // It has the priority of whoever compiles first: low in the background, the program's own where that waits.
       started_ = true;
       std::thread([this] { Work(); }).detach();
     }
@@ -53,6 +69,7 @@ class Worker {
  private:
   struct Job {
     std::function<void(mlir::MLIRContext&)> fn;
+    Priority priority;  // of whoever waits for it
     bool done = false;
   };
 
@@ -73,6 +90,7 @@ class Worker {
       std::shared_ptr<Job> job = queue_.front();
       queue_.pop_front();
       lock.unlock();
+      if (job->priority != Priority::OfThisThread()) job->priority.Take();
       if (context == nullptr || ++compiles % kCompilesPerContext == 0) context = NewContext();
       job->fn(*context);
       lock.lock();
