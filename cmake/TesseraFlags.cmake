@@ -3,6 +3,7 @@
 #   tessera_common_flags(target)        warnings, language, sanitizers: programs that use the public API
 #   tessera_internal_flags(target)      the same plus what the library's own code needs
 #   tessera_shared_link_options(target) how libtessera.so is linked
+#   TESSERA_SANITIZE_CALLER_FLAGS       what files that call generated code are compiled with beside that
 #   TESSERA_ISAS, TESSERA_ISA_FLAGS_*   the instruction sets of the *_isa.cc files
 
 if(PROJECT_IS_TOP_LEVEL)
@@ -36,6 +37,8 @@ if(TESSERA_SANITIZE)
   set(TESSERA_SANITIZE_FLAGS -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)
   if(TESSERA_SANITIZE MATCHES "undefined")
     list(APPEND TESSERA_SANITIZE_FLAGS -fno-sanitize-recover=undefined)
+    # For what calls generated code: there is no type of a function before it that could be checked.
+    set(TESSERA_SANITIZE_CALLER_FLAGS $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
   endif()
 endif()
 

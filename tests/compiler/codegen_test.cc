@@ -26,6 +26,7 @@
 #include "ir/op.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/Support/ErrorHandling.h"
+#include "runtime/sanitizer.h"
 #include "tiers/compiler/target/contain.h"
 #include "tiers/compiler/target/loader.h"
 #include "tiers/compiler/target/widen.h"
@@ -370,6 +371,9 @@ TEST(Functions, AreBitwiseTier1sAtEveryWidth) {
         // Which of two NaNs comes out is left open (interp/cpu/math/basic.h).
         int nans = 0;
         for (size_t k = 0; k < data.size(); ++k) nans += IsNanAt(data[k], meaning.in[k], i);
+        // The sanitizers have tier 1's loops optimised otherwise, and then the sign and the kind of one NaN are open,
+        // too.
+        if (rt::kAddressSanitizer && nans > 0) nans = 2;
         if (nans > 1 && IsNanAt(got, meaning.out, i) && IsNanAt(want, meaning.out, i)) continue;
         ++wrong;
         std::string text;
@@ -564,7 +568,9 @@ TEST(Loading, MemoryIsAPlateau) {
   options.opt_level = 1;
   Maps maps_at_100;
   int64_t kb_at_100 = 0;
-  for (int round = 0; round < 1000; ++round) {
+  // tests/unit/tiers_code_soak_test.cc has the same for the whole of it.
+  constexpr int kRounds = rt::kAddressSanitizer ? 200 : 1000;
+  for (int round = 0; round < kRounds; ++round) {
     if (round == 100) {
       maps_at_100 = ReadMaps(nullptr);
       kb_at_100 = ResidentKb();
@@ -575,8 +581,9 @@ TEST(Loading, MemoryIsAPlateau) {
   }
   EXPECT_EQ(loader->loaded_objects(), 0u);
   EXPECT_LE(ReadMaps(nullptr).lines, maps_at_100.lines + 4);
-  EXPECT_LE(ResidentKb(), kb_at_100 + 4096);
-  std::cout << "resident " << kb_at_100 << " KB after 100 rounds, " << ResidentKb() << " after 1000\n";
+  // The sanitizer keeps freed memory for a while.
+  if (!rt::kAddressSanitizer) EXPECT_LE(ResidentKb(), kb_at_100 + 4096);
+  std::cout << "resident " << kb_at_100 << " KB after 100 rounds, " << ResidentKb() << " after " << kRounds << "\n";
 }
 
 TEST(Loading, ThreadsCompileAndLoadAtOnce) {
@@ -654,6 +661,7 @@ double CpuMs() {
 }
 
 TEST(Times, OfOneKernel) {
+  if (rt::kAddressSanitizer) GTEST_SKIP() << "the times of a sanitized compiler are of no use";
   std::unique_ptr<Loader> loader = MakeLoader();
   std::cout << "CPU ms, medians of 20         link    opt  codegen   load   bytes\n";
   for (const int level : {0, 1, 2, 3}) {

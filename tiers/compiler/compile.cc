@@ -1,7 +1,6 @@
 #include "tiers/compiler/compile.h"
 
 #include <cstdlib>
-#include <limits>
 
 #include "llvm/Support/Alignment.h"
 #include "tiers/compiler/worker.h"
