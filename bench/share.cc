@@ -28,6 +28,9 @@ constexpr int kMostSamples = 1 << 14;
 constexpr long kPeriodNs = 487'000;  // NOLINT: a long in timespec; no multiple of a tick or of a batch
 constexpr double kFewestSamples = 50;
 
+// Code may begin with a page, before which there is nothing to read.
+constexpr uintptr_t kPage = 4096;
+
 uintptr_t samples[kMostSamples];
 std::atomic<int> count{0};
 
@@ -36,11 +39,13 @@ uintptr_t Place(const ucontext_t& context) {
 #if defined(__aarch64__)
   const uintptr_t pc = context.uc_mcontext.pc;
   uint32_t before;
+  if (pc % kPage < sizeof before) return pc;
   std::memcpy(&before, reinterpret_cast<const void*>(pc - sizeof before), sizeof before);
   return before == 0xd4000001u ? 0 : pc;  // svc #0
 #elif defined(__x86_64__)
   const auto pc = static_cast<uintptr_t>(context.uc_mcontext.gregs[REG_RIP]);
   unsigned char before[2];
+  if (pc % kPage < sizeof before) return pc;
   std::memcpy(before, reinterpret_cast<const void*>(pc - sizeof before), sizeof before);
   return before[0] == 0x0f && before[1] == 0x05 ? 0 : pc;  // syscall
 #else
