@@ -153,6 +153,18 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
   } else {
     ok = TryMatch<false>(*next_, call, out, nullptr) || TryMatch<true>(*next_, call, out, &failure);
   }
+  // The first op, too, runs at once where it may fail on values.
+  if (ok && steps_[0].may_fail && !Run(matched_).ok()) {
+    for (TensorImpl*& y : out) std::exchange(y, nullptr)->MarkDropped();
+    matched_ = 0;
+    failure.reason = DeoptReason::op_failed;
+    failure.step = 0;
+    failure.source = call.source();
+    failure.expected = "success";
+    failure.seen = "an error";
+    (void)Finish();
+    ok = false;
+  }
   if (!ok) {
     finished_ = true;
     next_ = &kNone;
