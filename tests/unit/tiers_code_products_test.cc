@@ -392,7 +392,8 @@ TEST_F(TiersCodeProducts, OneCodeForAllShapes) {
 
 /// A schedule that makes no sense costs the generated code, not the program.
 TEST_F(TiersCodeProducts, BadSchedules) {
-  for (const char* schedule : {"*:mr=0", "*:nr=100000", "*:rows=-4", "*:depth=0", "*:form=stream,rows=8,mr=4"}) {
+  for (const char* schedule : {"*:mr=0", "*:nr=100000", "*:rows=-4", "*:depth=0", "*:form=stream,rows=8,mr=4", "*:nr=5",
+                               "*:form=dot", "*:form=dot,copy=1", "*:form=stream,copy=1"}) {
     Settings settings = CodeAtOnce({3, true}, false);
     settings["schedule"] = schedule;
     const OptionScope scope(settings);

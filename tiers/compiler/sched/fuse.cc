@@ -378,6 +378,8 @@ class Fuser {
     facts.b_along_n = runs(op->getOperand(1), transposed ? 2 : 1);
     ProductSchedule schedule = ChooseProduct(facts, options_);
     Override(options_, StepOf(op), &schedule);
+    // The verifier says so, and the version gets no code.
+    if (!CanBeCut(schedule, facts, options_)) schedule.mr = 0;
     return schedule;
   }
 

@@ -113,6 +113,16 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
   schedule->rows = RoundUp(schedule->rows, std::max<int64_t>(1, schedule->mr));
 }
 
+bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOptions& options) {
+  switch (s.form) {
+    case ProductSchedule::Form::packed: return s.nr % std::max<int64_t>(1, options.vector_bytes / f.bytes) == 0;
+    case ProductSchedule::Form::stream: return f.a_along_k && f.b_along_n && !f.whole_rows && s.copy == 0;
+    case ProductSchedule::Form::dot: return f.a_along_k && f.b_along_k && !f.whole_rows && s.copy == 0;
+    case ProductSchedule::Form::library: break;
+  }
+  return false;
+}
+
 ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& options) {
   const int64_t w = std::max<int64_t>(1, options.vector_bytes / f.bytes);
   const int64_t m = f.m > 0 ? f.m : 256, n = f.n > 0 ? f.n : 1024, k = f.k > 0 ? f.k : 512;

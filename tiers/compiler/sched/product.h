@@ -45,6 +45,9 @@ std::vector<std::string> Alternatives(const ProductSchedule& schedule);
 /// What `options.schedule` says of a product, given by its step, in place of entries of `schedule`.
 void Override(const CompileOptions& options, int32_t step, ProductSchedule* schedule);
 
+/// Can a product be cut so? What is given from outside may not fit its layout or the vectors of the machine.
+bool CanBeCut(const ProductSchedule& schedule, const ProductFacts& facts, const CompileOptions& options);
+
 /// The schedule that a model of the costs (arithmetic, copies, idle threads) finds best.
 ProductSchedule ChooseProduct(const ProductFacts& facts, const CompileOptions& options);
 

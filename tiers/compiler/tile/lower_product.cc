@@ -168,7 +168,7 @@ class ProductLowering {
     return !transposed && run && ComputeType(v.type.getElementType()) == v.type.getElementType();
   }
 
-  // `line_from_end`: which of the two last dims runs along the rows or columns of the result.
+  // The factor for one index of the batch.
   Factor FactorOf(Value operand, bool transposed, bool is_left, ArrayRef<Value> batch) {
     Factor f;
     f.is_operand = true;
