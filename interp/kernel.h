@@ -18,6 +18,8 @@ struct KernelArgs {
   absl::Span<const View* const> in;
   absl::Span<View* const> out;
   absl::Span<const ir::Attr> attrs;
+  /// Where it runs. Kernels of the cpu do without.
+  rt::Device* device = nullptr;
 
   bool flag(int i) const { return std::get<bool>(attrs[i]); }
   int64_t integer(int i) const { return std::get<int64_t>(attrs[i]); }
@@ -27,10 +29,11 @@ struct KernelArgs {
   const std::string& str(int i) const { return std::get<std::string>(attrs[i]); }
 };
 
-/// Runs to completion on the calling thread and the thread pool. A failure's message does not name the op.
+/// On the cpu it runs to completion, on the calling thread and the thread pool; on a CUDA device it is submitted. A
+/// failure's message does not name the op.
 using Kernel = absl::Status (*)(const KernelArgs& args);
 /// Null for view, host and control ops.
-Kernel KernelOf(ir::Op op);
+Kernel KernelOf(ir::Op op, rt::DeviceKind device);
 
 }  // namespace tessera::interp
 

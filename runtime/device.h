@@ -12,7 +12,7 @@
 
 namespace tessera::rt {
 
-enum class DeviceKind : uint8_t { cpu, null };
+enum class DeviceKind : uint8_t { cpu, null, cuda };
 
 struct MemoryStats {
   int64_t bytes_in_use = 0;        // handed out and not given back
@@ -44,7 +44,10 @@ class Device {
 
   virtual absl::Status CopyFromHost(void* dst, const void* src, size_t bytes) = 0;
   virtual absl::Status CopyToHost(void* dst, const void* src, size_t bytes) = 0;
-  /// Returns when everything submitted before has finished.
+  /// Between two places of this device that do not overlap, in the order of what is submitted to it.
+  virtual absl::Status CopyWithin(void* dst, const void* src, size_t bytes) = 0;
+  virtual absl::Status Zero(void* p, size_t bytes) = 0;
+  /// Returns when everything submitted before has finished. An error that something of it met is returned here, once.
   virtual absl::Status Synchronize() = 0;
 
   virtual MemoryStats memory_stats() const = 0;
@@ -55,7 +58,11 @@ class Device {
 
 Device& Cpu();
 Device& Null();
-/// "cpu" or "null"; not_found with the list of devices otherwise.
+/// CUDA device number `index`: the driver is opened by the first call. not_found says why there is none.
+absl::StatusOr<Device*> Cuda(int index);
+/// How many there are, 0 where there is no driver.
+int NumCudaDevices();
+/// "cpu", "null", "cuda" (the first) or "cuda:1"; not_found with the list of devices otherwise.
 absl::StatusOr<Device*> FindDevice(std::string_view name);
 std::vector<Device*> AllDevices();
 

@@ -1,0 +1,137 @@
+// A CUDA device: memory, one stream for everything that computes, copies, kernels.
+//
+// Everything of a device is ordered by its stream, whichever thread it comes from. So memory that is given back may be
+// handed out again at once: what uses it next runs after what used it last. The host waits only where it reads values.
+//
+// Errors that a kernel finds in values (an index out of range) are kept on the device and returned by the next call that
+// waits for it. After an error that ends the context (a kernel that reads where there is no memory) every call returns
+// what is known about it; the process goes on with the other devices.
+#ifndef TESSERA_RUNTIME_CUDA_DEVICE_H_
+#define TESSERA_RUNTIME_CUDA_DEVICE_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/driver.h"
+#include "runtime/device.h"
+
+namespace tessera::cuda {
+
+struct DeviceError;
+class Pool;
+class Staging;
+
+inline constexpr int kMaxDevices = 16;
+
+/// A kernel of an image (a fatbin or cubin in memory), loaded on each device when it is first launched there.
+struct Kernel {
+  constexpr Kernel(const unsigned char* image, const char* name) : image(image), name(name) {}
+  const unsigned char* image;
+  const char* name;
+  mutable std::atomic<CUfunction> on[kMaxDevices] = {};
+};
+
+struct Grid {
+  int64_t blocks;
+  int threads;
+  int shared = 0;  // bytes of dynamic shared memory
+};
+
+/// What is known of a device when it starts.
+struct Properties {
+  std::string name;  // "NVIDIA H200"
+  int major = 0, minor = 0;
+  int multiprocessors = 0;
+  int shared_bytes = 0;  // most of one block
+  size_t memory_bytes = 0;
+};
+
+class Device final : public rt::Device {
+ public:
+  static absl::StatusOr<Device*> Make(int index);
+
+  std::string_view name() const override { return name_; }
+  rt::DeviceKind kind() const override { return rt::DeviceKind::cuda; }
+  bool executes() const override { return true; }
+
+  absl::StatusOr<void*> Allocate(size_t bytes) override;
+  void Free(void* p, size_t bytes) noexcept override;
+  void Trim() override;
+  absl::Status CopyFromHost(void* dst, const void* src, size_t bytes) override;
+  absl::Status CopyToHost(void* dst, const void* src, size_t bytes) override;
+  absl::Status CopyWithin(void* dst, const void* src, size_t bytes) override;
+  absl::Status Zero(void* p, size_t bytes) override;
+  absl::Status Synchronize() override;
+  rt::MemoryStats memory_stats() const override;
+  void ResetPeak() override;
+  void SetMemoryLimit(int64_t bytes) override;
+
+  // ---- for kernels
+  int index() const { return index_; }
+  const Properties& properties() const { return properties_; }
+  CUcontext context() const { return context_; }
+  CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
+  /// In memory that both sides see.
+  DeviceError* error() const { return error_; }
+
+  /// Puts a kernel, which takes one struct, on the stream.
+  absl::Status Launch(const Kernel& kernel, const Grid& grid, const void* args, size_t size);
+  /// The same for a function of a module that the caller has loaded; `params` points at each parameter.
+  absl::Status LaunchFunction(CUfunction function, const char* name, const Grid& grid, void** params);
+  /// Makes the context the calling thread's, where it is not.
+  absl::Status Enter() const {
+    if (t_context == context_) [[likely]]
+      return absl::OkStatus();
+    return EnterSlow();
+  }
+  /// OK, or the status of a failed driver call; after an error that ends the context, that of all calls from then on.
+  absl::Status Check(const char* call, CUresult result) {
+    if (result == CUDA_SUCCESS) [[likely]]
+      return absl::OkStatus();
+    return Failed(call, result);
+  }
+  /// Everything after this call runs on `stream`, after everything that was submitted before. It belongs to the caller
+  /// and must be of this device's context. Null: the device's own stream again.
+  absl::Status UseStream(CUstream stream);
+
+ private:
+  Device() = default;
+  absl::Status EnterSlow() const;
+  [[gnu::cold]] absl::Status Failed(const char* call, CUresult result);
+  absl::StatusOr<CUfunction> Load(const Kernel& kernel);
+  /// What kernels found in values since the last look.
+  absl::Status TakeError();
+
+  // The context that this thread's driver calls go to, as far as this file knows.
+  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit CUcontext t_context = nullptr;
+
+  int index_ = 0;
+  std::string name_;
+  Properties properties_;
+  CUcontext context_ = nullptr;
+  CUstream own_stream_ = nullptr;
+  std::atomic<CUstream> stream_{nullptr};
+  DeviceError* error_ = nullptr;
+  std::unique_ptr<Pool> pool_;
+  std::unique_ptr<Staging> staging_;
+
+  std::mutex modules_mutex_;
+  std::vector<std::pair<const unsigned char*, CUmodule>> modules_;
+
+  std::atomic<bool> lost_{false};
+  std::mutex lost_mutex_;
+  std::string lost_why_;
+  // Names of the kernels launched last, for messages.
+  static constexpr int kRecent = 16;
+  std::atomic<const char*> recent_[kRecent] = {};
+  std::atomic<uint32_t> launches_{0};
+};
+
+inline Device& DeviceOf(rt::Device& device) { return static_cast<Device&>(device); }
+
+}  // namespace tessera::cuda
+
+#endif  // TESSERA_RUNTIME_CUDA_DEVICE_H_
