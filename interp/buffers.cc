@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "interp/cpu/strided.h"
+#include "interp/dispatch.h"
 #include "interp/interpreter.h"
 #include "interp/kernel.h"
 
@@ -19,7 +20,7 @@ absl::StatusOr<Ref<TensorImpl>> BufferState::Read(rt::Device& device) {
   std::lock_guard lock(mutex_);
   if (!value_) {
     TSR_ASSIGN_OR_RETURN(value_, TensorImpl::Make(device, type_));
-    if (device.executes()) std::memset(value_->data, 0, value_->storage()->bytes());
+    TSR_RETURN_IF_ERROR(device.Zero(value_->data, value_->storage()->bytes()));
   }
   return value_;
 }
@@ -30,7 +31,7 @@ absl::Status BufferState::Write(Ref<TensorImpl> value) {
   const size_t bytes = static_cast<size_t>(value->size()) * SizeOf(value->dtype);
   if (!value->IsContiguous() || value->storage()->bytes() > 2 * bytes + 64) {
     TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> copy, TensorImpl::Make(value->device(), *value));
-    if (value->device().executes()) cpu::CopyStrided(*copy, *value);
+    if (value->device().executes()) TSR_RETURN_IF_ERROR(CopyElements(*value, value->device(), *copy));
     value = std::move(copy);
   }
   std::lock_guard lock(mutex_);
@@ -69,15 +70,17 @@ absl::Status BufferState::Add(const TensorImpl& value) {
   std::lock_guard lock(mutex_);
   const ir::OpInfo& add = ir::Info(ir::Op::k_add);
   // In the order of their cost; the last one makes versions read the buffer anew.
-  if (!value_->unique() || !value_->storage()->unique() || !value_->IsContiguous() || !epoch_.Change()) {
+  const bool on_cpu = value.device().kind() == rt::DeviceKind::cpu;
+  if (!on_cpu || !value_->unique() || !value_->storage()->unique() || !value_->IsContiguous() || !epoch_.Change()) {
     TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> sum, TensorImpl::Make(value.device(), type_));
     const View* in[] = {value_.get(), &value};
     View* out = sum.get();
-    if (value.device().executes()) TSR_RETURN_IF_ERROR(cpu::RunElementwise({add, in, {&out, 1}, {}}));
+    rt::Device& device = value.device();
+    if (device.executes())
+      TSR_RETURN_IF_ERROR(KernelOf(ir::Op::k_add, device.kind())({add, in, {&out, 1}, {}, &device}));
     Replace(std::move(sum));
     return absl::OkStatus();
   }
-  if (!value.device().executes()) return absl::OkStatus();
   // In place by blocks, because kernels' outputs never alias their inputs.
   constexpr int64_t kBlock = 4096;
   alignas(64) char sum[kBlock * 8], addend[kBlock * 8];

@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "interp/cpu/convert.h"
-#include "interp/cpu/strided.h"
+#ifdef TESSERA_CUDA
+#include "interp/cuda/launch.h"
+#endif
 #include "interp/kernel.h"
 #include "interp/views.h"
 #include "ir/infer.h"
@@ -27,16 +29,23 @@ using ir::OpInfo;
 using rt::Ref;
 using rt::TensorImpl;
 
-constexpr Kernel kKernels[] = {
-#define TSR_IMPL_ew(name) cpu::RunElementwise,
-#define TSR_IMPL_view(name) nullptr,
-#define TSR_IMPL_host(name) nullptr,
-#define TSR_IMPL_control(name) nullptr,
-#define TSR_IMPL_kernel(name) cpu::k_##name,
+#define TSR_IMPL_view(space, name) nullptr,
+#define TSR_IMPL_host(space, name) nullptr,
+#define TSR_IMPL_control(space, name) nullptr,
+#define TSR_IMPL_ew(space, name) space::RunElementwise,
+#define TSR_IMPL_kernel(space, name) space::k_##name,
+constexpr Kernel kCpuKernels[] = {
 #define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary) \
-  TSR_IMPL_##impl(name)
+  TSR_IMPL_##impl(cpu, name)
 #include "ir/ops.def"
 };
+#ifdef TESSERA_CUDA
+constexpr Kernel kCudaKernels[] = {
+#define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary) \
+  TSR_IMPL_##impl(cuda, name)
+#include "ir/ops.def"
+};
+#endif
 
 // What the fast path needs of an element-wise row, in two bytes.
 struct Quick {
@@ -138,11 +147,12 @@ absl::Status PrepareOperands(const OpInfo& op, rt::Device& device, absl::Inlined
 absl::Status RunKernel(const OpInfo& op, rt::Device& device, absl::Span<const View* const> in,
                        absl::Span<const ir::Attr> attrs, absl::Span<View* const> out) {
   rt::Count(rt::Metric::kernels_run);
-  if (op.impl == Impl::ew) return cpu::RunElementwise({op, in, out, attrs});
+  const Kernel kernel = KernelOf(op.op, device.kind());
+  if (op.impl == Impl::ew) return kernel({op, in, out, attrs, &device});
   absl::InlinedVector<const View*, 8> operands(in.begin(), in.end());
   absl::InlinedVector<Ref<TensorImpl>, 4> temps;
   TSR_RETURN_IF_ERROR(PrepareOperands(op, device, &operands, &temps));
-  return kKernels[static_cast<int>(op.op)]({op, operands, out, attrs});
+  return kernel({op, operands, out, attrs, &device});
 }
 
 absl::Status RunViews(const OpInfo& op, rt::Device& device, absl::Span<const View* const> in,
@@ -222,7 +232,12 @@ absl::Status ExecuteGeneral(const OpInfo& op, absl::Span<const View* const> in, 
 
 }  // namespace
 
-Kernel KernelOf(Op op) { return kKernels[static_cast<int>(op)]; }
+Kernel KernelOf(Op op, rt::DeviceKind device) {
+#ifdef TESSERA_CUDA
+  if (device == rt::DeviceKind::cuda) return kCudaKernels[static_cast<int>(op)];
+#endif
+  return device == rt::DeviceKind::cpu ? kCpuKernels[static_cast<int>(op)] : nullptr;
+}
 
 absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs, rt::Device& device,
                      absl::Span<TensorImpl*> out, const Site& site) {
@@ -248,7 +263,10 @@ absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<con
       if (status.ok() && where.executes()) {
         rt::Count(rt::Metric::kernels_run);
         View* view = y;
-        if (y->rank != 0 || !cpu::RunScalar(opcode, in[0]->dtype, in, y->data)) {
+        const bool on_cpu = where.kind() == rt::DeviceKind::cpu;
+        if (!on_cpu) {
+          status = KernelOf(opcode, where.kind())({op, in, {&view, 1}, attrs, &where});
+        } else if (y->rank != 0 || !cpu::RunScalar(opcode, in[0]->dtype, in, y->data)) {
           status = cpu::RunElementwise({op, in, {&view, 1}, attrs});
         }
       }
@@ -319,7 +337,43 @@ bool ExecuteSmallInPlace(Op opcode, absl::Span<const View* const> in, TensorImpl
 absl::StatusOr<Ref<TensorImpl>> Contiguous(TensorImpl& x) {
   if (x.IsContiguous()) return Ref<TensorImpl>::Share(&x);
   TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> y, TensorImpl::Make(x.device(), x));
-  if (x.device().executes()) cpu::CopyStrided(*y, x);
+  if (x.device().executes()) TSR_RETURN_IF_ERROR(CopyElements(x, x.device(), *y));
+  return y;
+}
+
+absl::Status CopyElements(const View& from, rt::Device& device, View& to) {
+  const View* in = &from;
+  View* out = &to;
+  return KernelOf(Op::k_copy, device.kind())({ir::Info(Op::k_copy), {&in, 1}, {&out, 1}, {}, &device});
+}
+
+absl::Status ReadElement(const View& v, rt::Device& device, void* out) {
+  const size_t bytes = SizeOf(v.dtype);
+  if (!v.weak && device.kind() != rt::DeviceKind::cpu) return device.CopyToHost(out, v.data, bytes);
+  std::memcpy(out, v.data, bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ReadInt(const View& v, rt::Device& device) {
+  alignas(8) char element[8];
+  TSR_RETURN_IF_ERROR(ReadElement(v, device, element));
+  return cpu::ToInt64(element, v.dtype);
+}
+
+absl::StatusOr<bool> ReadBool(const View& v, rt::Device& device) {
+  if (v.weak || device.kind() == rt::DeviceKind::cpu) [[likely]]
+    return *v.as<bool>();
+  bool element = false;
+  TSR_RETURN_IF_ERROR(ReadElement(v, device, &element));
+  return element;
+}
+
+absl::StatusOr<Ref<TensorImpl>> OnHost(TensorImpl& x) {
+  if (x.device().kind() == rt::DeviceKind::cpu) return Ref<TensorImpl>::Share(&x);
+  TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> source, Contiguous(x));
+  TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> y, TensorImpl::Make(rt::Cpu(), x));
+  TSR_RETURN_IF_ERROR(
+      x.device().CopyToHost(y->data, source->data, static_cast<size_t>(x.size()) * SizeOf(x.dtype)));
   return y;
 }
 
@@ -332,7 +386,8 @@ absl::StatusOr<Ref<TensorImpl>> Cast(const View& x, rt::Device& device, DType dt
   const View* in = &x;
   View* out = y.get();
   ir::Attr attr = dtype;
-  TSR_RETURN_IF_ERROR(cpu::k_cast({ir::Info(Op::k_cast), {&in, 1}, {&out, 1}, {&attr, 1}}));
+  TSR_RETURN_IF_ERROR(
+      KernelOf(Op::k_cast, device.kind())({ir::Info(Op::k_cast), {&in, 1}, {&out, 1}, {&attr, 1}, &device}));
   return y;
 }
 

@@ -32,6 +32,14 @@ bool ExecuteSmallInPlace(ir::Op op, absl::Span<const View* const> in, rt::Tensor
 
 /// A tensor with its contents in contiguous memory: x itself, or a copy.
 absl::StatusOr<rt::Ref<rt::TensorImpl>> Contiguous(rt::TensorImpl& x);
+/// The elements of `from` to contiguous memory of the same device and dtype.
+absl::Status CopyElements(const View& from, rt::Device& device, View& to);
+/// The one element of a tensor or number on `device`, as it is in memory; waits for a device that is not the cpu.
+absl::Status ReadElement(const View& v, rt::Device& device, void* out);
+absl::StatusOr<int64_t> ReadInt(const View& v, rt::Device& device);
+absl::StatusOr<bool> ReadBool(const View& v, rt::Device& device);
+/// A tensor that the host can read: x itself, or a copy of it in the memory of the cpu. Waits for x's device.
+absl::StatusOr<rt::Ref<rt::TensorImpl>> OnHost(rt::TensorImpl& x);
 absl::StatusOr<rt::Ref<rt::TensorImpl>> Cast(const View& x, rt::Device& device, DType dtype);
 
 /// A host number as an operand: a weak View of rank 0 over eight bytes of its own.

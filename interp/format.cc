@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "interp/cpu/convert.h"
+#include "interp/dispatch.h"
 
 namespace tessera::interp {
 namespace {
@@ -94,8 +95,8 @@ class Formatter {
 absl::StatusOr<std::string> Format(const rt::TensorImpl& x) {
   std::string type = ToString(static_cast<const TensorType&>(x));
   if (!x.device().executes()) return absl::StrCat("<no values on device ", std::string(x.device().name()), "> ", type);
-  TSR_RETURN_IF_ERROR(x.device().Synchronize());
-  return absl::StrCat(Formatter(x).Run(), x.rank > 1 ? "\n" : " ", type);
+  TSR_ASSIGN_OR_RETURN(const rt::Ref<rt::TensorImpl> values, OnHost(const_cast<rt::TensorImpl&>(x)));
+  return absl::StrCat(Formatter(*values).Run(), x.rank > 1 ? "\n" : " ", type);
 }
 
 }  // namespace tessera::interp

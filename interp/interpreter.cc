@@ -77,7 +77,13 @@ class Machine {
             o->OnBackEdge(ThePc());
           break;
         case Code::branch: {
-          const bool taken = *Operand(insn, 0)->as<bool>();
+          const View& condition = *Operand(insn, 0);
+          bool taken = false;
+          if (condition.weak || f_.device->kind() == rt::DeviceKind::cpu) [[likely]]
+            taken = *condition.as<bool>();
+          else
+            status = ReadElement(condition, *f_.device, &taken);
+          if (!status.ok()) break;
           if (!taken) next = insn.target;
           if (Observer* o = CurrentObserver()) [[unlikely]]
             o->OnBranch(ThePc(), taken);
@@ -214,7 +220,9 @@ class Machine {
 
   absl::Status ForBegin(const Insn& insn) {
     Frame::Counter& c = f_.counters[insn.target];
-    c = {ReadInt(*Operand(insn, 0)), ReadInt(*Operand(insn, 1)), ReadInt(*Operand(insn, 2))};
+    TSR_ASSIGN_OR_RETURN(c.next, ReadInt(*Operand(insn, 0), *f_.device));
+    TSR_ASSIGN_OR_RETURN(c.stop, ReadInt(*Operand(insn, 1), *f_.device));
+    TSR_ASSIGN_OR_RETURN(c.step, ReadInt(*Operand(insn, 2), *f_.device));
     if (c.step == 0) return InvalidArgument("for: the step is 0; use a positive or a negative step");
     return absl::OkStatus();
   }
@@ -290,8 +298,6 @@ class Machine {
 };
 
 }  // namespace
-
-int64_t ReadInt(const View& v) { return cpu::ToInt64(v.data, v.dtype); }
 
 absl::Status Bind(const Bytecode& code, absl::Span<const TensorType* const> args,
                   absl::InlinedVector<int64_t, 8>* values) {

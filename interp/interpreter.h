@@ -158,7 +158,6 @@ absl::Status Bind(const Bytecode& code, absl::Span<const TensorType* const> args
 std::vector<std::vector<ir::Attr>> ResolveAttrs(const Bytecode& code, absl::Span<const int64_t> values);
 
 /// The value of an integer scalar.
-int64_t ReadInt(const View& v);
 
 /// Runs from frame.pc to the function's return. Consumes the registers.
 absl::Status Resume(Frame& frame, Results* results);

@@ -22,6 +22,11 @@ class CpuDevice final : public Device {
 
   absl::Status CopyFromHost(void* dst, const void* src, size_t bytes) override { return Copy(dst, src, bytes); }
   absl::Status CopyToHost(void* dst, const void* src, size_t bytes) override { return Copy(dst, src, bytes); }
+  absl::Status CopyWithin(void* dst, const void* src, size_t bytes) override { return Copy(dst, src, bytes); }
+  absl::Status Zero(void* p, size_t bytes) override {
+    if (bytes != 0) std::memset(p, 0, bytes);
+    return absl::OkStatus();
+  }
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
   MemoryStats memory_stats() const override { return PoolStats(); }

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "interp/cpu/convert.h"
 #include "interp/cpu/direct.h"
-#include "interp/cpu/strided.h"
+#include "interp/dispatch.h"
 #include "interp/kernel.h"
 #include "interp/views.h"
 #include "runtime/metrics.h"
@@ -166,10 +165,17 @@ absl::Status ReplayActivation::RunKernel(int i, const Bound& b) {
     const ValueId v = s.in[static_cast<size_t>(replay_.casts()[k].operand)];
     const View* in = number_of_[v] >= 0 ? static_cast<const View*>(&numbers_[number_of_[v]]) : &views_[v];
     View* out = &cast_views_[k];
-    const ir::Attr dtype = replay_.casts()[k].dtype;
-    TSR_RETURN_IF_ERROR(cpu::k_cast({ir::Info(ir::Op::k_cast), {&in, 1}, {&out, 1}, {&dtype, 1}}));
+    TSR_RETURN_IF_ERROR(ConvertTo(*in, *out));
   }
-  return b.kernel({ir::Info(s.op), Operands(i), Results(i), b.attrs});
+  return b.kernel({ir::Info(s.op), Operands(i), Results(i), b.attrs, trace_.device});
+}
+
+absl::Status ReplayActivation::ConvertTo(const View& from, View& to) {
+  const View* in = &from;
+  View* out = &to;
+  const ir::Attr dtype = to.dtype;
+  return interp::KernelOf(ir::Op::k_cast, trace_.device->kind())(
+      {ir::Info(ir::Op::k_cast), {&in, 1}, {&out, 1}, {&dtype, 1}, trace_.device});
 }
 
 void ReplayActivation::Windows(int i) {
@@ -187,15 +193,13 @@ absl::Status ReplayActivation::Copy(int i) {
   if (number_of_[from] >= 0) {
     const View* in = &numbers_[number_of_[from]];
     View* out = &views_[s.out[0]];
-    const ir::Attr dtype = out->dtype;
-    return cpu::k_cast({ir::Info(ir::Op::k_cast), {&in, 1}, {&out, 1}, {&dtype, 1}});
+    return ConvertTo(*in, *out);
   }
   views_[from].data = data_[from];
   dense = views_[from];
   dense.SetContiguousStrides();
   dense.data = data_[s.out[0]];
-  cpu::CopyStrided(dense, views_[from]);
-  return absl::OkStatus();
+  return interp::CopyElements(views_[from], *trace_.device, dense);
 }
 
 absl::Status ReplayActivation::RunSteps(int to) {
@@ -370,7 +374,8 @@ absl::StatusOr<Ref<TensorImpl>> ReplayActivation::MakeTensor(ValueId v) {
     if (!storages_[root]) {
       TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, BytesOf(views_[root])));
       stored_.push_back(root);
-      if (BytesOf(views_[root]) > 0) std::memcpy(storages_[root]->data(), data_[root], BytesOf(views_[root]));
+      TSR_RETURN_IF_ERROR(
+          trace_.device->CopyWithin(storages_[root]->data(), data_[root], BytesOf(views_[root])));
       const char* old = static_cast<const char*>(data_[root]);
       char* const now = static_cast<char*>(storages_[root]->data());
       // Windows that were made already look at the copy from now on.
@@ -395,7 +400,7 @@ absl::StatusOr<Ref<TensorImpl>> ReplayActivation::TakeTensor(ValueId v) {
   absl::StatusOr<Ref<TensorImpl>> copy = TensorImpl::Make(*trace_.device, views_[v]);
   if (!copy.ok()) [[unlikely]]
     return copy;
-  if (const size_t bytes = (*copy)->storage()->bytes(); bytes > 0) std::memcpy((*copy)->data, data_[v], bytes);
+  TSR_RETURN_IF_ERROR(trace_.device->CopyWithin((*copy)->data, data_[v], (*copy)->storage()->bytes()));
   return copy;
 }
 

@@ -60,6 +60,8 @@ class ReplayActivation final : public Activation {
   // Index in splats_ of the number, repeated n times.
   int32_t SplatOf(int32_t number, DType dtype, int64_t n);
   void SetLoop(int i, const cpu::DirectLoop& direct, Bound& b);
+  /// A conversion on the trace's device.
+  absl::Status ConvertTo(const View& from, View& to);
   // The same where operands are repeated first. Tier 1 would run the loop row by row; the elements are the same.
   bool BindExpanded(int i, const ir::OpInfo& op, Bound& b);
   void BindView(int i, const ir::OpInfo& op, Bound& b);

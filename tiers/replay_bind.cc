@@ -35,7 +35,7 @@ void ReplayActivation::Bind(int i) {
   if (op.impl == ir::Impl::view) return BindView(i, op, b);
   if (op.impl == ir::Impl::kernel) {
     b.kind = Bound::Kind::kernel;
-    b.kernel = interp::KernelOf(s.op);
+    b.kernel = interp::KernelOf(s.op, trace_.device->kind());
     if (b.num_casts == 0 && !layout_.steps[i].attrs_vary && trace_.is_eager) b.again = Bound::Again::nothing;
     for (uint32_t k = 0; k < b.num_casts; ++k) {
       const Replay::Cast& cast = replay_.casts()[b.first_cast + k];
@@ -50,9 +50,10 @@ void ReplayActivation::Bind(int i) {
     return;
   }
   b.kind = Bound::Kind::elementwise;
-  b.kernel = cpu::RunElementwise;
+  b.kernel = interp::KernelOf(s.op, trace_.device->kind());
+  // What follows binds loops of the cpu.
+  if (s.in.size() > 3 || trace_.device->kind() != rt::DeviceKind::cpu) return;
   cpu::DirectLoop direct;
-  if (s.in.size() > 3) return;
   if (!cpu::FindDirect({op, Operands(i), Results(i), b.attrs}, &direct)) {
     BindExpanded(i, op, b);
     return;

@@ -1,8 +1,7 @@
 // The steps of a replay that are no ops: branches, counted loops, buffers, calls.
-#include <cstring>
 #include <utility>
 
-#include "interp/cpu/convert.h"
+#include "interp/dispatch.h"
 #include "interp/kernel.h"
 #include "tiers/replay_activation.h"
 
@@ -18,17 +17,20 @@ absl::Status ReplayActivation::Other(int i, bool* holds) {
     case TraceStep::Kind::tensor: {
       const View* in = &numbers_[number_of_[s.in[0]]];
       View* out = &views_[s.out[0]];
-      const ir::Attr dtype = out->dtype;
-      return cpu::k_cast({ir::Info(ir::Op::k_cast), {&in, 1}, {&out, 1}, {&dtype, 1}});
+      out->data = data_[s.out[0]];
+      return ConvertTo(*in, *out);
     }
     case TraceStep::Kind::branch: {
-      const bool taken = *static_cast<const bool*>(data_[s.in[0]]);
+      views_[s.in[0]].data = data_[s.in[0]];
+      TSR_ASSIGN_OR_RETURN(const bool taken, interp::ReadBool(views_[s.in[0]], *trace_.device));
       if (taken == s.outcome) return absl::OkStatus();
       return Fail(i, deopt::GuardKind::branch, s.outcome ? "true" : "false", taken ? "true" : "false", holds);
     }
     case TraceStep::Kind::for_begin: {
       interp::Frame::Counter& c = counters_[s.counter];
-      c = {interp::ReadInt(OperandView(i, 0)), interp::ReadInt(OperandView(i, 1)), interp::ReadInt(OperandView(i, 2))};
+      TSR_ASSIGN_OR_RETURN(c.next, interp::ReadInt(OperandView(i, 0), *trace_.device));
+      TSR_ASSIGN_OR_RETURN(c.stop, interp::ReadInt(OperandView(i, 1), *trace_.device));
+      TSR_ASSIGN_OR_RETURN(c.step, interp::ReadInt(OperandView(i, 2), *trace_.device));
       return c.step == 0 ? Internal("the step is 0") : absl::OkStatus();
     }
     case TraceStep::Kind::for_next: {
@@ -39,7 +41,7 @@ absl::Status ReplayActivation::Other(int i, bool* holds) {
                     more ? "another iteration" : "the end of the loop", holds);
       }
       if (!more) return absl::OkStatus();
-      std::memcpy(data_[s.out[0]], &c.next, sizeof c.next);
+      TSR_RETURN_IF_ERROR(trace_.device->CopyFromHost(data_[s.out[0]], &c.next, sizeof c.next));
       if (__builtin_add_overflow(c.next, c.step, &c.next)) c.next = c.stop;
       return absl::OkStatus();
     }

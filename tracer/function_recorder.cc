@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "interp/dispatch.h"
 #include "runtime/clock.h"
 #include "runtime/options.h"
 #include "runtime/per_thread.h"
@@ -251,9 +252,12 @@ void FunctionRecorder::Describe(const Insn& insn) {
       step.attrs = level.frame->attrs[insn.attrs];
       step.attrs_index = insn.attrs;
       break;
-    case Code::branch:
-      step.outcome = *level.frame->registers[level.frame->code->operands[insn.operands]]->as<bool>();
+    case Code::branch: {
+      const View& condition = *level.frame->registers[level.frame->code->operands[insn.operands]];
+      // A device that cannot be read fails the branch itself, too.
+      step.outcome = interp::ReadBool(condition, *level.frame->device).value_or(false);
       break;
+    }
     case Code::for_begin: step.counter = first_counter + insn.target; break;
     case Code::for_next: {
       const Frame::Counter& c = level.frame->counters[insn.slot];

@@ -57,7 +57,7 @@ class Axes : public Dims {
 /// A place where tensors live. Two handles are equal when they name the same device.
 class TSR_API Device {
  public:
-  /// "cpu" or "null" (checks ops and counts memory, computes nothing).
+  /// "cpu", "cuda" (the first GPU), "cuda:1" or "null" (checks ops and counts memory, computes nothing).
   static Result<Device> find(std::string_view name);
   static Device cpu();
   static Device null();
@@ -221,6 +221,9 @@ class TSR_API Tensor {
   Tensor HostReadable(DType dtype) const;
   /// Makes the memory contiguous and unshared.
   void MakeHostWritable(DType dtype);
+  /// After that: itself where the host can write, else a copy of it, which WriteBack() brings to the device.
+  Tensor WritableCopy(DType dtype);
+  void WriteBack(const Tensor& values) noexcept;
   void* data() const;
 
   rt::TensorImpl* impl_ = nullptr;
@@ -256,7 +259,13 @@ class ReadView {
 template <class T>
 class WriteView {
  public:
-  explicit WriteView(Tensor& tensor) : tensor_(Prepared(tensor)), size_(tensor_.size()) {}
+  explicit WriteView(Tensor& tensor)
+      : tensor_(tensor.WritableCopy(*DTypeOf<T>())), target_(tensor), size_(tensor_.size()) {}
+  WriteView(WriteView&&) noexcept = default;
+  WriteView& operator=(WriteView&&) = delete;
+  ~WriteView() {
+    if (target_.defined()) target_.WriteBack(tensor_);
+  }
   size_t size() const { return static_cast<size_t>(size_); }
   T* data() const { return static_cast<T*>(tensor_.data()); }
   T& operator[](size_t i) const { return data()[i]; }
@@ -265,11 +274,8 @@ class WriteView {
   operator std::span<T>() const { return {data(), size()}; }  // NOLINT(google-explicit-constructor)
 
  private:
-  static Tensor Prepared(Tensor& tensor) {
-    tensor.MakeHostWritable(*DTypeOf<T>());
-    return tensor;
-  }
-  Tensor tensor_;
+  Tensor tensor_;  // what the host writes to
+  Tensor target_;  // what it is written for
   int64_t size_;
 };
 

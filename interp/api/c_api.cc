@@ -262,7 +262,9 @@ tsr_code tsr_tensor_read(const tsr_tensor* x, void* data, size_t bytes) {
     }
     const absl::Status status = rt::Ready(*Impl(x));
     if (!status.ok()) return Fail(status);
-    cpu::GatherBlock(t, 0, t.size(), data);
+    auto values = interp::OnHost(*Impl(x));
+    if (!values.ok()) return Fail(values.status());
+    cpu::GatherBlock(**values, 0, t.size(), data);
     return TSR_OK;
   });
 }

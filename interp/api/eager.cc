@@ -5,6 +5,7 @@
 
 #include "interp/stream.h"
 #include "runtime/clock.h"
+#include "runtime/options.h"
 
 namespace tessera::api {
 namespace {
@@ -12,7 +13,24 @@ namespace {
 using interp::ScalarView;
 using rt::TensorImpl;
 
-std::atomic<rt::Device*> g_device{nullptr};
+// Null: the cpu, or that the option `device` was not looked at yet.
+constinit std::atomic<rt::Device*> g_device{nullptr};
+constinit std::atomic<bool> g_device_known{false};
+
+/// The device that the option names; throws where there is none.
+[[gnu::noinline, gnu::cold]] rt::Device* FirstDevice() {
+  auto found = rt::FindDevice(rt::options().device());
+  if (!found.ok()) Throw(Annotate(found.status(), "option device: "));
+  SetDefaultDevice(**found);
+  return g_device.load(std::memory_order_relaxed);
+}
+
+inline rt::Device* CurrentDevice() {
+  rt::Device* device = g_device.load(std::memory_order_relaxed);
+  if (device != nullptr || g_device_known.load(std::memory_order_relaxed)) [[likely]]
+    return device;
+  return FirstDevice();
+}
 
 // Room for one operand that is a host number; made only where it is one.
 union ScalarRoom {
@@ -51,10 +69,19 @@ inline size_t TrimAbsent(const View* const* in, size_t n) {
 }  // namespace
 
 rt::Device& DefaultDevice() {
-  rt::Device* device = g_device.load(std::memory_order_relaxed);
+  rt::Device* device = CurrentDevice();
   return device != nullptr ? *device : rt::Cpu();
 }
-void SetDefaultDevice(rt::Device& device) { g_device.store(&device, std::memory_order_relaxed); }
+
+Tensor OnDefaultDevice(rt::Ref<TensorImpl> x) {
+  rt::Device& device = DefaultDevice();
+  Tensor tensor = Wrap(std::move(x));
+  return device.kind() == rt::DeviceKind::cuda ? tensor.to(Device(&device)) : tensor;
+}
+void SetDefaultDevice(rt::Device& device) {
+  g_device.store(device.kind() == rt::DeviceKind::cpu ? nullptr : &device, std::memory_order_relaxed);
+  g_device_known.store(true, std::memory_order_relaxed);
+}
 
 void Throw(const absl::Status& status) { throw Error(ToPublic(status)); }
 
@@ -141,7 +168,7 @@ Tensor Run(ir::Op op, std::initializer_list<const Arg*> args, std::initializer_l
                          {attrs.begin(), attrs.size()},
                          site,
                          0,
-                         g_device.load(std::memory_order_relaxed),
+                         CurrentDevice(),
                          n > 0 ? &(*args.begin())->where() : nullptr};
   Check(RunCall(call, {&out, 1}));
   return Tensor::Adopt(out);
@@ -158,7 +185,7 @@ std::vector<Tensor> RunMany(ir::Op op, absl::Span<const Arg* const> args, absl::
                          attrs,
                          site,
                          0,
-                         g_device.load(std::memory_order_relaxed),
+                         CurrentDevice(),
                          args.empty() ? nullptr : &args[0]->where()};
   Check(RunCall(call, absl::MakeSpan(out)));
   std::vector<Tensor> results;

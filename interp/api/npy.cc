@@ -215,7 +215,8 @@ Status save_npy(const Tensor& x, const std::string& path) {
   const std::string prefix = absl::StrCat(std::string(kMagic), std::string("\x01\x00", 2),
                                           std::string(1, static_cast<char>(header.size() & 0xff)),
                                           std::string(1, static_cast<char>(header.size() >> 8)));
-  auto contiguous = interp::Contiguous(*x.impl());
+  auto values = interp::OnHost(*x.impl());
+  auto contiguous = values.ok() ? interp::Contiguous(**values) : values;
   if (!contiguous.ok()) return ToPublic(contiguous.status());
   const std::string_view data((*contiguous)->as<char>(), static_cast<size_t>(x.size()) * SizeOf(x.dtype()));
   return ToPublic(rt::WriteFile(path, {prefix, header, data}));
@@ -224,7 +225,7 @@ Status save_npy(const Tensor& x, const std::string& path) {
 Result<Tensor> parse_npy(std::span<const std::byte> bytes) {
   auto x = ParseBytes(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   if (!x.ok()) return ToPublic(Annotate(x.status(), "not a readable .npy: "));
-  return api::Wrap(*std::move(x));
+  return api::OnDefaultDevice(*std::move(x));
 }
 
 Result<Tensor> load_npy(const std::string& path) {
@@ -232,7 +233,7 @@ Result<Tensor> load_npy(const std::string& path) {
   if (!bytes.ok()) return ToPublic(bytes.status());
   auto x = ParseBytes(*bytes);
   if (!x.ok()) return ToPublic(Annotate(x.status(), absl::StrCat(path, " is not a readable .npy: ")));
-  return api::Wrap(*std::move(x));
+  return api::OnDefaultDevice(*std::move(x));
 }
 
 }  // namespace tessera

@@ -44,7 +44,6 @@ void CheckReadable(const TensorImpl& x, const char* what) {
     Throw(Unsupported(what, ": ", ToString(static_cast<const TensorType&>(x)), " is on device ",
                       std::string(x.device().name()), ", which holds no values; compute it on cpu"));
   }
-  Check(x.device().Synchronize());
 }
 
 }  // namespace
@@ -131,7 +130,7 @@ Tensor Tensor::HostReadable(DType dtype) const {
                           std::string(Name(dtype)), "; read<T>() with the matching T, or cast() first"));
   }
   CheckReadable(x, "read");
-  return Wrap(Check(interp::Contiguous(x)));
+  return Wrap(Check(interp::Contiguous(*Check(interp::OnHost(x)))));
 }
 
 void Tensor::MakeHostWritable(DType dtype) {
@@ -150,18 +149,31 @@ void Tensor::MakeHostWritable(DType dtype) {
   impl();
 }
 
+Tensor Tensor::WritableCopy(DType dtype) {
+  MakeHostWritable(dtype);
+  TensorImpl& x = *impl_;
+  return x.device().kind() == rt::DeviceKind::cpu ? *this : Wrap(Check(interp::OnHost(x)));
+}
+
+void Tensor::WriteBack(const Tensor& values) noexcept {
+  if (values.impl_ == impl_) return;
+  // A device that refuses is lost, and says so at the next op.
+  (void)impl_->device().CopyFromHost(impl_->data, values.impl_->data,
+                                     static_cast<size_t>(impl_->size()) * SizeOf(impl_->dtype));
+}
+
 std::vector<std::byte> Tensor::to_bytes() const {
   TensorImpl& x = ImplOf(*this, "to_bytes");
   CheckReadable(x, "to_bytes");
   std::vector<std::byte> bytes(static_cast<size_t>(x.size()) * SizeOf(x.dtype));
-  cpu::GatherBlock(x, 0, x.size(), bytes.data());
+  cpu::GatherBlock(*Check(interp::OnHost(x)), 0, x.size(), bytes.data());
   return bytes;
 }
 
 void Tensor::CopyOut(DType dtype, void* out) const {
   TensorImpl& x = ImplOf(*this, "to_vector");
   CheckReadable(x, "to_vector");
-  Ref<TensorImpl> c = Check(interp::Contiguous(x));
+  Ref<TensorImpl> c = Check(interp::Contiguous(*Check(interp::OnHost(x))));
   cpu::Convert(out, dtype, c->data, c->dtype, c->size());
 }
 
@@ -172,7 +184,9 @@ void Tensor::Item(DType dtype, void* out) const {
                           " elements; item() takes the one element of a tensor of size 1"));
   }
   CheckReadable(x, "item");
-  cpu::Convert(out, dtype, x.data, x.dtype, 1);
+  alignas(8) char element[8];
+  Check(interp::ReadElement(x, x.device(), element));
+  cpu::Convert(out, dtype, element, x.dtype, 1);
 }
 
 std::string Tensor::to_string() const {
@@ -245,8 +259,10 @@ Tensor Tensor::to(Device device) const {
   CheckReadable(x, "to");
   Ref<TensorImpl> source = Check(interp::Contiguous(x));
   Ref<TensorImpl> y = Check(TensorImpl::Make(*device.impl(), x));
+  // Between two devices the values pass through the memory of the host.
+  Ref<TensorImpl> values = Check(interp::OnHost(*source));
   const size_t bytes = static_cast<size_t>(x.size()) * SizeOf(x.dtype);
-  if (bytes > 0) Check(device.impl()->CopyFromHost(y->data, source->data, bytes));
+  if (bytes > 0) Check(device.impl()->CopyFromHost(y->data, values->data, bytes));
   return Wrap(std::move(y));
 }
 

@@ -281,18 +281,6 @@ absl::Status CheckFitsBlas(const GemmArgs& p, BlasMatrix fa, BlasMatrix fb) {
                      ": dims and row strides must be below 2^31; split it into smaller products");
 }
 
-bool AsBlasMatrix(int64_t rows, int64_t cols, int64_t row, int64_t col, BlasMatrix* out) {
-  if ((col == 1 || cols == 1) && (rows == 1 || row >= cols)) {
-    *out = {false, rows == 1 ? std::max<int64_t>(1, cols) : row};
-    return true;
-  }
-  if ((row == 1 || rows == 1) && (cols == 1 || col >= rows)) {
-    *out = {true, cols == 1 ? std::max<int64_t>(1, rows) : col};
-    return true;
-  }
-  return false;
-}
-
 GemmGrid ChooseGrid(int64_t m, int64_t n, int64_t k, int64_t parts) {
   GemmGrid best = {m, n};
   if (parts <= 1 || k < 1) return best;

@@ -8,43 +8,22 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
+#include "interp/product.h"
 #include "runtime/blas.h"
 #include "runtime/status.h"
 #include "runtime/tensor.h"
 
 namespace tessera::cpu {
 
-/// One operand of a batch of products: element (i, j) of the product at batch index t is at
-/// data + sum(t[d] * batch[d]) + i * row + j * col. Any strides.
-struct GemmOperand {
-  const void* data = nullptr;
-  int64_t row = 0, col = 0;
-  int64_t batch[kMaxRank] = {};
-};
-
-/// c[t] = a[t] b[t] for every batch index t; a is m x k, b is k x n, c is contiguous [batch..., m, n] and is only
-/// written. All of one dtype. Integers wrap. k == 0 gives zeros.
-struct GemmArgs {
-  DType dtype = DType::f32;
-  int64_t m = 0, n = 0, k = 0;
-  int batch_rank = 0;
-  int64_t batch_dims[kMaxRank] = {};
-  GemmOperand a, b;
-  void* c = nullptr;
-};
+using interp::AsBlasMatrix;
+using interp::BlasMatrix;
+using interp::GemmArgs;
+using interp::GemmOperand;
 
 /// The pieces of a product, one per thread, begin at multiples of 32. With most kernels of the BLAS its elements then
 /// come out the same however many pieces there are; some (AVX-512) treat the edges of a matrix apart and round
 /// differently there, so this is no promise.
 absl::Status Gemm(GemmArgs args);
-
-/// A matrix as BLAS takes it: rows (or, transposed, columns) of adjacent elements, `ld` apart.
-struct BlasMatrix {
-  bool transposed = false;
-  int64_t ld = 1;
-};
-/// False when BLAS cannot read a rows x cols matrix with those strides, and it has to be copied.
-bool AsBlasMatrix(int64_t rows, int64_t cols, int64_t row, int64_t col, BlasMatrix* out);
 
 /// c = alpha a b + beta c on the calling thread; c's rows are ldc apart. With beta == 0, c is only written. All dims
 /// are at least 1 and, like the strides, below 2^31 (FitsBlas).

@@ -1,4 +1,4 @@
-// The ops matmul and dot_general: they describe the product to Gemm() by strides, without moving elements where the
+// The ops matmul and dot_general: interp/product describes them to Gemm() by strides, without moving elements where the
 // strides allow it.
 #include "interp/cpu/gemm.h"
 #include "interp/cpu/gemm_small.h"
@@ -6,147 +6,23 @@
 #include "interp/kernel.h"
 
 namespace tessera::cpu {
-namespace {
-
-/// Dims of v, in the given order, seen as one dim.
-struct Group {
-  int64_t dim = 1;
-  int64_t stride = 1;
-};
-
-/// False when no single stride walks those dims in order. The dim is right in any case: strides of a view without
-/// elements say nothing, also when it counts as contiguous.
-bool Collapse(const View& v, absl::Span<const int> axes, Group* out) {
-  *out = Group();
-  bool first = true, walks = true;
-  for (size_t i = axes.size(); i-- > 0;) {
-    const int64_t dim = v.dims[axes[i]], stride = v.strides[axes[i]];
-    if (dim == 1) continue;
-    if (first) {
-      out->stride = stride;
-      first = false;
-    } else if (stride != out->stride * out->dim) {
-      walks = false;
-    }
-    out->dim *= dim;
-  }
-  return walks;
-}
-
-using Axes = absl::InlinedVector<int, kMaxRank>;
-
-Axes AxesOf(const ir::Ints& axes, int rank) {
-  Axes out;
-  for (int64_t a : axes) out.push_back(static_cast<int>(a < 0 ? a + rank : a));
-  return out;
-}
-
-struct Grouped {
-  View v;
-  Scratch scratch;
-  Axes batch;
-  Group free, contract;
-};
-
-/// Sorts v's dims into batch, free and contracted ones, with a copy in that order when strides do not allow it.
-absl::Status GroupDims(const View& v, const ir::Ints& batch, const ir::Ints& contract, Grouped* out) {
-  Axes b = AxesOf(batch, v.rank), c = AxesOf(contract, v.rank), f;
-  uint32_t used = 0;
-  for (int a : b) used |= 1u << a;
-  for (int a : c) used |= 1u << a;
-  for (int i = 0; i < v.rank; ++i) {
-    if (!(used >> i & 1)) f.push_back(i);
-  }
-  out->v = v;
-  out->batch = b;
-  if (Collapse(v, f, &out->free) && Collapse(v, c, &out->contract)) return absl::OkStatus();
-  int perm[kMaxRank];
-  int n = 0;
-  for (int a : b) perm[n++] = a;
-  for (int a : f) perm[n++] = a;
-  for (int a : c) perm[n++] = a;
-  TSR_ASSIGN_OR_RETURN(out->v, MakeContiguous(Permuted(v, perm), &out->scratch));
-  n = 0;
-  for (int& a : out->batch) a = n++;
-  for (int& a : f) a = n++;
-  for (int& a : c) a = n++;
-  Collapse(out->v, f, &out->free);
-  Collapse(out->v, c, &out->contract);
-  return absl::OkStatus();
-}
-
-/// The last two dims of an operand of matmul.
-struct Matrix {
-  int64_t rows, cols;
-  int64_t row, col;
-};
-
-/// `vector_row` says what a 1-d operand is.
-Matrix MatrixOf(const View& v, bool transposed, bool vector_row) {
-  if (v.rank == 1) {
-    const int64_t dim = v.dims[0], stride = v.strides[0];
-    return vector_row ? Matrix{1, dim, dim, stride} : Matrix{dim, 1, stride, dim};
-  }
-  const int r = v.rank - (transposed ? 1 : 2), c = v.rank - (transposed ? 2 : 1);
-  return {v.dims[r], v.dims[c], v.strides[r], v.strides[c]};
-}
-
-}  // namespace
 
 absl::Status k_matmul(const interp::KernelArgs& args) {
   const View &a = *args.in[0], &b = *args.in[1], &y = *args.out[0];
-  const Matrix ma = MatrixOf(a, args.flag(0), true), mb = MatrixOf(b, args.flag(1), false);
   // Describing a batch would take as long as the smallest products.
-  if (a.rank <= 2 && b.rank <= 2 &&
-      RunSmallGemm(y.dtype, ma.rows, mb.cols, ma.cols, a.data, ma.row, ma.col, b.data, mb.row, mb.col, y.data)) {
-    return absl::OkStatus();
+  if (a.rank <= 2 && b.rank <= 2) {
+    const interp::Matrix ma = interp::MatrixOf(a, args.flag(0), true), mb = interp::MatrixOf(b, args.flag(1), false);
+    if (RunSmallGemm(y.dtype, ma.rows, mb.cols, ma.cols, a.data, ma.row, ma.col, b.data, mb.row, mb.col, y.data))
+      return absl::OkStatus();
   }
-  GemmArgs p;
-  p.dtype = y.dtype;
-  p.c = y.data;
-  p.m = ma.rows;
-  p.n = mb.cols;
-  p.k = ma.cols;
-  p.a.data = a.data;
-  p.a.row = ma.row;
-  p.a.col = ma.col;
-  p.b.data = b.data;
-  p.b.row = mb.row;
-  p.b.col = mb.col;
-  const int a_batch = a.rank > 2 ? a.rank - 2 : 0, b_batch = b.rank > 2 ? b.rank - 2 : 0;
-  p.batch_rank = a_batch > b_batch ? a_batch : b_batch;
-  for (int d = 0; d < p.batch_rank; ++d) {
-    const int ia = d - (p.batch_rank - a_batch), ib = d - (p.batch_rank - b_batch);
-    const int64_t da = ia < 0 ? 1 : a.dims[ia], db = ib < 0 ? 1 : b.dims[ib];
-    p.batch_dims[d] = da == 1 ? db : da;
-    p.a.batch[d] = da == 1 ? 0 : a.strides[ia];
-    p.b.batch[d] = db == 1 ? 0 : b.strides[ib];
-  }
-  return Gemm(p);
+  return Gemm(interp::DescribeMatmul(args));
 }
 
 absl::Status k_dot_general(const interp::KernelArgs& args) {
-  Grouped a, b;
-  TSR_RETURN_IF_ERROR(GroupDims(*args.in[0], args.ints(2), args.ints(0), &a));
-  TSR_RETURN_IF_ERROR(GroupDims(*args.in[1], args.ints(3), args.ints(1), &b));
-  GemmArgs p;
-  p.dtype = args.out[0]->dtype;
-  p.c = args.out[0]->data;
-  p.m = a.free.dim;
-  p.n = b.free.dim;
-  p.k = a.contract.dim;
-  p.a.data = a.v.data;
-  p.a.row = a.free.stride;
-  p.a.col = a.contract.stride;
-  p.b.data = b.v.data;
-  p.b.row = b.contract.stride;
-  p.b.col = b.free.stride;
-  p.batch_rank = static_cast<int>(a.batch.size());
-  for (int d = 0; d < p.batch_rank; ++d) {
-    p.batch_dims[d] = a.v.dims[a.batch[d]];
-    p.a.batch[d] = p.batch_dims[d] == 1 ? 0 : a.v.strides[a.batch[d]];
-    p.b.batch[d] = p.batch_dims[d] == 1 ? 0 : b.v.strides[b.batch[d]];
-  }
+  Scratch copies[2];
+  TSR_ASSIGN_OR_RETURN(const GemmArgs p, interp::DescribeDotGeneral(args, [&](const View& v, int i) {
+                         return MakeContiguous(v, &copies[i]);
+                       }));
   return Gemm(p);
 }
 

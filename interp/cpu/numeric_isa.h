@@ -14,8 +14,10 @@
 
 #include "interp/cpu/math/basic.h"
 
-// Hardware conversion between f16 and f32, where loops over it vectorise.
-#if defined(__aarch64__) && defined(__ARM_FP16_FORMAT_IEEE)
+// Hardware conversion between f16 and f32, where loops over it vectorise. A GPU's makes all NaN one.
+#if defined(__CUDACC__) || defined(__NVPTX__)
+#define TSR_GPU_CONVERSIONS
+#elif defined(__aarch64__) && defined(__ARM_FP16_FORMAT_IEEE)
 #define TSR_HARDWARE_F16 __fp16
 #elif defined(__F16C__) && defined(__clang__)
 #define TSR_HARDWARE_F16 _Float16
@@ -70,7 +72,11 @@ TSR_MATH float SoftFromF16(uint16_t h) {
 }
 
 TSR_MATH float ToF32(Half x) {
-#ifdef TSR_HARDWARE_F16
+#ifdef TSR_GPU_CONVERSIONS
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return (x.bits & 0x7fff) > 0x7c00 ? SoftFromF16(x.bits) : y;
+#elif defined(TSR_HARDWARE_F16)
   return static_cast<float>(__builtin_bit_cast(TSR_HARDWARE_F16, x.bits));
 #else
   return SoftFromF16(x.bits);
@@ -115,7 +121,11 @@ TSR_MATH uint16_t SoftToF16(float x) {
 }
 
 TSR_MATH void FromF32(float x, Half& y) {
-#ifdef TSR_HARDWARE_F16
+#ifdef TSR_GPU_CONVERSIONS
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  y.bits = x != x ? SoftToF16(x) : bits;
+#elif defined(TSR_HARDWARE_F16)
   y.bits = __builtin_bit_cast(uint16_t, static_cast<TSR_HARDWARE_F16>(x));
 #else
   y.bits = SoftToF16(x);
@@ -123,7 +133,12 @@ TSR_MATH void FromF32(float x, Half& y) {
 }
 TSR_MATH void FromF32(float x, BHalf& y) {
   const uint32_t bits = Bits(x);
+#ifdef TSR_GPU_CONVERSIONS
+  uint16_t rounded;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
+#else
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
+#endif
   const uint32_t nan = (bits >> 16) | 0x40u;
   y.bits = static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "runtime/cuda/device_error.h"
+
 namespace tessera::cuda {
 
 /// The address of data on the device. With the highest bit set it is the address of a slot that holds it: so a graph of
@@ -25,15 +27,6 @@ struct Layout {
 struct Operand {
   Address data;
   Layout layout;
-};
-
-/// An error that depends on values. Kernels write the first one of a device here; the host looks at it whenever it has
-/// waited for the device.
-struct DeviceError {
-  int32_t state;  // 0: none
-  int32_t op;     // ir::Op
-  int64_t value;  // an index, and the bound that it breaks
-  int64_t bound;
 };
 
 }  // namespace tessera::cuda

@@ -21,6 +21,10 @@
 namespace tessera::cuda {
 
 struct DeviceError;
+/// The text of an error that a kernel left; whoever knows the ops sets it.
+using DescribeError = std::string (*)(const DeviceError& error);
+void SetDescribeError(DescribeError describe);
+
 class Pool;
 class Staging;
 
@@ -99,6 +103,7 @@ class Device final : public rt::Device {
 
  private:
   Device() = default;
+  ~Device() override = default;
   absl::Status EnterSlow() const;
   [[gnu::cold]] absl::Status Failed(const char* call, CUresult result);
   absl::StatusOr<CUfunction> Load(const Kernel& kernel);

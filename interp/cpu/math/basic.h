@@ -20,10 +20,13 @@
 #define TSR_ISA base
 #endif
 
+// TSR_MATH_SLOW: code for rare arguments, which may stay a call.
 #ifdef __CUDACC__
 #define TSR_MATH static __device__ __forceinline__
+#define TSR_MATH_SLOW static __device__ __noinline__
 #else
 #define TSR_MATH static inline __attribute__((always_inline))
+#define TSR_MATH_SLOW static inline
 #endif
 
 // Before a loop over one of these functions. They are chains of dependent steps, so several vectors go side by side, as

@@ -26,7 +26,7 @@ TSR_MATH double FmodFast(double a, double b) { return FmodFastOf(a, b); }
 
 // Long division on the integer mantissas, `kStep` bits at a time.
 template <typename T, typename U, int kMantissa, int kStep>
-static inline T FmodSlowOf(T a, T b) {
+TSR_MATH_SLOW T FmodSlowOf(T a, T b) {
   const T x = Abs(a);
   const T y = Abs(b);
   if (!(x < Inf(x)) || y != y || y == T(0)) return NaN(a);
@@ -58,8 +58,8 @@ static inline T FmodSlowOf(T a, T b) {
   const U bits = static_cast<U>(mx < one ? mx : (mx - one) | (static_cast<uint64_t>(ey) << kMantissa));
   return Copysign(FromBits(bits), a);
 }
-static inline float FmodSlow(float a, float b) { return FmodSlowOf<float, uint32_t, 23, 40>(a, b); }
-static inline double FmodSlow(double a, double b) { return FmodSlowOf<double, uint64_t, 52, 11>(a, b); }
+TSR_MATH_SLOW float FmodSlow(float a, float b) { return FmodSlowOf<float, uint32_t, 23, 40>(a, b); }
+TSR_MATH_SLOW double FmodSlow(double a, double b) { return FmodSlowOf<double, uint64_t, 52, 11>(a, b); }
 
 // a - b trunc(a / b): the sign of a.
 TSR_MATH float Fmod(float a, float b) { return FmodNeedsSlow(a, b) ? FmodSlow(a, b) : FmodFast(a, b); }

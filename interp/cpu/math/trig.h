@@ -124,6 +124,9 @@ TSR_MATH double TanFast(double x) { return MulSign(TanFromReduced(TrigReduce(Abs
 TSR_MATH float TanFast(float x) { return static_cast<float>(TanFast(static_cast<double>(x))); }
 
 // 2/pi in binary, after one word of zeros: enough for the largest double.
+#ifdef __CUDACC__
+__device__
+#endif
 static constexpr uint64_t kTwoOverPi[21] = {
     0x0000000000000000, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
     0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41,
@@ -133,7 +136,7 @@ static constexpr uint64_t kTwoOverPi[21] = {
 
 // Payne and Hanek's reduction in integers, for finite x >= 1: x 2/pi modulo 4, to 190 bits after the point. Those bits
 // of 2/pi that only add multiples of 4 are left out, so 192 bits of it are enough. Scalar code.
-static inline TrigReduced<double> TrigReduceLarge(double x) {
+TSR_MATH_SLOW TrigReduced<double> TrigReduceLarge(double x) {
   const uint64_t bits = Bits(x);
   const uint64_t mantissa = (bits & 0xfffffffffffffull) | 0x10000000000000ull;
   const int start = static_cast<int>(bits >> 52) - 1075 + 62;  // x = mantissa 2^(start - 62)
@@ -186,23 +189,23 @@ static inline TrigReduced<double> TrigReduceLarge(double x) {
 }
 
 // For |x| >= 1, infinities (which give NaN) and NaN. Scalar. 1 ulp.
-static inline double SinLarge(double x) {
+TSR_MATH_SLOW double SinLarge(double x) {
   if (!(Abs(x) < Inf(x))) return x - x;
   return MulSign(SinFromReduced(TrigReduceLarge(Abs(x))), x);
 }
-static inline double CosLarge(double x) {
+TSR_MATH_SLOW double CosLarge(double x) {
   if (!(Abs(x) < Inf(x))) return x - x;
   TrigReduced<double> r = TrigReduceLarge(Abs(x));
   r.quadrant += 1;
   return SinFromReduced(r);
 }
-static inline double TanLarge(double x) {
+TSR_MATH_SLOW double TanLarge(double x) {
   if (!(Abs(x) < Inf(x))) return x - x;
   return MulSign(TanFromReduced(TrigReduceLarge(Abs(x))), x);
 }
-static inline float SinLarge(float x) { return static_cast<float>(SinLarge(static_cast<double>(x))); }
-static inline float CosLarge(float x) { return static_cast<float>(CosLarge(static_cast<double>(x))); }
-static inline float TanLarge(float x) { return static_cast<float>(TanLarge(static_cast<double>(x))); }
+TSR_MATH_SLOW float SinLarge(float x) { return static_cast<float>(SinLarge(static_cast<double>(x))); }
+TSR_MATH_SLOW float CosLarge(float x) { return static_cast<float>(CosLarge(static_cast<double>(x))); }
+TSR_MATH_SLOW float TanLarge(float x) { return static_cast<float>(TanLarge(static_cast<double>(x))); }
 
 TSR_MATH float Sin(float x) { return SinNeedsLarge(x) ? SinLarge(x) : SinFast(x); }
 TSR_MATH double Sin(double x) { return SinNeedsLarge(x) ? SinLarge(x) : SinFast(x); }

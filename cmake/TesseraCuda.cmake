@@ -1,0 +1,69 @@
+# The CUDA part of the core: nvcc compiles each interp/cuda/kernels/*.cu to a fatbin, and the assembler puts it into the
+# library. Nothing of CUDA is linked; runtime/cuda opens its libraries at run time.
+#
+#   TESSERA_CUDA                 ON or OFF from here on
+#   TESSERA_CUDA_INCLUDE         the toolkit's headers
+#   tessera_cuda_images(target)  an object library with all images
+
+if(NOT TESSERA_CUDA STREQUAL "OFF")
+  find_program(TESSERA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  mark_as_advanced(TESSERA_NVCC)
+  set(tessera_has_cuda OFF)
+  if(TESSERA_NVCC)
+    file(REAL_PATH ${TESSERA_NVCC} tessera_nvcc)
+    cmake_path(GET tessera_nvcc PARENT_PATH tessera_cuda_bin)
+    cmake_path(GET tessera_cuda_bin PARENT_PATH tessera_cuda_home)
+    set(TESSERA_CUDA_INCLUDE ${tessera_cuda_home}/include)
+    if(EXISTS ${TESSERA_CUDA_INCLUDE}/cuda.h AND EXISTS ${TESSERA_CUDA_INCLUDE}/cublasLt.h)
+      set(tessera_has_cuda ON)
+    endif()
+  endif()
+  if(TESSERA_CUDA STREQUAL "AUTO")
+    set(TESSERA_CUDA ${tessera_has_cuda})
+    if(NOT TESSERA_CUDA)
+      message(WARNING "No nvcc with cuda.h and cublasLt.h: there will be no CUDA device.")
+    endif()
+  elseif(NOT tessera_has_cuda)
+    message(FATAL_ERROR "TESSERA_CUDA=ON, but nvcc, cuda.h or cublasLt.h is not found; set CUDA_HOME.")
+  endif()
+endif()
+
+# Code for the generations that exist, from PTX that later ones compile for themselves.
+set(TESSERA_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING "Generations of GPUs with prebuilt kernels")
+mark_as_advanced(TESSERA_CUDA_ARCHITECTURES)
+
+function(tessera_cuda_images target)
+  enable_language(ASM)
+  list(TRANSFORM TESSERA_CUDA_ARCHITECTURES PREPEND sm_ OUTPUT_VARIABLE codes)
+  list(JOIN codes "," codes)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/interp/cuda/kernels/*.cu)
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/cuda)
+  set(objects)
+  foreach(source IN LISTS sources)
+    cmake_path(GET source STEM name)
+    set(fatbin ${PROJECT_BINARY_DIR}/cuda/${name}.fatbin)
+    # Contraction is off everywhere, so that every tier gives the same bits.
+    add_custom_command(
+      OUTPUT ${fatbin}
+      COMMAND ${TESSERA_NVCC} -fatbin --compress-mode=size -std=c++20 -O3 -fmad=false -diag-suppress 186,177
+              -I${PROJECT_SOURCE_DIR} -MD -MF ${fatbin}.d -gencode arch=compute_80,code=[compute_80,${codes}]
+              -o ${fatbin} ${source}
+      DEPENDS ${source}
+      DEPFILE ${fatbin}.d
+      COMMENT "CUDA kernels ${name}"
+      VERBATIM)
+    set(assembly ${PROJECT_BINARY_DIR}/cuda/${name}.S)
+    file(CONFIGURE OUTPUT ${assembly} @ONLY CONTENT
+".section .rodata.tessera_cuda_image_@name@,\"a\"
+.globl tessera_cuda_image_@name@
+.hidden tessera_cuda_image_@name@
+.balign 64
+tessera_cuda_image_@name@:
+.incbin \"@fatbin@\"
+.section .note.GNU-stack,\"\"
+")
+    set_source_files_properties(${assembly} PROPERTIES OBJECT_DEPENDS ${fatbin})
+    list(APPEND objects ${assembly})
+  endforeach()
+  add_library(${target} OBJECT ${objects})
+endfunction()

@@ -1,0 +1,248 @@
+#include "runtime/cuda/device.h"
+
+#include <cstring>
+
+#include "runtime/clock.h"
+#include "runtime/cuda/device_error.h"
+#include "runtime/cuda/pool.h"
+#include "runtime/cuda/staging.h"
+#include "runtime/log.h"
+#include "runtime/options.h"
+
+namespace tessera::cuda {
+namespace {
+
+/// Copies up to here go through memory of the driver's own, which costs less than an event.
+constexpr size_t kSmallCopy = size_t{64} << 10;
+
+int Attribute(CUdevice device, CUdevice_attribute which) {
+  int value = 0;
+  TheDriver().cuDeviceGetAttribute(&value, which, device);
+  return value;
+}
+
+}  // namespace
+
+namespace internal {
+constinit std::atomic<DescribeError> describe_error{nullptr};
+}
+void SetDescribeError(DescribeError describe) { internal::describe_error.store(describe, std::memory_order_release); }
+
+absl::StatusOr<Device*> Device::Make(int index) {
+  const int64_t start = rt::NowNs();
+  const Driver& driver = TheDriver();
+  // Never destroyed; on failure what was made so far stays with it.
+  auto* d = new Device;
+  d->index_ = index;
+  d->name_ = absl::StrCat("cuda:", index);
+  CUdevice handle;
+  TSR_RETURN_IF_ERROR(d->Check("cuDeviceGet", driver.cuDeviceGet(&handle, index)));
+  TSR_RETURN_IF_ERROR(
+      d->Check("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(&d->context_, handle)));
+  TSR_RETURN_IF_ERROR(d->Enter());
+  Properties& p = d->properties_;
+  char text[256] = {};
+  driver.cuDeviceGetName(text, sizeof text - 1, handle);
+  p.name = text;
+  p.major = Attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  p.minor = Attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  p.multiprocessors = Attribute(handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  p.shared_bytes = Attribute(handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  driver.cuDeviceTotalMem(&p.memory_bytes, handle);
+  if (p.major < 8)
+    return Unsupported(d->name_, " is ", p.name, " of compute capability ", p.major, ".", p.minor,
+                       "; Tessera needs 8.0 or more");
+  TSR_RETURN_IF_ERROR(
+      d->Check("cuStreamCreate", driver.cuStreamCreate(&d->own_stream_, CU_STREAM_NON_BLOCKING)));
+  d->stream_.store(d->own_stream_, std::memory_order_relaxed);
+  void* error = nullptr;
+  TSR_RETURN_IF_ERROR(d->Check("cuMemHostAlloc", driver.cuMemHostAlloc(&error, sizeof(DeviceError),
+                                                                         CU_MEMHOSTALLOC_PORTABLE |
+                                                                             CU_MEMHOSTALLOC_DEVICEMAP)));
+  std::memset(error, 0, sizeof(DeviceError));
+  d->error_ = static_cast<DeviceError*>(error);
+  TSR_ASSIGN_OR_RETURN(d->pool_, Pool::Make(*d, handle));
+  d->staging_ = std::make_unique<Staging>(*d);
+  TSR_LOG(1, d->name_, " is ", p.name, ", compute capability ", p.major, ".", p.minor, ", ", p.memory_bytes >> 30,
+          " GiB; started in ", (rt::NowNs() - start) / 1000000, " ms");
+  return d;
+}
+
+absl::Status Device::EnterSlow() const {
+  const CUresult result = TheDriver().cuCtxSetCurrent(context_);
+  if (result != CUDA_SUCCESS) return absl::UnavailableError(Describe("cuCtxSetCurrent", result));
+  t_context = context_;
+  return absl::OkStatus();
+}
+
+absl::Status Device::Failed(const char* call, CUresult result) {
+  if (!IsSticky(result)) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) return ResourceExhausted(name_, ": ", Describe(call, result));
+    return Internal(name_, ": ", Describe(call, result));
+  }
+  std::lock_guard lock(lost_mutex_);
+  if (!lost_) {
+    std::string kernels;
+    const uint32_t launches = launches_.load(std::memory_order_relaxed);
+    for (uint32_t i = 1; i <= kRecent && i <= launches; ++i) {
+      const char* name = recent_[(launches - i) % kRecent].load(std::memory_order_relaxed);
+      if (name != nullptr) absl::StrAppend(&kernels, kernels.empty() ? "" : ", ", name);
+    }
+    lost_why_ = absl::StrCat(name_, " is lost: ", Describe(call, result),
+                             kernels.empty() ? "" : absl::StrCat("; launched last, latest first: ", kernels),
+                             "; TESSERA_CUDA_SYNC=true names the kernel. Other devices work on; this one needs a new process");
+    lost_ = true;
+    TSR_LOG(0, lost_why_);
+  }
+  return absl::UnavailableError(lost_why_);
+}
+
+// ---- memory
+
+absl::StatusOr<void*> Device::Allocate(size_t bytes) {
+  TSR_RETURN_IF_ERROR(Enter());
+  if (void* p = pool_->Allocate(bytes)) [[likely]]
+    return p;
+  if (lost_) return absl::UnavailableError(lost_why_);
+  const rt::MemoryStats now = pool_->stats();
+  const size_t rounded = bytes < (size_t{1} << 46) ? Pool::BlockBytes(bytes) : bytes;
+  if (now.limit_bytes > 0)
+    return ResourceExhausted(name_, " cannot give ", bytes, " bytes (", rounded, " with rounding): ", now.bytes_in_use,
+                             " bytes are in use and the limit is ", now.limit_bytes,
+                             "; free tensors, or raise the option cuda_limit_bytes");
+  return ResourceExhausted(name_, " cannot give ", bytes, " bytes: it has ", properties_.memory_bytes, " and ",
+                           now.bytes_in_use, " are in use here; free tensors, or use smaller ones");
+}
+
+void Device::Free(void* p, size_t bytes) noexcept {
+  if (Enter().ok()) pool_->Free(p, bytes);
+}
+void Device::Trim() {
+  if (Enter().ok()) pool_->Trim();
+}
+rt::MemoryStats Device::memory_stats() const { return pool_->stats(); }
+void Device::ResetPeak() { pool_->ResetPeak(); }
+void Device::SetMemoryLimit(int64_t bytes) { pool_->SetLimit(bytes); }
+
+// ---- copies
+
+absl::Status Device::CopyFromHost(void* dst, const void* src, size_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  TSR_RETURN_IF_ERROR(Enter());
+  const auto to = reinterpret_cast<CUdeviceptr>(dst);
+  if (bytes > kSmallCopy) return staging_->ToDevice(to, static_cast<const char*>(src), bytes);
+  return Check("cuMemcpyHtoDAsync", TheDriver().cuMemcpyHtoDAsync(to, src, bytes, stream()));
+}
+
+absl::Status Device::CopyToHost(void* dst, const void* src, size_t bytes) {
+  TSR_RETURN_IF_ERROR(Enter());
+  const auto from = reinterpret_cast<CUdeviceptr>(src);
+  if (bytes > kSmallCopy) {
+    TSR_RETURN_IF_ERROR(staging_->ToHost(static_cast<char*>(dst), from, bytes));
+    return TakeError();
+  }
+  if (bytes > 0)
+    TSR_RETURN_IF_ERROR(Check("cuMemcpyDtoHAsync", TheDriver().cuMemcpyDtoHAsync(dst, from, bytes, stream())));
+  return Synchronize();
+}
+
+absl::Status Device::CopyWithin(void* dst, const void* src, size_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  TSR_RETURN_IF_ERROR(Enter());
+  return Check("cuMemcpyDtoDAsync",
+               TheDriver().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(dst), reinterpret_cast<CUdeviceptr>(src),
+                                             bytes, stream()));
+}
+
+absl::Status Device::Zero(void* p, size_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  TSR_RETURN_IF_ERROR(Enter());
+  return Check("cuMemsetD8Async",
+               TheDriver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(p), 0, bytes, stream()));
+}
+
+absl::Status Device::Synchronize() {
+  TSR_RETURN_IF_ERROR(Enter());
+  TSR_RETURN_IF_ERROR(Check("cuStreamSynchronize", TheDriver().cuStreamSynchronize(stream())));
+  return TakeError();
+}
+
+absl::Status Device::TakeError() {
+  auto& state = reinterpret_cast<std::atomic<int32_t>&>(error_->state);
+  if (state.load(std::memory_order_acquire) == 0) [[likely]]
+    return absl::OkStatus();
+  const DeviceError seen = *error_;
+  state.store(0, std::memory_order_release);
+  const DescribeError describe = internal::describe_error.load(std::memory_order_acquire);
+  return OutOfRange(describe != nullptr ? describe(seen)
+                                        : absl::StrCat(name_, ": a kernel met index ", seen.value, ", and ", seen.bound,
+                                                       " is the bound"));
+}
+
+absl::Status Device::UseStream(CUstream stream) {
+  TSR_RETURN_IF_ERROR(Enter());
+  const Driver& driver = TheDriver();
+  if (stream == nullptr) stream = own_stream_;
+  const CUstream before = stream_.load(std::memory_order_relaxed);
+  if (stream == before) return absl::OkStatus();
+  CUevent event = nullptr;
+  TSR_RETURN_IF_ERROR(Check("cuEventCreate", driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING)));
+  absl::Status status = Check("cuEventRecord", driver.cuEventRecord(event, before));
+  if (status.ok()) status = Check("cuStreamWaitEvent", driver.cuStreamWaitEvent(stream, event, 0));
+  driver.cuEventDestroy(event);
+  if (status.ok()) stream_.store(stream, std::memory_order_relaxed);
+  return status;
+}
+
+// ---- kernels
+
+absl::StatusOr<CUfunction> Device::Load(const Kernel& kernel) {
+  const Driver& driver = TheDriver();
+  std::lock_guard lock(modules_mutex_);
+  CUmodule module = nullptr;
+  for (const auto& [image, loaded] : modules_)
+    if (image == kernel.image) module = loaded;
+  if (module == nullptr) {
+    const int64_t start = rt::NowNs();
+    TSR_RETURN_IF_ERROR(Check("cuModuleLoadData", driver.cuModuleLoadData(&module, kernel.image)));
+    modules_.emplace_back(kernel.image, module);
+    TSR_LOG(2, name_, ": loaded the image of kernel ", kernel.name, " in ", (rt::NowNs() - start) / 1000, " us");
+  }
+  CUfunction function = nullptr;
+  const CUresult result = driver.cuModuleGetFunction(&function, module, kernel.name);
+  if (result != CUDA_SUCCESS) return Annotate(Check("cuModuleGetFunction", result), absl::StrCat(kernel.name, ": "));
+  int wanted = 0;
+  driver.cuFuncGetAttribute(&wanted, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+  // What is left of a block's shared memory may all be asked for at a launch.
+  TSR_RETURN_IF_ERROR(Check("cuFuncSetAttribute",
+                            driver.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                      properties_.shared_bytes - wanted)));
+  kernel.on[index_].store(function, std::memory_order_release);
+  return function;
+}
+
+absl::Status Device::Launch(const Kernel& kernel, const Grid& grid, const void* args, size_t) {
+  TSR_RETURN_IF_ERROR(Enter());
+  CUfunction function = kernel.on[index_].load(std::memory_order_acquire);
+  if (function == nullptr) [[unlikely]] {
+    TSR_ASSIGN_OR_RETURN(function, Load(kernel));
+  }
+  void* params[] = {const_cast<void*>(args)};
+  return LaunchFunction(function, kernel.name, grid, params);
+}
+
+absl::Status Device::LaunchFunction(CUfunction function, const char* name, const Grid& grid, void** params) {
+  const uint32_t n = launches_.load(std::memory_order_relaxed);
+  recent_[n % kRecent].store(name, std::memory_order_relaxed);
+  launches_.store(n + 1, std::memory_order_relaxed);
+  const CUresult result = TheDriver().cuLaunchKernel(
+      function, static_cast<unsigned>(grid.blocks), 1, 1, static_cast<unsigned>(grid.threads), 1, 1,
+      static_cast<unsigned>(grid.shared), stream(), params, nullptr);
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    return Annotate(Check("cuLaunchKernel", result), absl::StrCat(name, ": "));
+  if (rt::options().cuda_sync()) [[unlikely]]
+    return Annotate(Check("cuStreamSynchronize", TheDriver().cuStreamSynchronize(stream())), absl::StrCat(name, ": "));
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::cuda
