@@ -33,7 +33,6 @@ set(TESSERA_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING "Generations of GPUs w
 mark_as_advanced(TESSERA_CUDA_ARCHITECTURES)
 
 function(tessera_cuda_images target)
-  enable_language(ASM)
   list(TRANSFORM TESSERA_CUDA_ARCHITECTURES PREPEND sm_ OUTPUT_VARIABLE codes)
   list(JOIN codes "," codes)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/interp/cuda/kernels/*.cu)
@@ -52,15 +51,15 @@ function(tessera_cuda_images target)
       DEPFILE ${fatbin}.d
       COMMENT "CUDA kernels ${name}"
       VERBATIM)
-    set(assembly ${PROJECT_BINARY_DIR}/cuda/${name}.S)
+    set(assembly ${PROJECT_BINARY_DIR}/cuda/${name}.c)
     file(CONFIGURE OUTPUT ${assembly} @ONLY CONTENT
-".section .rodata.tessera_cuda_image_@name@,\"a\"
-.globl tessera_cuda_image_@name@
-.hidden tessera_cuda_image_@name@
-.balign 64
-tessera_cuda_image_@name@:
-.incbin \"@fatbin@\"
-.section .note.GNU-stack,\"\"
+"__asm__(\".section .rodata.tessera_cuda_image_@name@,\\\"a\\\"\\n\"
+        \".globl tessera_cuda_image_@name@\\n\"
+        \".hidden tessera_cuda_image_@name@\\n\"
+        \".balign 64\\n\"
+        \"tessera_cuda_image_@name@:\\n\"
+        \".incbin \\\"@fatbin@\\\"\\n\"
+        \".previous\\n\");
 ")
     set_source_files_properties(${assembly} PROPERTIES OBJECT_DEPENDS ${fatbin})
     list(APPEND objects ${assembly})
