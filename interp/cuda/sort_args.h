@@ -10,7 +10,7 @@ namespace tessera::cuda {
 /// Elements that one block sorts in shared memory.
 constexpr int kSortTile = 2048;
 /// Elements of a block in a pass of radix sort, and what they are sorted by there.
-constexpr int kRadixTile = 4096;
+constexpr int kRadixTile = 2048;
 constexpr int kDigits = 256;
 
 enum class SortOrder : int32_t { ascending, descending, descending_nan_first };

@@ -238,13 +238,12 @@ __device__ __forceinline__ void RadixScan(const RadixArgs& a) {
 
 template <class K, class I>
 __device__ __forceinline__ void RadixMove(const RadixArgs& a) {
-  static_assert(sizeof(I) <= sizeof(K));
   __shared__ K staged_keys[kRadixTile];
+  __shared__ I staged_index[kRadixTile];
   __shared__ uint32_t warp_counts[kWarps][kDigits];  // then: elements of that digit in the warps before
   __shared__ uint32_t starts[kDigits];               // where a digit begins in the tile
   __shared__ I bases[kDigits];                       // a tile's slot + base is the place in the row
   __shared__ I shared[kWarps];
-  I* staged_index = reinterpret_cast<I*>(staged_keys);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const unsigned lower = (1u << lane) - 1;
   for (int64_t block = blockIdx.x; block < a.rows * a.tiles; block += gridDim.x) {
@@ -302,43 +301,28 @@ __device__ __forceinline__ void RadixMove(const RadixArgs& a) {
     // Sorted in shared memory first, so that neighbouring threads write to neighbouring places.
 #pragma unroll
     for (int j = 0; j < kItems; ++j) {
-      if (part + j * 32 >= count) continue;
+      const int at = part + j * 32;
+      if (at >= count) continue;
       const int d = DigitOf(key[j], a.shift);
-      rank[j] += starts[d] + warp_counts[warp][d];
-      staged_keys[rank[j]] = key[j];
+      const uint32_t slot = rank[j] + starts[d] + warp_counts[warp][d];
+      staged_keys[slot] = key[j];
+      staged_index[slot] = a.index_in == 0 ? static_cast<I>(begin + at) : At<const I>(a.index_in)[row + begin + at];
     }
     __syncthreads();
     K* keys_out = At<K>(a.keys_out) + row;
-    I to[kItems];
-#pragma unroll
-    for (int j = 0; j < kItems; ++j) {
-      const int slot = threadIdx.x + j * kBlock;
-      if (slot >= count) continue;
-      const K k = staged_keys[slot];
-      to[j] = bases[DigitOf(k, a.shift)] + static_cast<I>(slot);
-      keys_out[to[j]] = k;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < kItems; ++j) {
-      const int at = part + j * 32;
-      if (at >= count) continue;
-      staged_index[rank[j]] =
-          a.index_in == 0 ? static_cast<I>(begin + at) : At<const I>(a.index_in)[row + begin + at];
-    }
-    __syncthreads();
     I* index_out = At<I>(a.index_out) + row;
-#pragma unroll
-    for (int j = 0; j < kItems; ++j) {
-      const int slot = threadIdx.x + j * kBlock;
-      if (slot < count) index_out[to[j]] = staged_index[slot];
+    for (int slot = threadIdx.x; slot < count; slot += kBlock) {
+      const K k = staged_keys[slot];
+      const I to = bases[DigitOf(k, a.shift)] + static_cast<I>(slot);
+      keys_out[to] = k;
+      index_out[to] = staged_index[slot];
     }
   }
 }
 
 }  // namespace
 
-// Registers for at least three blocks of a multiprocessor.
+// Registers for at least four blocks of a multiprocessor.
 #define TSR_KERNEL(name, Args, call) \
   extern "C" __global__ void __launch_bounds__(kBlock, 3) name(const __grid_constant__ Args a) { call(a); }
 #define TSR_TYPED(...) __VA_ARGS__
