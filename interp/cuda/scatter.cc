@@ -51,7 +51,7 @@ absl::Status CopyTo(const interp::KernelArgs& args, const View& x) {
 absl::Status ByLines(const interp::KernelArgs& args, const ScatterPlaces& places, const View& updates, int64_t lines,
                      ScatterMode mode) {
   const View& y = *args.out[0];
-  const ScatterLinesArgs a = {places, AddressOf(updates), AddressOf(y), Merged(updates), lines, mode};
+  const ScatterLinesArgs a = {places, AddressOf(updates), AddressOf(y), lines, mode};
   return Launch(args, kLines[static_cast<int>(y.dtype)], GridFor(lines), a);
 }
 
@@ -65,9 +65,8 @@ absl::Status BySorting(const interp::KernelArgs& args, const ScatterPlaces& plac
   const ScatterKeysArgs keys = {places, sort.keys(), rows, none};
   TSR_RETURN_IF_ERROR(Launch(args, key_bytes == 4 ? kKeys4 : kKeys8, GridFor(rows), keys));
   TSR_RETURN_IF_ERROR(sort.Sort(args, 1, std::bit_width(static_cast<uint64_t>(none))));
-  const ScatterRunsArgs a = {
-      sort.keys(), sort.index(),   AddressOf(updates),      AddressOf(y), Merged(updates), rows, length,
-      none,        key_bytes == 8, sort.index_bytes() == 8, mode};
+  const ScatterRunsArgs a = {sort.keys(), sort.index(),   AddressOf(updates),      AddressOf(y), rows, length,
+                             none,        key_bytes == 8, sort.index_bytes() == 8, mode};
   return Launch(args, kRuns[static_cast<int>(y.dtype)], GridFor(rows * length), a);
 }
 
@@ -83,12 +82,13 @@ ScatterPlaces PlacesOf(const interp::KernelArgs& args, const View& ids) {
 
 absl::Status k_scatter(const interp::KernelArgs& args) {
   const View &ids = *args.in[1], &y = *args.out[0];
-  Scratch numbers[2];
+  Scratch numbers[2], copy;
   TSR_ASSIGN_OR_RETURN(const View x, OnDevice(args, *args.in[0], y.dtype, &numbers[0]));
-  TSR_ASSIGN_OR_RETURN(const View updates, OnDevice(args, *args.in[2], y.dtype, &numbers[1]));
+  TSR_ASSIGN_OR_RETURN(View updates, OnDevice(args, *args.in[2], y.dtype, &numbers[1]));
   TSR_RETURN_IF_ERROR(CopyTo(args, x));
   const int64_t total = updates.size();
   if (total == 0) return absl::OkStatus();
+  TSR_ASSIGN_OR_RETURN(updates, MakeContiguous(args, updates, &copy));
   ScatterPlaces p = PlacesOf(args, ids);
   View rows = ids;
   --rows.rank;
@@ -108,10 +108,12 @@ absl::Status k_scatter(const interp::KernelArgs& args) {
 }
 
 absl::Status k_put_along_axis(const interp::KernelArgs& args) {
-  const View &x = *args.in[0], &ids = *args.in[1], &updates = *args.in[2], &y = *args.out[0];
+  const View &x = *args.in[0], &ids = *args.in[1], &y = *args.out[0];
   const int axis = static_cast<int>(args.integer(0) < 0 ? args.integer(0) + x.rank : args.integer(0));
   TSR_RETURN_IF_ERROR(CopyTo(args, x));
-  if (updates.size() == 0) return absl::OkStatus();
+  if (ids.size() == 0) return absl::OkStatus();
+  Scratch copy;
+  TSR_ASSIGN_OR_RETURN(const View updates, MakeContiguous(args, *args.in[2], &copy));
   ScatterPlaces p = PlacesOf(args, ids);
   p.ids_layout = Merged(ids);
   p.k = -1;

@@ -25,11 +25,10 @@ struct ScatterPlaces {
   int32_t op;
 };
 
-/// A thread a line.
+/// A thread a line. Updates are contiguous.
 struct ScatterLinesArgs {
   ScatterPlaces places;
   Address updates, out;
-  Layout updates_layout;
   int64_t lines;
   ScatterMode mode;
 };
@@ -43,11 +42,10 @@ struct ScatterKeysArgs {
   int64_t none;
 };
 
-/// Sorted updates: runs of equal keys go to one place, rows of `length` elements each.
+/// Sorted updates: runs of equal keys go to one place, rows of `length` elements each. Updates are contiguous.
 struct ScatterRunsArgs {
   Address keys, index;
   Address updates, out;
-  Layout updates_layout;
   int64_t keys_count, length;
   int64_t none;
   int32_t wide;  // keys have 8 bytes

@@ -64,7 +64,7 @@ __device__ __forceinline__ void Lines(const ScatterLinesArgs& a) {
     for (int64_t c = 0; c < count; ++c) {
       const int64_t place = PlaceOf(a.places, p.quotient, c, p.rest);
       if (place < 0) continue;
-      const T update = updates[OffsetOf(a.updates_layout, (p.quotient * count + c) * inner + p.rest)];
+      const T update = updates[(p.quotient * count + c) * inner + p.rest];
       out[place] = a.mode == ScatterMode::set ? update : Combine(out[place], update, a.mode);
     }
   }
@@ -131,7 +131,7 @@ __device__ __forceinline__ void Runs(const ScatterRunsArgs& a) {
   const int lane = threadIdx.x % 32;
   const int64_t total = a.keys_count * a.length;
   const auto update = [&](int64_t i, int64_t column) {
-    return updates[OffsetOf(a.updates_layout, sorted.update(i) * a.length + column)];
+    return updates[sorted.update(i) * a.length + column];
   };
   // Whole warps stay in the loop.
   for (int64_t base = ThreadIndex() - lane; base < total; base += ThreadCount()) {
