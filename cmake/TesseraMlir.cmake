@@ -41,7 +41,7 @@ set(TESSERA_MLIR_LIBS
     MLIRArithToLLVM MLIRControlFlowToLLVM MLIRFuncToLLVM MLIRIndexToLLVM MLIRReconcileUnrealizedCasts
     MLIRSCFToControlFlow MLIRUBToLLVM MLIRVectorToLLVM MLIRVectorToLLVMPass
     MLIRTargetLLVMIRExport MLIRBuiltinToLLVMIRTranslation MLIRLLVMToLLVMIRTranslation)
-set(TESSERA_LLVM_COMPONENTS core support passes orcjit target native bitreader linker)
+set(TESSERA_LLVM_COMPONENTS core support passes orcjit target native bitreader linker NVPTXCodeGen NVPTXDesc NVPTXInfo)
 
 add_library(tessera_llvm INTERFACE)
 target_include_directories(tessera_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})

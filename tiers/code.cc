@@ -51,6 +51,7 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       header.plan_words > (artifact.size() - sizeof header) / 8) {
     return Damaged();
   }
+  if (header.kind != kHostObject) return Internal("generated code for another device than the host");
   std::vector<int64_t> words(header.plan_words);
   std::memcpy(words.data(), artifact.data() + sizeof header, header.plan_words * 8);
   Reader plan(words.data(), words.size());
@@ -92,6 +93,8 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     kernel.scratch = plan.List();
     kernel.fixed = plan.Word();
     kernel.grain = std::max<int64_t>(1, plan.Word());
+    // The block of a kernel for a CUDA device: threads, tasks, shared memory.
+    for (int k = 0; k < 3; ++k) plan.Word();
     std::sort(kernel.steps.begin(), kernel.steps.end());
     if (kernel.steps.empty() || kernel.strides.size() != kernel.views.size() || kernel.views.size() > 64 ||
         kernel.position < 0 || kernel.position >= num_steps) {

@@ -10,7 +10,7 @@
 extern "C" {
 
 /// Changes with every change of this file; a library with another number is not used.
-enum { kTesseraCompilerAbi = 2 };
+enum { kTesseraCompilerAbi = 3 };
 
 /// Where results go: called any number of times, one piece after another.
 struct TesseraSink {
@@ -33,9 +33,13 @@ struct TesseraCompileRequest {
   // What the machine can do, for a report; 0: not known.
   double peak_gbps = 0;    ///< 10^9 bytes per second
   double peak_gflops = 0;  ///< 10^9 operations per second
+  /// What the code is for: null, "" or "cpu" this machine; "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100" or
+  /// "sm_120" CUDA devices of that kind.
+  const char* target = nullptr;
 };
 
-/// One kernel of a version. A void(void* const* views, void* scratch, const int64_t* dims, int64_t begin, int64_t end).
+/// One kernel of a version on the host. A void(void* const* views, void* scratch, const int64_t* dims, int64_t begin,
+/// int64_t end).
 typedef void (*TesseraKernel)(void* const*, void*, const int64_t*, int64_t, int64_t);
 
 struct TesseraCompilerApi {
@@ -47,11 +51,12 @@ struct TesseraCompilerApi {
 
   /// Trace to artifact. Blocks for as long as the compile takes; runs on a thread of the library's own.
   int32_t (*compile)(const TesseraCompileRequest* request, const TesseraSink* out, const TesseraSink* error);
-  /// The text of a stage: "graph", "sched", "tile", "target", "llvm" or "asm"; or "report": what each kernel does and
-  /// takes; or "space": what a tuner may choose.
+  /// The text of a stage: "graph", "sched", "tile", "target", "llvm" or "asm" (PTX for a CUDA target); or "report":
+  /// what each kernel does and takes; or "space": what a tuner may choose.
   int32_t (*inspect)(const TesseraCompileRequest* request, const char* stage, const TesseraSink* out,
                      const TesseraSink* error);
-  /// Makes kernels of the artifact callable: those at `positions` of its plan. *code names the code for unload.
+  /// Makes kernels of the artifact callable: those at `positions` of its plan. *code names the code for unload. Only
+  /// for objects of the host: the core loads what is for CUDA devices itself.
   int32_t (*load)(const char* artifact, size_t size, const int64_t* positions, TesseraKernel* kernels,
                   size_t num_kernels, uint64_t* code, const TesseraSink* error);
   /// Frees the code. Nobody may be inside.
@@ -68,15 +73,27 @@ namespace tessera::tiers {
 
 /// An artifact is this header, the plan (int64 words) and the object. The plan: the number of kernels; then for each
 /// its position, and as lists (a count, then its elements) steps, inputs, outputs, dims as pairs, strides of each view
-/// (lists), tasks, blocks, unit, scratch; then its fixed scratch and its grain. tsr_target.launch in
+/// (lists), tasks, blocks, unit, scratch; then its fixed scratch, its grain, and the threads of a block, the tasks that
+/// a block does and its bytes of dynamic shared memory, which are 0 on the host. tsr_target.launch in
 /// tiers/compiler/dialects/target.td says what they mean.
+///
+/// A kernel for CUDA devices is named k<position>, as on the host. It takes parameters of 8 bytes: the views (inputs,
+/// then outputs), the entries of dims, and the number of tasks. It is launched with ceil(tasks / per_block) blocks, or
+/// fewer: blocks go on until all tasks are done. A view with bit 63 set is, without that bit, the address of a place in
+/// device memory where the address of the data is: so a recorded launch can be given other tensors.
 struct ArtifactHeader {
   char magic[4];  // "TSRA"
   uint32_t version;
+  uint32_t kind;  // ArtifactKind
+  uint32_t reserved;
   uint64_t plan_words;
   uint64_t object_bytes;
 };
-inline constexpr uint32_t kArtifactVersion = 2;
+inline constexpr uint32_t kArtifactVersion = 3;
+
+/// What the object of an artifact is. PTX is text that ends with a NUL, where no assembler was at hand: the driver has
+/// one.
+enum ArtifactKind : uint32_t { kHostObject = 0, kCubin = 1, kPtx = 2 };
 
 }  // namespace tessera::tiers
 

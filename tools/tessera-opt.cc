@@ -3,12 +3,15 @@
 //   tessera-opt --tsr-fuse --tsr-decompose trace.mlir     single passes, in that order
 //   tessera-opt --stage=tile trace.mlir                   every pass from a trace to that stage
 //   tessera-opt --stage=asm trace.mlir                    on to LLVM IR (llvm) or assembly (asm) of this machine
+//   tessera-opt --stage=asm --target=sm_90 trace.mlir     the same for CUDA devices of that kind, in PTX
+//   tessera-opt --stage=report --target=sm_90 trace.mlir  what each kernel does and takes
 //
 // Options of a compile have fixed defaults here, not those of this machine, so that tests give the same text
 // everywhere.
 #include <string>
 
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/ToolOutputFile.h"
@@ -25,6 +28,7 @@
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
+#include "tiers/compiler/compile.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
 #include "tiers/compiler/pipeline.h"
@@ -34,7 +38,7 @@ namespace {
 
 namespace cl = llvm::cl;
 
-enum class Until { nothing, graph, sched, tile, target, llvm, assembly };
+enum class Until { nothing, graph, sched, tile, target, llvm, assembly, report };
 
 struct CommandLine {
   cl::OptionCategory category{"Options of a compile"};
@@ -44,9 +48,12 @@ struct CommandLine {
                  clEnumValN(Until::tile, "tile", "kernels in tiles"),
                  clEnumValN(Until::target, "target", "the LLVM dialect and the launch plan"),
                  clEnumValN(Until::llvm, "llvm", "optimised LLVM IR"),
-                 clEnumValN(Until::assembly, "asm", "assembly of this machine")),
+                 clEnumValN(Until::assembly, "asm", "assembly of this machine, or PTX"),
+                 clEnumValN(Until::report, "report", "what each kernel does and takes, and times of the compile")),
       cl::init(Until::nothing), cl::cat(category)};
   cl::opt<int> lanes{"lanes", cl::desc("Elements of a vector of f32"), cl::init(16), cl::cat(category)};
+  cl::opt<std::string> target{"target", cl::desc("cpu, or CUDA devices of a kind: sm_90"), cl::init("cpu"),
+                              cl::cat(category)};
   cl::opt<int> tier{"tier", cl::desc("2 or 3"), cl::init(2), cl::cat(category)};
   cl::opt<int64_t> grain{"grain", cl::desc("Elements that are worth a thread"), cl::init(32768), cl::cat(category)};
   cl::opt<bool> fast_math{"fast-math", cl::desc("Fused and reordered arithmetic"), cl::cat(category)};
@@ -58,6 +65,7 @@ struct CommandLine {
   CompileOptions Options() const {
     CompileOptions options;
     options.tier = tier;
+    if (target != "cpu") options.device = target;
     options.vector_bytes = lanes;  // a vector has four registers for each value of 32 bits
     options.grain = grain;
     options.bitwise = bitwise;
@@ -79,6 +87,8 @@ void RegisterPasses() {
   mlir::registerPass([] { return MakeSimplifyPass(); });
   mlir::registerPass([] { return MakeLowerKernelsPass(TheCommandLine().Options()); });
   mlir::registerPass([] { return MakeLowerToLlvmPass(); });
+  mlir::registerPass([] { return MakeLowerKernelsGpuPass(); });
+  mlir::registerPass([] { return MakeLowerToNvvmPass(); });
   mlir::registerPass([] { return mlir::createCanonicalizerPass(); });
   mlir::registerPass([] { return mlir::createCSEPass(); });
   mlir::registerPass([] { return mlir::createSymbolDCEPass(); });
@@ -95,13 +105,24 @@ int Fail(const std::string& message) {
 
 // What comes after MLIR, through the pipeline that the core uses.
 int PrintCode(const llvm::MemoryBuffer& input, llvm::raw_ostream& out) {
+  const CommandLine& line = TheCommandLine();
+  CompileSettings settings;
+  settings.options = line.Options();
+  settings.code = settings.report = settings.profile = line.stage == Until::report;
+  const std::string text = line.stage == Until::llvm ? "llvm" : "asm";
+  if (!settings.code) settings.texts = {text};
   const std::unique_ptr<mlir::MLIRContext> context = NewContext();
-  Pipeline pipeline(*context, TheCommandLine().Options());
-  std::string text;
-  if (!pipeline.Parse(input.getBuffer(), input.getBufferIdentifier()) || !pipeline.RunTo(Stage::target) ||
-      !pipeline.Text(TheCommandLine().stage == Until::llvm ? "llvm" : "asm", nullptr, &text))
-    return Fail(pipeline.error());
-  out << text;
+  Pipeline pipeline(*context, settings.options);
+  if (!pipeline.Parse(input.getBuffer(), input.getBufferIdentifier())) return Fail(pipeline.error());
+  llvm::Expected<Compiled> compiled = CompileHere(pipeline, settings);
+  if (!compiled) return Fail(llvm::toString(compiled.takeError()));
+  if (!settings.code) {
+    out << compiled->texts[text];
+    return 0;
+  }
+  out << ReportText(compiled->report, Roofline());
+  for (const PassTime& pass : compiled->passes)
+    out << llvm::format("%8.2f ms ", pass.milliseconds) << pass.pass << "\n";
   return 0;
 }
 
@@ -127,7 +148,7 @@ int Main(int argc, char** argv) {
   if (input == nullptr) return Fail(why);
   std::unique_ptr<llvm::ToolOutputFile> output = mlir::openOutputFile(output_name, &why);
   if (output == nullptr) return Fail(why);
-  if (line.stage == Until::llvm || line.stage == Until::assembly) {
+  if (line.stage >= Until::llvm) {
     if (const int failed = PrintCode(*input, output->os())) return failed;
   } else {
     if (line.stage != Until::nothing) {

@@ -29,6 +29,11 @@ llvm::Error Check(const CompileSettings& settings) {
   return llvm::Error::success();
 }
 
+llvm::Expected<HostCpu> TargetOf(const CompileSettings& settings) {
+  const std::string& device = settings.options.device;
+  return device.empty() ? FindCpu(settings.cpu, settings.features) : FindDevice(device);
+}
+
 // What a compile works on: shared, because a thread that is lost never lets go of it.
 struct Task {
   CompileSettings settings;
@@ -38,7 +43,7 @@ struct Task {
   std::string error;
 
   void Do(MLIRContext& own) {
-    llvm::Expected<HostCpu> cpu = FindCpu(settings.cpu, settings.features);
+    llvm::Expected<HostCpu> cpu = TargetOf(settings);
     if (!cpu) {
       error = llvm::toString(cpu.takeError());
       return;
@@ -92,7 +97,7 @@ llvm::Expected<Compiled> Compile(llvm::StringRef text, const CompileSettings& se
 llvm::Expected<Compiled> CompileHere(Pipeline& pipeline, const CompileSettings& settings) {
   if (llvm::Error e = Check(settings)) return e;
   Compiled compiled;
-  llvm::Expected<HostCpu> cpu = FindCpu(settings.cpu, settings.features);
+  llvm::Expected<HostCpu> cpu = TargetOf(settings);
   if (!cpu) return cpu.takeError();
   compiled.cpu = std::move(*cpu);
   if (settings.profile) pipeline.ProfilePasses();
@@ -119,8 +124,16 @@ llvm::Expected<Compiled> CompileHere(Pipeline& pipeline, const CompileSettings& 
   if (settings.code) {
     compiled.plan = PlanOf(pipeline.module());
     std::map<std::string, CodeResources> code;
-    if (!compiled.plan.empty() && !pipeline.Object(&compiled.cpu, &compiled.object, settings.report ? &code : nullptr))
+    std::map<std::string, CodeResources>* resources = settings.report ? &code : nullptr;
+    bool is_cubin = false;
+    if (compiled.plan.empty()) {
+      // There is nothing to compile.
+    } else if (!IsDevice(compiled.cpu)) {
+      if (!pipeline.Object(&compiled.cpu, &compiled.object, resources)) return Failed(pipeline);
+    } else if (!pipeline.DeviceObject(compiled.cpu, &compiled.object, &is_cubin, resources)) {
       return Failed(pipeline);
+    }
+    if (IsDevice(compiled.cpu)) compiled.kind = is_cubin ? tiers::kCubin : tiers::kPtx;
     if (settings.report) compiled.report = FinishReport(std::move(counted), compiled.plan, code);
   }
   compiled.times = pipeline.times();
@@ -129,6 +142,7 @@ llvm::Expected<Compiled> CompileHere(Pipeline& pipeline, const CompileSettings& 
     compiled.passes.push_back({"llvm-link", compiled.times.link});
     compiled.passes.push_back({"llvm-opt", compiled.times.opt});
     compiled.passes.push_back({"llvm-codegen", compiled.times.codegen});
+    if (compiled.times.assemble > 0) compiled.passes.push_back({"assemble", compiled.times.assemble});
   }
   return compiled;
 }

@@ -22,7 +22,7 @@
 namespace tessera::compiler {
 
 struct CompileSettings {
-  enum class Target { cpu } target = Target::cpu;
+  /// What the code is for is options.device: this machine's architecture, or CUDA devices of a kind.
   /// A processor of this machine's architecture, as -mcpu names it, and features on top of its own ("+sve,-bf16").
   /// Empty: this machine.
   std::string cpu, features;
@@ -42,7 +42,8 @@ struct CompileSettings {
 
 struct Compiled {
   HostCpu cpu;
-  std::string object;                        ///< relocatable ELF; empty if there is no kernel
+  std::string object;  ///< what `kind` says; empty if there is no kernel
+  tiers::ArtifactKind kind = tiers::kHostObject;
   std::vector<Launch> plan;                  ///< in the order in which kernels run
   std::map<std::string, std::string> texts;  ///< of the stages that were asked for
   StageTimes times;

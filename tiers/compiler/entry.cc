@@ -43,6 +43,8 @@ struct Task {
     settings.options.grain = request.grain;
     settings.options.threads = request.threads;
     if (request.schedule != nullptr) settings.options.schedule = request.schedule;
+    if (request.target != nullptr && std::string_view(request.target) != "cpu")
+      settings.options.device = request.target;
     roofline.gigabytes_per_second = request.peak_gbps;
     roofline.gflops = request.peak_gflops;
   }
@@ -61,7 +63,7 @@ struct Task {
     if (!compiled)
       error = llvm::toString(compiled.takeError());
     else if (stage.empty())
-      out = ArtifactOf(compiled->plan, compiled->object);
+      out = ArtifactOf(compiled->plan, compiled->kind, compiled->object);
     else
       out = settings.report ? ReportText(compiled->report, roofline) : compiled->texts[stage];
   }
@@ -99,6 +101,7 @@ int32_t Load(const char* artifact, size_t size, const int64_t* positions, Tesser
   std::memcpy(&header, artifact, sizeof header);
   if (std::memcmp(header.magic, "TSRA", 4) != 0 || header.version != tiers::kArtifactVersion)
     return fail("the artifact is of another version");
+  if (header.kind != tiers::kHostObject) return fail("the artifact is for a CUDA device: the core loads such code");
   size -= sizeof header;
   if (header.plan_words > size / 8 || header.object_bytes != size - header.plan_words * 8)
     return fail("the artifact is damaged");

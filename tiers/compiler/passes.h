@@ -13,6 +13,8 @@ namespace tessera::compiler {
 struct CompileOptions {
   /// 2: dims and numbers are read at run time; 3: what the trace says is fixed is built in.
   int tier = 2;
+  /// "sm_90" and so on: CUDA devices of that kind; empty: the host.
+  std::string device;
   /// Bytes of a vector register of the target.
   int vector_bytes = 16;
   /// Elements of work that are worth a thread.
@@ -39,6 +41,13 @@ std::unique_ptr<mlir::Pass> MakeSimplifyPass();
 std::unique_ptr<mlir::Pass> MakeLowerKernelsPass(const CompileOptions& options);
 /// target/lower_to_llvm.cc: each tsr_tile.kernel becomes a function of the LLVM dialect and a tsr_target.launch.
 std::unique_ptr<mlir::Pass> MakeLowerToLlvmPass();
+
+// In place of the last two, for CUDA devices:
+
+/// tile/lower_kernels_gpu.cc: each tsr_sched.kernel becomes a tsr_tile.kernel of blocks and threads.
+std::unique_ptr<mlir::Pass> MakeLowerKernelsGpuPass();
+/// target/lower_to_nvvm.cc: each of those becomes a kernel function and a tsr_target.launch.
+std::unique_ptr<mlir::Pass> MakeLowerToNvvmPass();
 
 }  // namespace tessera::compiler
 

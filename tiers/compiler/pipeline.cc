@@ -23,6 +23,7 @@
 #include "mlir/Transforms/Passes.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/sched/product.h"
+#include "tiers/compiler/target/nvptx.h"
 
 using namespace mlir;
 
@@ -123,11 +124,11 @@ void AddPasses(OpPassManager& passes, Stage stage, const CompileOptions& options
       passes.addPass(createCSEPass());
       break;
     case Stage::tile:
-      passes.addPass(MakeLowerKernelsPass(options));
+      passes.addPass(options.device.empty() ? MakeLowerKernelsPass(options) : MakeLowerKernelsGpuPass());
       passes.addPass(createCSEPass());
       break;
     case Stage::target:
-      passes.addPass(MakeLowerToLlvmPass());
+      passes.addPass(options.device.empty() ? MakeLowerToLlvmPass() : MakeLowerToNvvmPass());
       passes.addPass(createSCFToControlFlowPass());
       passes.addPass(createArithToLLVMConversionPass());
       passes.addPass(createConvertControlFlowToLLVMPass());
@@ -231,7 +232,7 @@ std::unique_ptr<llvm::Module> Pipeline::ToLlvm(llvm::LLVMContext& context) {
 
 CodegenOptions Pipeline::CodegenOf(const HostCpu* cpu) const {
   CodegenOptions options;
-  options.opt_level = options_.tier >= 3 ? 2 : 1;
+  options.opt_level = options_.tier >= 3 || !options_.device.empty() ? 2 : 1;
   options.fast_math = options_.fast_math;
   options.cpu = cpu;
   return options;
@@ -253,6 +254,37 @@ bool Pipeline::Object(const HostCpu* cpu, std::string* object, std::map<std::str
   *object = std::move(*compiled);
   if (code != nullptr) *code = std::move(times.functions);
   times_.link = times.link, times_.opt = times.opt, times_.codegen = times.codegen;
+  return true;
+}
+
+bool Pipeline::DeviceObject(const HostCpu& device, std::string* object, bool* is_cubin,
+                            std::map<std::string, CodeResources>* code) {
+  llvm::LLVMContext llvm_context;
+  std::unique_ptr<llvm::Module> module;
+  {
+    Clock clock(&times_.target);
+    module = ToLlvm(llvm_context);
+  }
+  if (!module) return false;
+  CodegenTimes times;
+  llvm::Expected<std::string> ptx = CompileToAssembly(*module, CodegenOf(&device), &times);
+  if (!ptx) return Fail(llvm::toString(ptx.takeError()));
+  times_.link = times.link, times_.opt = times.opt, times_.codegen = times.codegen;
+  // The time that it takes to open the assembler's library is not that of a compile.
+  *is_cubin = false;
+  if (HasAssembler()) {
+    Clock clock(&times_.assemble);
+    llvm::Expected<std::string> cubin = Assemble(*ptx, device.cpu, code);
+    if (cubin) {
+      *object = std::move(*cubin);
+      *is_cubin = true;
+      return true;
+    }
+    // Its driver may know a device that the assembler here does not.
+    llvm::consumeError(cubin.takeError());
+  }
+  *object = std::move(*ptx);
+  object->push_back('\0');
   return true;
 }
 

@@ -24,7 +24,7 @@ std::optional<Stage> StageOf(mlir::ModuleOp module);
 
 /// Milliseconds of each part of a compile.
 struct StageTimes {
-  double parse = 0, sched = 0, tile = 0, target = 0, link = 0, opt = 0, codegen = 0;
+  double parse = 0, sched = 0, tile = 0, target = 0, link = 0, opt = 0, codegen = 0, assemble = 0;
 };
 struct PassTime {
   std::string pass;
@@ -54,6 +54,9 @@ class Pipeline {
   /// At Stage::target: the kernels as a relocatable object. `cpu` null: this machine. `code` may be null; where it is
   /// given, it gets what the code generator says of each function.
   bool Object(const HostCpu* cpu, std::string* object, std::map<std::string, CodeResources>* code);
+  /// The same for CUDA devices: a cubin, or PTX with a NUL at its end where that cannot be assembled here.
+  bool DeviceObject(const HostCpu& device, std::string* object, bool* is_cubin,
+                    std::map<std::string, CodeResources>* code);
   /// Places in a text of that name become unknown: for text that nobody wrote.
   void ForgetPlaces(llvm::StringRef name);
   /// The text of the module as it is, or "llvm" and "asm" at Stage::target. Ops say where they came from, where that is

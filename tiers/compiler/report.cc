@@ -160,6 +160,8 @@ std::vector<KernelReport> FinishReport(std::vector<KernelReport> counted, const 
       if (c.name == launch.kernel) r = std::move(c);
     r.name = launch.kernel;
     r.steps = launch.steps;
+    r.threads = launch.threads;
+    r.per_block = launch.per_block;
     r.tasks = ProductOf(launch.tasks, launch.blocks, launch, r.places);
     r.unit = ProductOf(launch.unit, {}, launch, r.places);
     r.scratch_bytes += Formula(launch.fixed);
@@ -215,6 +217,12 @@ std::string ReportText(const std::vector<KernelReport>& report, const Roofline& 
     }
     out << "  launch      " << r.tasks.ToString() << " tasks of " << r.unit.ToString() << " elements\n";
     if (!r.scratch_bytes.is_zero()) out << "  scratch     " << r.scratch_bytes.ToString() << " bytes for each thread\n";
+    if (r.threads > 0) {
+      out << "  code        blocks of " << r.threads << " threads, each for " << r.per_block << " tasks; "
+          << r.code.registers << " registers, " << r.code.spills << " spills, " << r.code.reloads << " reloads, "
+          << r.code.stack_bytes << " bytes of stack, " << r.code.shared_bytes << " bytes of shared memory\n";
+      continue;
+    }
     out << "  code        " << r.code.code_bytes << " bytes";
     if (r.lanes > 0) out << ", vectors of " << r.lanes;
     out << ", " << r.code.spills << " spills, " << r.code.reloads << " reloads, " << r.code.stack_bytes

@@ -28,9 +28,10 @@ struct KernelReport {
   Formula functions;   ///< exponentials and other functions that take a polynomial, which are not among the operations
   /// What dims of values are: of (value, dim).
   std::map<std::pair<int64_t, int64_t>, Formula> places;
-  int64_t lanes = 0;      ///< elements of a vector; 0: not known
-  Formula tasks, unit;    ///< what there is to share among threads, and the elements of one task
-  Formula scratch_bytes;  ///< for each thread, without the padding to whole cache lines
+  int64_t lanes = 0;                   ///< elements of a vector; 0: not known
+  Formula tasks, unit;                 ///< what there is to share among threads, and the elements of one task
+  Formula scratch_bytes;               ///< for each thread, without the padding to whole cache lines
+  int64_t threads = 0, per_block = 0;  ///< of a block, and its tasks; 0: the host
   CodeResources code;
 };
 

@@ -166,6 +166,7 @@ LogicalResult VerifyTile(Operation* op, Type tile, Type dtype) {
 LogicalResult KernelOp::verify() {
   const size_t views = getInputs().size() + getOutputs().size();
   if (getStrides().size() != views) return emitOpError("has strides for each view");
+  if (getTeam() && getTeam()->size() != 2) return emitOpError("has the threads and the tasks of a block for a team");
   Block& body = getBody().front();
   bool fits = body.getNumArguments() == views + 4;
   for (auto [k, type] : llvm::enumerate(body.getArgumentTypes()))
@@ -227,6 +228,19 @@ LogicalResult ReduceOp::verify() {
   return success();
 }
 
+LogicalResult PlaceOp::verify() {
+  if (getWhat() != "thread" && getWhat() != "block" && getWhat() != "blocks")
+    return emitOpError("is of a thread, a block or blocks, not ") << getWhat();
+  return success();
+}
+
+LogicalResult TeamReduceOp::verify() {
+  if (!llvm::isPowerOf2_64(getThreads()) || getThreads() > 1024)
+    return emitOpError("halves its threads, which are a power of two and at most 1024");
+  if (!getX().getType().isIntOrFloat()) return emitOpError("reduces a scalar of each thread");
+  return success();
+}
+
 LogicalResult LoadOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
 LogicalResult StoreOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
 }  // namespace tile
@@ -243,6 +257,8 @@ LogicalResult LaunchOp::verify() {
   if (getStrides().size() != getInputs().size() + getOutputs().size()) return emitOpError("has strides for each view");
   for (Attribute dim : getDims())
     if (cast<DenseI64ArrayAttr>(dim).size() != 2) return emitOpError("has pairs for dims: a value and a dim of it");
+  if (getTeam() && getTeam()->size() != 3)
+    return emitOpError("has the threads, the tasks and the shared memory of a block for a team");
   if (getBlocks() && getBlocks()->size() != getTasks().size())
     return emitOpError("has a block for each factor of tasks");
   for (ArrayRef<int64_t> product : {getTasks(), getUnit()})

@@ -19,7 +19,8 @@ def TsrTarget_LaunchOp : Op<TsrTarget_Dialect, "launch"> {
     elements of one task. `strides` says what the code takes the strides of each operand to be: nothing means row-major,
     -1 that it reads them. Where they are not so, the core runs the steps instead. `scratch` has the bytes of an element
     for each row of scratch memory that a thread needs, `fixed` (written `plus`) the bytes that it needs besides. With
-    `blocks` each factor of `tasks` is divided by its block and rounded up.
+    `blocks` each factor of `tasks` is divided by its block and rounded up. `team`, for a CUDA device: the threads of a
+    block, the tasks that a block does, and its bytes of dynamic shared memory.
 
     ```mlir
     tsr_target.launch @k4 at 4 steps [3, 4] inputs [0, 1] outputs [5] dims [[0, 0], [0, 1]] strides [[], [], []]
@@ -29,11 +30,12 @@ def TsrTarget_LaunchOp : Op<TsrTarget_Dialect, "launch"> {
   let arguments = (ins FlatSymbolRefAttr:$kernel, I32Attr:$position, DenseI32ArrayAttr:$steps,
                        DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, Tsr_Lists:$dims, Tsr_Lists:$strides,
                        DenseI64ArrayAttr:$tasks, OptionalAttr<DenseI64ArrayAttr>:$blocks, DenseI64ArrayAttr:$unit,
-                       I64Attr:$grain, DenseI64ArrayAttr:$scratch, DefaultValuedAttr<I64Attr, "0">:$fixed);
+                       I64Attr:$grain, DenseI64ArrayAttr:$scratch, DefaultValuedAttr<I64Attr, "0">:$fixed,
+                       OptionalAttr<DenseI64ArrayAttr>:$team);
   let assemblyFormat = [{
     $kernel `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `dims` custom<Lists>($dims)
     `strides` custom<Lists>($strides) `tasks` $tasks (`blocks` $blocks^)? `unit` $unit `grain` $grain
-    `scratch` $scratch (`plus` $fixed^)? attr-dict
+    `scratch` $scratch (`plus` $fixed^)? (`team` $team^)? attr-dict
   }];
   let hasVerifier = 1;
 }

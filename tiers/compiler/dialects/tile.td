@@ -14,8 +14,8 @@ def TsrTile_Dialect : Dialect {
   let description = [{
     A tile is a value of a builtin scalar or vector type in the computing dtype: f32 for narrow floats, i8 for bool. It is
     loaded from and stored to a view, which is an operand, a result or scratch memory of the kernel, at an offset in
-    elements. Loops are scf, index arithmetic is arith. What a GPU needs beyond that (asynchronous copies, matrix
-    instructions, barriers, roles of warps) joins this dialect with the code that lowers it.
+    elements. Loops are scf, index arithmetic is arith. Kernels for a CUDA device are written for one thread of a block,
+    which finds out by tsr_tile.place which one it is; threads that work on one row are a team.
   }];
 }
 
@@ -27,6 +27,10 @@ def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBl
     Block arguments: the views of operands and results and `scratch` (all of type !llvm.ptr), then the table of dims and
     strides (!llvm.ptr), then the first task and the one after the last (i64). `dims` says what stands in the table,
     `tasks` how many tasks there are and `unit` how large one is, as in tsr_target.launch: the core reads them.
+
+    With `team` (threads of a block, tasks that a block does) the kernel is for a CUDA device. Its scratch memory is
+    shared by the threads of a block, and has `plus` bytes; the first task is 0 and the last one that of the launch: a
+    block begins at its own number and goes on by the number of blocks.
 
     ```mlir
     tsr_tile.kernel @k0 at 0 steps [0] inputs [0] outputs [1] dims [] strides [[], []] tasks [-9] unit [] grain 32768
@@ -44,12 +48,13 @@ def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBl
   let arguments = (ins SymbolNameAttr:$sym_name, I32Attr:$position, DenseI32ArrayAttr:$steps, DenseI32ArrayAttr:$inputs,
                        DenseI32ArrayAttr:$outputs, Tsr_Lists:$dims, Tsr_Lists:$strides, DenseI64ArrayAttr:$tasks,
                        OptionalAttr<DenseI64ArrayAttr>:$blocks, DenseI64ArrayAttr:$unit, I64Attr:$grain,
-                       DenseI64ArrayAttr:$scratch, DefaultValuedAttr<I64Attr, "0">:$fixed);
+                       DenseI64ArrayAttr:$scratch, DefaultValuedAttr<I64Attr, "0">:$fixed,
+                       OptionalAttr<DenseI64ArrayAttr>:$team);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `dims` custom<Lists>($dims)
     `strides` custom<Lists>($strides) `tasks` $tasks (`blocks` $blocks^)? `unit` $unit `grain` $grain
-    `scratch` $scratch (`plus` $fixed^)? attr-dict custom<Body>($body)
+    `scratch` $scratch (`plus` $fixed^)? (`team` $team^)? attr-dict custom<Body>($body)
   }];
   let hasVerifier = 1;
 }
@@ -70,28 +75,33 @@ def TsrTile_LoadOp : TsrTile_Op<"load", [MemoryEffects<[MemRead]>]> {
   let summary = "A tile from memory, in the computing dtype";
   let description = [{
     `dtype` is the dtype in memory. Without a stride the elements of a vector lie next to each other; with one they are
-    that many elements apart.
+    that many elements apart. `aligned` says that the address is a multiple of the vector's size, or of 16 bytes.
 
     ```mlir
     %y = tsr_tile.load %view[%offset] : bf16 -> vector<8xf32>
     %z = tsr_tile.load %view[%offset] stride %stride : f32 -> vector<8xf32>
+    %a = tsr_tile.load %view[%offset] aligned : bf16 -> vector<8xf32>
     ```
   }];
-  let arguments = (ins Tsr_Pointer:$view, I64:$offset, Optional<I64>:$stride, TypeAttr:$dtype);
+  let arguments = (ins Tsr_Pointer:$view, I64:$offset, Optional<I64>:$stride, TypeAttr:$dtype, UnitAttr:$aligned);
   let results = (outs AnyType:$tile);
-  let assemblyFormat = "$view `[` $offset `]` (`stride` $stride^)? attr-dict `:` $dtype `->` type($tile)";
+  let assemblyFormat = [{
+    $view `[` $offset `]` (`stride` $stride^)? (`aligned` $aligned^)? attr-dict `:` $dtype `->` type($tile)
+  }];
   let hasVerifier = 1;
 }
 
 def TsrTile_StoreOp : TsrTile_Op<"store", [MemoryEffects<[MemWrite]>]> {
   let summary = "A tile to memory, where elements lie next to each other";
   let description = [{
+    `aligned` as in tsr_tile.load.
+
     ```mlir
     tsr_tile.store %v8, %view[%offset] : vector<8xf32> -> bf16
     ```
   }];
-  let arguments = (ins AnyType:$tile, Tsr_Pointer:$view, I64:$offset, TypeAttr:$dtype);
-  let assemblyFormat = "$tile `,` $view `[` $offset `]` attr-dict `:` type($tile) `->` $dtype";
+  let arguments = (ins AnyType:$tile, Tsr_Pointer:$view, I64:$offset, TypeAttr:$dtype, UnitAttr:$aligned);
+  let assemblyFormat = "$tile `,` $view `[` $offset `]` (`aligned` $aligned^)? attr-dict `:` type($tile) `->` $dtype";
   let hasVerifier = 1;
 }
 
@@ -189,6 +199,52 @@ def TsrTile_ReduceOp : TsrTile_Op<"reduce", [Pure]> {
   let results = (outs AnyType:$scalar);
   let assemblyFormat = "$function $tile attr-dict `:` type($tile) `->` type($scalar)";
   let hasVerifier = 1;
+}
+
+// ---- CUDA devices
+
+def TsrTile_PlaceOp : TsrTile_Op<"place", [Pure]> {
+  let summary = "Where this thread is: `thread` of its block, `block` of the grid; or `blocks`, how many there are";
+  let description = [{
+    ```mlir
+    %t = tsr_tile.place "thread"
+    ```
+  }];
+  let arguments = (ins StrAttr:$what);
+  let results = (outs I64:$index);
+  let assemblyFormat = "$what attr-dict";
+  let hasVerifier = 1;
+}
+
+def TsrTile_TeamReduceOp : TsrTile_Op<"team_reduce", [MemoryEffects<[MemRead, MemWrite]>,
+                                                      AllTypesMatch<["x", "result"]>]> {
+  let summary = "The scalars of the threads of a team made one, which all of them get";
+  let description = [{
+    `function` as in tsr_tile.map, of two operands; `threads` the size of the team, a power of two. Threads of a warp
+    exchange registers, in halves: thread i with thread i + n/2, and so on. A team larger than a warp is the whole block:
+    each warp leaves its result in the shared memory at `scratch`, from byte 256 * `slot` on, and after a barrier each
+    thread reads all of them. Nobody may use the slot again before another barrier. All threads of the block come here.
+
+    ```mlir
+    %sum = tsr_tile.team_reduce "add_f32" %f32 threads 256 scratch %view slot 0 : f32
+    ```
+  }];
+  let arguments = (ins StrAttr:$function, AnyType:$x, I64Attr:$threads, Tsr_Pointer:$scratch, I64Attr:$slot);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = [{
+    $function $x `threads` $threads `scratch` $scratch `slot` $slot attr-dict `:` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def TsrTile_BarrierOp : TsrTile_Op<"barrier", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "All threads of the block come here before any goes on";
+  let description = [{
+    ```mlir
+    tsr_tile.barrier
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
 }
 
 #endif

@@ -21,7 +21,8 @@
 // more often, which must cost less than the trip of the result through memory. Such rows may be multiplied with another
 // matrix in the same kernel: attention, however it was written.
 //
-// Groups of one element-wise op are left to tier 1, whose loop is as good.
+// Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, matrix products
+// and attention; there a reduction of whole rows is worth a kernel of its own.
 #include <climits>
 
 #include "llvm/ADT/SetVector.h"
@@ -96,7 +97,8 @@ bool IsPlainAttention(Operation* op) {
   return !keys[keys.size() - 2].is_one() && batch(keys) == batch(dims) && batch(values) == batch(dims) && IsFloat(q);
 }
 
-Kind KindOf(Operation* op, bool bitwise) {
+Kind KindOf(Operation* op, const CompileOptions& options) {
+  const bool bitwise = options.bitwise;
   if (isa<graph::StepOp>(op)) return {};
   if (isa<graph::NumberOp>(op)) return {Class::elementwise};
   const TableRow* row = RowOf(op);
@@ -131,6 +133,8 @@ Kind KindOf(Operation* op, bool bitwise) {
     return k > 0 ? Kind{Class::reduction, k} : Kind{};
   }
   if (bitwise) return {};
+  // CUDA devices have a library for products.
+  if (!options.device.empty() && (IsProduct(op) || row->name == "attention")) return {};
   if (IsProduct(op)) {
     auto computes = [](Value v) { return ComputeType(cast<RankedTensorType>(v.getType()).getElementType()); };
     for (Value v : op->getOperands())
@@ -194,7 +198,7 @@ class Fuser {
     SmallVector<Operation*> all;
     for (Operation& op : trace_.getBody().front()) all.push_back(&op);
     for (Operation* op : all) {
-      if (KindOf(op, options_.bitwise).c == Class::barrier || IsForLibrary(op)) {
+      if (KindOf(op, options_).c == Class::barrier || IsForLibrary(op)) {
         Region(region);
         region.clear();
       } else {
@@ -214,10 +218,11 @@ class Fuser {
     groups_.clear();
     group_of_.clear();
     for (Operation* op : ops)
-      if (!IsLoose(op)) Add(op, KindOf(op, options_.bitwise));
+      if (!IsLoose(op)) Add(op, KindOf(op, options_));
     for (auto& g : groups_) {
       if (g->ops.empty()) continue;
-      if (options_.fuse && g->compute < 2 && !g->normalises && g->product == nullptr) continue;
+      const bool is_row = g->normalises || (g->row > 0 && !options_.device.empty());
+      if (options_.fuse && g->compute < 2 && !is_row && g->product == nullptr) continue;
       Emit(*g);
     }
   }
@@ -324,7 +329,7 @@ class Fuser {
   }
 
   bool IsForLibrary(Operation* op) {
-    if (options_.schedule.empty() || KindOf(op, options_.bitwise).c != Class::product) return false;
+    if (options_.schedule.empty() || KindOf(op, options_).c != Class::product) return false;
     ProductSchedule schedule;
     Override(options_, StepOf(op), &schedule);
     return schedule.form == ProductSchedule::Form::library;

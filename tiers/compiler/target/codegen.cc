@@ -39,6 +39,13 @@
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 #include "tiers/compiler/target/widen.h"
 
+extern "C" {
+void LLVMInitializeNVPTXTargetInfo();
+void LLVMInitializeNVPTXTarget();
+void LLVMInitializeNVPTXTargetMC();
+void LLVMInitializeNVPTXAsmPrinter();
+}
+
 namespace tessera::compiler {
 namespace {
 
@@ -118,6 +125,10 @@ void InitializeOnce() {
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
   });
 }
 
@@ -161,7 +172,8 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> MakeMachine(const CodegenOp
   target_options.MCOptions.AsmVerbose = false;
   std::unique_ptr<llvm::TargetMachine> machine(
       target->createTargetMachine(triple, host.cpu, host.features, target_options, llvm::Reloc::PIC_,
-                                  llvm::CodeModel::Small, CodeGenLevel(options.opt_level), /*JIT=*/true));
+                                  llvm::CodeModel::Small, CodeGenLevel(options.opt_level),
+                                  /*JIT=*/!IsDevice(host)));
   if (machine == nullptr) return llvm::createStringError("no code generator for " + host.triple);
   return machine;
 }
@@ -280,6 +292,7 @@ llvm::Error Prepare(llvm::Module& module, llvm::TargetMachine& machine, const Co
     f.removeFnAttr(llvm::Attribute::UWTable);
   }
   MathOptions math;
+  math.device = IsDevice(CpuOf(options));
   math.fast_math = options.fast_math;
   math.soft_f16 = machine.getTargetTriple().isX86() && !HasFeature(CpuOf(options), "+f16c");
   if (llvm::Error e = LinkMath(module, math)) return e;
@@ -381,6 +394,21 @@ llvm::Expected<HostCpu> FindCpu(llvm::StringRef name, llvm::StringRef features) 
   return cpu;
 }
 
+llvm::Expected<HostCpu> FindDevice(llvm::StringRef name) {
+  // PTX as old as the kind of device allows, so that drivers know it.
+  static constexpr std::pair<llvm::StringRef, llvm::StringRef> kDevices[] = {
+      {"sm_80", "+ptx78"},  {"sm_86", "+ptx78"},  {"sm_89", "+ptx78"}, {"sm_90", "+ptx78"},
+      {"sm_90a", "+ptx80"}, {"sm_100", "+ptx86"}, {"sm_120", "+ptx87"}};
+  for (const auto& [device, features] : kDevices)
+    if (name == device) return HostCpu{"nvptx64-nvidia-cuda", device.str(), features.str()};
+  return llvm::createStringError(
+      "code is made for the CPU and for sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100 and "
+      "sm_120, not for " +
+      name);
+}
+
+bool IsDevice(const HostCpu& cpu) { return llvm::Triple(cpu.triple).isNVPTX(); }
+
 int VectorBytes(const HostCpu& cpu) {
   if (!llvm::Triple(cpu.triple).isX86()) return 16;
   return HasFeature(cpu, "+avx512f") ? 64 : HasFeature(cpu, "+avx2") ? 32 : 16;
@@ -409,9 +437,10 @@ llvm::Expected<std::string> CompileToObject(llvm::Module& module, const CodegenO
   return Compile(module, options, llvm::CodeGenFileType::ObjectFile, times != nullptr ? *times : ignored);
 }
 
-llvm::Expected<std::string> CompileToAssembly(llvm::Module& module, const CodegenOptions& options) {
+llvm::Expected<std::string> CompileToAssembly(llvm::Module& module, const CodegenOptions& options,
+                                              CodegenTimes* times) {
   CodegenTimes ignored;
-  return Compile(module, options, llvm::CodeGenFileType::AssemblyFile, ignored);
+  return Compile(module, options, llvm::CodeGenFileType::AssemblyFile, times != nullptr ? *times : ignored);
 }
 
 llvm::Expected<std::string> CompileToOptimizedIr(llvm::Module& module, const CodegenOptions& options) {

@@ -1,4 +1,4 @@
-// From a module of LLVM IR, a kernel, to a relocatable object for this machine or one of its kind.
+// From a module of LLVM IR, a kernel, to a relocatable object for this machine or one of its kind, or to PTX.
 #ifndef TESSERA_TIERS_COMPILER_TARGET_CODEGEN_H_
 #define TESSERA_TIERS_COMPILER_TARGET_CODEGEN_H_
 
@@ -22,6 +22,9 @@ const HostCpu& ThisCpu();
 /// A processor of this machine's architecture by its name, with features ("+sve,-bf16") on top of its own; no name
 /// means this machine. An error for names that LLVM does not know.
 llvm::Expected<HostCpu> FindCpu(llvm::StringRef name, llvm::StringRef features);
+/// CUDA devices of that kind, "sm_90" for one; an error for kinds that LLVM does not know.
+llvm::Expected<HostCpu> FindDevice(llvm::StringRef name);
+bool IsDevice(const HostCpu& cpu);
 /// Bytes of its vector registers.
 int VectorBytes(const HostCpu& cpu);
 /// Whether code for that processor may run on this one: it is this one or a generic one, and has no feature that is
@@ -46,15 +49,18 @@ struct CodegenOptions {
 struct CodeResources {
   int64_t code_bytes = 0;
   int64_t stack_bytes = 0;
-  int64_t spills = 0;   ///< registers that are stored because there are too few, in instructions
-  int64_t reloads = 0;  ///< and read again
+  int64_t spills = 0;        ///< registers that are stored because there are too few, in instructions
+  int64_t reloads = 0;       ///< and read again
+  int64_t registers = 0;     ///< of a thread, on a CUDA device
+  int64_t shared_bytes = 0;  ///< of a block, on a CUDA device
 };
 
 /// Milliseconds of the thread's CPU time (what runs beside it does not count), and what came out.
 struct CodegenTimes {
-  double link = 0;     ///< bodies of the functions of ops
-  double opt = 0;      ///< passes over LLVM IR
-  double codegen = 0;  ///< instruction selection to object
+  double link = 0;      ///< bodies of the functions of ops
+  double opt = 0;       ///< passes over LLVM IR
+  double codegen = 0;   ///< instruction selection to object
+  double assemble = 0;  ///< PTX to a cubin
   size_t object_bytes = 0;
   std::map<std::string, CodeResources> functions;  ///< of those that are not internal
 };
@@ -66,8 +72,9 @@ struct CodegenTimes {
 /// `times` may be null.
 llvm::Expected<std::string> CompileToObject(llvm::Module& module, const CodegenOptions& options, CodegenTimes* times);
 
-/// The same as text, to be looked at.
-llvm::Expected<std::string> CompileToAssembly(llvm::Module& module, const CodegenOptions& options);
+/// The same as text, to be looked at; for a CUDA device it is PTX, to be assembled. `times` may be null.
+llvm::Expected<std::string> CompileToAssembly(llvm::Module& module, const CodegenOptions& options,
+                                              CodegenTimes* times = nullptr);
 /// The module after the passes, as text.
 llvm::Expected<std::string> CompileToOptimizedIr(llvm::Module& module, const CodegenOptions& options);
 

@@ -15,6 +15,9 @@
 //   tsr_<op>_<dtype>__repair  the slow code (repair.h)
 //
 // Names that end in __soft are for machines without the conversion instructions that the plain one uses.
+//
+// It is compiled a second time for CUDA devices. There an op with code for rare arguments is a branch to a function
+// that is not inlined, and math_narrow.h adds functions for results that are rounded to narrow floats.
 #include "interp/cpu/ew_ops_isa.h"
 #include "interp/cpu/numeric_isa.h"
 #include "tiers/compiler/target/repair.h"
@@ -43,6 +46,21 @@ namespace tessera::cpu::TSR_ISA {
     TSR_HEAD(T_)                                   \
     return static_cast<R>(__VA_ARGS__);            \
   }
+#ifdef __NVPTX__
+#define TSR_SLOW static __attribute__((noinline, cold))
+#define TSR_FN1_REPAIR(name, dtype, T, fast, rest, slow)                   \
+  TSR_SLOW T tsr_##name##_##dtype##__slow(T x) { return slow; }            \
+  TSR_C T tsr_##name##_##dtype(T x) {                                      \
+    if (__builtin_expect(rest, 0)) return tsr_##name##_##dtype##__slow(x); \
+    return fast;                                                           \
+  }
+#define TSR_FN2_REPAIR(name, dtype, T, fast, rest, slow)                      \
+  TSR_SLOW T tsr_##name##_##dtype##__slow(T a, T b) { return slow; }          \
+  TSR_C T tsr_##name##_##dtype(T a, T b) {                                    \
+    if (__builtin_expect(rest, 0)) return tsr_##name##_##dtype##__slow(a, b); \
+    return fast;                                                              \
+  }
+#else
 #define TSR_FN1_REPAIR(name, dtype, T, fast, rest, slow)                           \
   TSR_C T tsr_##name##_##dtype##__fast(T x) { return fast; }                       \
   TSR_C uint8_t tsr_##name##_##dtype##__rest(T x) { return rest; }                 \
@@ -67,6 +85,7 @@ namespace tessera::cpu::TSR_ISA {
     }                                                                                           \
     return fast;                                                                                \
   }
+#endif
 
 #define TSR_FLOATS(fn, name, ...) fn(name, f32, float, float, __VA_ARGS__) fn(name, f64, double, double, __VA_ARGS__)
 #define TSR_INTS(fn, name, ...)                                                             \

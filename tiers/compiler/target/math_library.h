@@ -8,6 +8,8 @@ namespace tessera::compiler {
 
 /// Aligned to 16 bytes; there for the life of the process.
 std::string_view MathBitcode();
+/// The same source compiled for CUDA devices.
+std::string_view DeviceMathBitcode();
 
 }  // namespace tessera::compiler
 

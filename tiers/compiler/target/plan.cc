@@ -40,12 +40,17 @@ std::vector<Launch> PlanOf(ModuleOp module) {
     launch.grain = static_cast<int64_t>(op.getGrain());
     launch.scratch = List(op.getScratch());
     launch.fixed = static_cast<int64_t>(op.getFixed());
+    if (op.getTeam()) {
+      launch.threads = (*op.getTeam())[0];
+      launch.per_block = (*op.getTeam())[1];
+      launch.shared = (*op.getTeam())[2];
+    }
     plan.push_back(std::move(launch));
   }
   return plan;
 }
 
-std::string ArtifactOf(ArrayRef<Launch> plan, StringRef object) {
+std::string ArtifactOf(ArrayRef<Launch> plan, uint32_t kind, StringRef object) {
   std::vector<int64_t> words = {static_cast<int64_t>(plan.size())};
   for (const Launch& launch : plan) {
     words.push_back(launch.position);
@@ -65,8 +70,12 @@ std::string ArtifactOf(ArrayRef<Launch> plan, StringRef object) {
     Append(words, launch.scratch);
     words.push_back(launch.fixed);
     words.push_back(launch.grain);
+    words.push_back(launch.threads);
+    words.push_back(launch.per_block);
+    words.push_back(launch.shared);
   }
-  const tiers::ArtifactHeader header = {{'T', 'S', 'R', 'A'}, tiers::kArtifactVersion, words.size(), object.size()};
+  const tiers::ArtifactHeader header = {{'T', 'S', 'R', 'A'}, tiers::kArtifactVersion, kind, 0, words.size(),
+                                        object.size()};
   std::string artifact(reinterpret_cast<const char*>(&header), sizeof header);
   artifact.append(reinterpret_cast<const char*>(words.data()), words.size() * sizeof words[0]);
   artifact.append(object.data(), object.size());

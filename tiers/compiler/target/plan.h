@@ -23,12 +23,13 @@ struct Launch {
   int64_t grain = 1;
   std::vector<int64_t> scratch;
   int64_t fixed = 0;
+  int64_t threads = 0, per_block = 0, shared = 0;  // CUDA devices
 };
 
 std::vector<Launch> PlanOf(mlir::ModuleOp module);
 
-/// Plan and object as the core takes them (ArtifactHeader in tiers/compiler.h).
-std::string ArtifactOf(llvm::ArrayRef<Launch> plan, llvm::StringRef object);
+/// Plan and object as the core takes them (ArtifactHeader and ArtifactKind in tiers/compiler.h).
+std::string ArtifactOf(llvm::ArrayRef<Launch> plan, uint32_t kind, llvm::StringRef object);
 
 }  // namespace tessera::compiler
 

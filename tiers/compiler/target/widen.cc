@@ -34,8 +34,8 @@ constexpr StringRef kPrefix = "tsr_";
 llvm::Error Failure(const llvm::Twine& what) { return llvm::createStringError(what); }
 
 /// Reads names and types; bodies when they are needed.
-llvm::Expected<std::unique_ptr<llvm::Module>> OpenLibrary(llvm::LLVMContext& context) {
-  const std::string_view bitcode = MathBitcode();
+llvm::Expected<std::unique_ptr<llvm::Module>> OpenLibrary(llvm::LLVMContext& context, bool device = false) {
+  const std::string_view bitcode = device ? DeviceMathBitcode() : MathBitcode();
   return llvm::getLazyBitcodeModule(llvm::MemoryBufferRef(StringRef(bitcode.data(), bitcode.size()), "tessera_math"),
                                     context,
                                     /*ShouldLazyLoadMetadata=*/true);
@@ -247,7 +247,7 @@ llvm::Error LinkMath(llvm::Module& module, const MathOptions& options) {
   }
   if (declared.empty()) return llvm::Error::success();
 
-  llvm::Expected<std::unique_ptr<llvm::Module>> opened = OpenLibrary(module.getContext());
+  llvm::Expected<std::unique_ptr<llvm::Module>> opened = OpenLibrary(module.getContext(), options.device);
   if (!opened) return opened.takeError();
   std::unique_ptr<llvm::Module> library = std::move(*opened);
   library->setDataLayout(module.getDataLayout());

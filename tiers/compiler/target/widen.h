@@ -19,6 +19,8 @@ namespace tessera::compiler {
 struct MathOptions {
   /// The machine has no instructions between f16 and f32 (x86-64 without F16C).
   bool soft_f16 = false;
+  /// The functions for CUDA devices.
+  bool device = false;
   /// Lets arithmetic that is an op of its own (add, mul...) be reassociated and contracted. Never the insides of
   /// functions such as exp: their error bounds rest on the order of their steps.
   bool fast_math = false;

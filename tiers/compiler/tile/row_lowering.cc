@@ -28,25 +28,26 @@ Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementT
 
 }  // namespace
 
-RowLowering::RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise)
+RowLowering::RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise, bool is_device)
     : kernel_(kernel),
       nest_(std::move(nest)),
       b_(kernel.getContext()),
       loc_(kernel.getLoc()),
       lanes_(static_cast<int64_t>(kernel.getLanes())),
       num_inputs_(kernel.getInputs().size()),
-      bitwise_(bitwise) {}
+      bitwise_(bitwise),
+      is_device_(is_device) {}
 
 void RowLowering::Begin(OpBuilder& at) {
   Classify();
-  FindSpills();
+  if (!is_device_) FindSpills();
   SmallVector<Attribute> strides;
   for (const ViewPlan& v : nest_.views) strides.push_back(v.known ? v.known : at.getDenseI64ArrayAttr({}));
   tile_ = tile::KernelOp::create(at, loc_, kernel_.getNameAttr(), kernel_.getPositionAttr(), kernel_.getStepsAttr(),
                                  kernel_.getInputsAttr(), kernel_.getOutputsAttr(), at.getArrayAttr({}),
                                  at.getArrayAttr(strides), at.getDenseI64ArrayAttr({}), DenseI64ArrayAttr(),
                                  at.getDenseI64ArrayAttr({}), kernel_.getGrainAttr(), at.getDenseI64ArrayAttr({}),
-                                 at.getI64IntegerAttr(0));
+                                 at.getI64IntegerAttr(0), DenseI64ArrayAttr());
   Block* body = at.createBlock(&tile_.getBody());
   Type ptr = LLVM::LLVMPointerType::get(at.getContext());
   for (size_t k = 0; k < nest_.views.size(); ++k) view_args_.push_back(body->addArgument(ptr, loc_));
@@ -298,16 +299,20 @@ void RowLowering::Row(Value lo, Value hi) {
   for (auto [k, v] : llvm::enumerate(yield.getValues())) {
     if (StoredAlong(k) || nest_.views[num_inputs_ + k].is_factor) continue;
     const size_t view = num_inputs_ + k;
-    tile::StoreOp::create(b_, loc_, RowValue(v), view_args_[view], offsets_[view], TypeAttr::get(ElementOf(v)));
+    tile::StoreOp::create(b_, loc_, RowValue(v), view_args_[view], offsets_[view], TypeAttr::get(ElementOf(v)),
+                          UnitAttr());
   }
 }
 
-struct RowLowering::Accumulator {
-  graph::ReduceOp reduce;
-  bool is_sum;
-  bool widens;  // f32 sums go to f64
-  Type type;    // of the lanes that last
-};
+RowLowering::Accumulator RowLowering::AccumulatorOf(graph::ReduceOp reduce, bool widens) {
+  Accumulator a;
+  a.reduce = reduce;
+  a.is_sum = reduce.getKind() == "sum" || reduce.getKind() == "mean";
+  Type t = ComputeType(ElementOf(reduce.getX()));
+  a.widens = widens && a.is_sum && t.isF32();
+  a.type = a.widens ? b_.getF64Type() : t;
+  return a;
+}
 
 Value RowLowering::Identity(const Accumulator& a, bool wide, int64_t lanes) {
   graph::ReduceOp reduce = a.reduce;
@@ -350,14 +355,8 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
   SmallVector<Accumulator> accumulators;
   bool any_widens = false;
   for (graph::ReduceOp r : reductions) {
-    Accumulator a;
-    a.reduce = r;
-    a.is_sum = r.getKind() == "sum" || r.getKind() == "mean";
-    Type t = ComputeType(ElementOf(r.getX()));
-    a.widens = a.is_sum && t.isF32();
-    a.type = a.widens ? b_.getF64Type() : t;
-    any_widens |= a.widens && !bitwise_;
-    accumulators.push_back(a);
+    accumulators.push_back(AccumulatorOf(r, /*widens=*/true));
+    any_widens |= accumulators.back().widens && !bitwise_;
   }
   // What the pass needs of whole rows, before the loop.
   for (graph::ReduceOp r : reductions) NeedRows(r.getX(), pass);
@@ -375,17 +374,17 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
     for (graph::ReduceOp r : reductions) reduced.push_back(Tile(r.getX()));
     for (size_t k : keeps) {
       const Spill& s = spills_[k];
-      tile::StoreOp::create(b_, loc_, Tile(s.value), ScratchView(s), i, TypeAttr::get(s.type));
+      tile::StoreOp::create(b_, loc_, Tile(s.value), ScratchView(s), i, TypeAttr::get(s.type), UnitAttr());
     }
     for (size_t k : stores) {
       Value v = yield.getValues()[static_cast<unsigned>(k)];
       const size_t view = num_inputs_ + k;
       Value at = Sum(offsets_[view], i);
-      tile::StoreOp::create(b_, loc_, Tile(v), view_args_[view], at, TypeAttr::get(ElementOf(v)));
+      tile::StoreOp::create(b_, loc_, Tile(v), view_args_[view], at, TypeAttr::get(ElementOf(v)), UnitAttr());
     }
     if (written_.value && pass_.lookup(written_.value) == pass)
       tile::StoreOp::create(b_, loc_, Tile(written_.value), written_.view, Sum(written_.offset, i),
-                            TypeAttr::get(ComputeType(ElementOf(written_.value))));
+                            TypeAttr::get(ComputeType(ElementOf(written_.value))), UnitAttr());
     return reduced;
   };
   Value count = arith::SubIOp::create(b_, loc_, hi, lo);
@@ -427,12 +426,9 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
   SmallVector<Value> scalars;
   for (size_t k = 0; k < accumulators.size(); ++k) {
     Accumulator& a = accumulators[k];
-    Type e = ElementOf(a.reduce.getX());
-    const std::string name =
-        a.is_sum ? std::string("add_") + (a.type.isF64() ? "f64" : "f32")
-                 : std::string(a.reduce.getKind() == "max" ? "maximum_" : "minimum_") + ComputeName(e).str();
-    scalars.push_back(lanes_ == 1 ? lanes[k]
-                                  : Value(tile::ReduceOp::create(b_, loc_, a.type, lanes[k], b_.getStringAttr(name))));
+    scalars.push_back(lanes_ == 1
+                          ? lanes[k]
+                          : Value(tile::ReduceOp::create(b_, loc_, a.type, lanes[k], b_.getStringAttr(CombinerOf(a)))));
   }
   SmallVector<Value> results = scalars;
   if (lanes_ > 1) {
@@ -445,20 +441,27 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
       return next;
     });
   }
-  for (size_t k = 0; k < accumulators.size(); ++k) {
-    Accumulator& a = accumulators[k];
-    Value r = results[k];
-    if (a.reduce.getKind() == "mean") {
-      Value n = arith::SIToFPOp::create(b_, loc_, b_.getF64Type(), count);
-      if (a.reduce.getCorrection()) {
-        Value c = arith::ConstantOp::create(b_, loc_, a.reduce.getCorrectionAttr());
-        n = arith::SubFOp::create(b_, loc_, n, c);
-      }
-      r = arith::DivFOp::create(b_, loc_, r, n);
+  for (size_t k = 0; k < accumulators.size(); ++k)
+    values_[accumulators[k].reduce.getY()] = Finish(accumulators[k], results[k], count);
+}
+
+std::string RowLowering::CombinerOf(const Accumulator& a) {
+  graph::ReduceOp reduce = a.reduce;
+  if (a.is_sum) return a.type.isF64() ? "add_f64" : "add_f32";
+  return (reduce.getKind() == "max" ? "maximum_" : "minimum_") + ComputeName(ElementOf(reduce.getX())).str();
+}
+
+Value RowLowering::Finish(const Accumulator& a, Value sum, Value count) {
+  graph::ReduceOp reduce = a.reduce;
+  if (reduce.getKind() == "mean") {
+    Value n = arith::SIToFPOp::create(b_, loc_, a.type, count);
+    if (reduce.getCorrection()) {
+      const double correction = reduce.getCorrection()->convertToDouble();
+      n = arith::SubFOp::create(b_, loc_, n, arith::ConstantOp::create(b_, loc_, b_.getFloatAttr(a.type, correction)));
     }
-    if (a.widens) r = arith::TruncFOp::create(b_, loc_, b_.getF32Type(), r);
-    values_[a.reduce.getY()] = r;
+    sum = arith::DivFOp::create(b_, loc_, sum, n);
   }
+  return a.widens ? arith::TruncFOp::create(b_, loc_, b_.getF32Type(), sum).getResult() : sum;
 }
 
 // ---- values
@@ -506,14 +509,14 @@ Value RowLowering::Tile(Value v) {
   } else if (auto place = in_memory_.find(v); place != in_memory_.end()) {
     Type type = ComputeType(ElementOf(v));
     result = tile::LoadOp::create(b_, loc_, TileType(type, current_lanes_), place->second.view,
-                                  Sum(place->second.offset, current_index_), Value(), TypeAttr::get(type));
+                                  Sum(place->second.offset, current_index_), Value(), TypeAttr::get(type), UnitAttr());
     result = Round(result, ElementOf(v), current_lanes_);
   } else if (const Spill* s = SpillOf(v, current_pass_)) {
     Value view = s->output >= 0 ? view_args_[num_inputs_ + static_cast<size_t>(s->output)] : ScratchView(*s);
     Value at =
         s->output >= 0 ? Sum(offsets_[num_inputs_ + static_cast<size_t>(s->output)], current_index_) : current_index_;
-    result =
-        tile::LoadOp::create(b_, loc_, TileType(s->type, current_lanes_), view, at, Value(), TypeAttr::get(s->type));
+    result = tile::LoadOp::create(b_, loc_, TileType(s->type, current_lanes_), view, at, Value(),
+                                  TypeAttr::get(s->type), UnitAttr());
   } else if (auto argument = dyn_cast<BlockArgument>(v)) {
     const size_t k = argument.getArgNumber();
     Value stride = IsRun(k) ? Value() : loop_strides_[k][static_cast<size_t>(inner_)];
@@ -539,10 +542,11 @@ Value RowLowering::Widen(Value v) {
   if (auto vector = dyn_cast<VectorType>(v.getType())) f64 = VectorType::get(vector.getShape(), f64);
   return tile::WidenOp::create(b_, loc_, f64, v);
 }
-Value RowLowering::Load(size_t k, Value at, int64_t lanes, Value stride) {
+Value RowLowering::Load(size_t k, Value at, int64_t lanes, Value stride, bool aligned) {
   Type element = nest_.views[k].type.getElementType();
   return tile::LoadOp::create(b_, loc_, TileType(ComputeType(element), lanes), view_args_[k], at,
-                              lanes == 1 ? Value() : stride, TypeAttr::get(element));
+                              lanes == 1 ? Value() : stride, TypeAttr::get(element),
+                              aligned ? b_.getUnitAttr() : UnitAttr());
 }
 Value RowLowering::Map(const std::string& function, ValueRange operands, Type type) {
   return tile::MapOp::create(b_, loc_, type, operands, b_.getStringAttr(function));
@@ -608,7 +612,8 @@ Value RowLowering::Apply(Operation* op, ArrayRef<Value> operands, int64_t lanes)
   // first.
   const StringRef dtype = ComputeName(ElementOf(op->getOperands().back()));
   if (op->hasAttr("weight")) return Map("exp_weight_" + dtype.str(), operands, type);
-  return Round(Map((name + "_" + dtype).str(), operands, type), out, lanes);
+  Value y = Map((name + "_" + dtype).str(), operands, type);
+  return is_device_ ? y : Round(y, out, lanes);
 }
 
 }  // namespace tessera::compiler

@@ -17,7 +17,7 @@ namespace tessera::compiler {
 
 class RowLowering {
  public:
-  RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise);
+  RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise, bool is_device = false);
 
   /// Makes the tsr_tile.kernel with its arguments; everything after is put into its body.
   void Begin(mlir::OpBuilder& at);
@@ -58,7 +58,7 @@ class RowLowering {
   mlir::Value StrideOfDim(const ViewPlan& v, int64_t dim);
   mlir::Type TileType(mlir::Type scalar, int64_t lanes);
   mlir::Value Splat(mlir::Value scalar, int64_t lanes);
-  mlir::Value Load(size_t view, mlir::Value at, int64_t lanes, mlir::Value stride);
+  mlir::Value Load(size_t view, mlir::Value at, int64_t lanes, mlir::Value stride, bool aligned = false);
   /// What an element would be after a store and a load.
   mlir::Value Round(mlir::Value v, mlir::Type element, int64_t lanes);
   /// Factors of a product, as the plan writes them: an entry of the table or -1 - number.
@@ -83,7 +83,7 @@ class RowLowering {
     return llvm::SmallVector<mlir::Value>(loop.getResults());
   }
 
- private:
+ protected:
   struct Spill {
     mlir::Value value;
     mlir::Type type;     // in memory
@@ -96,7 +96,12 @@ class RowLowering {
   struct Written {
     mlir::Value value, view, offset;
   };
-  struct Accumulator;
+  struct Accumulator {
+    graph::ReduceOp reduce;
+    bool is_sum = false;
+    bool widens = false;  // f32 sums go to f64
+    mlir::Type type;      // of the lanes that last
+  };
 
   mlir::Block& Body() { return kernel_.getBody().front(); }
   mlir::Value Argument(size_t k) { return Body().getArgument(static_cast<unsigned>(k)); }
@@ -124,6 +129,11 @@ class RowLowering {
   mlir::Value Apply(mlir::Operation* op, llvm::ArrayRef<mlir::Value> operands, int64_t lanes);
   mlir::Value Identity(const Accumulator& a, bool wide, int64_t lanes);
   mlir::Value Combine(const Accumulator& a, mlir::Value x, mlir::Value y);
+  Accumulator AccumulatorOf(graph::ReduceOp reduce, bool widens);
+  /// The function of two operands that Combine() is, by its name.
+  std::string CombinerOf(const Accumulator& a);
+  /// The result of a reduction over n elements: a mean is divided, f64 rounded.
+  mlir::Value Finish(const Accumulator& a, mlir::Value sum, mlir::Value n);
 
   sched::KernelOp kernel_;
   LoopNest nest_;
@@ -131,7 +141,8 @@ class RowLowering {
   mlir::Location loc_;
   const int64_t lanes_;
   const size_t num_inputs_;
-  const bool bitwise_;  // f64 sums throughout
+  const bool bitwise_;    // f64 sums throughout
+  const bool is_device_;  // a CUDA device: nothing is kept in scratch memory, and only casts round narrow floats
   tile::KernelOp tile_;
   llvm::SmallVector<mlir::Value> view_args_, sizes_, offsets_, indices_;
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> loop_strides_;

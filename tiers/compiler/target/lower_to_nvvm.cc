@@ -1,0 +1,258 @@
+// tsr-lower-to-nvvm: each tsr_tile.kernel for a CUDA device becomes a kernel function and a tsr_target.launch.
+//
+// The function takes the views, the entries of the table of dims and the number of tasks, each of 8 bytes. A view with
+// bit 63 set is the address of a slot that holds the data's address; that is resolved first, by a branch that all
+// threads take alike. Views are in global memory; saying so once, by a cast between address spaces, is enough for LLVM
+// to see it at each access. Scratch memory of the kernel is an array in shared memory.
+//
+// Narrow floats are converted by instructions: bf16 to f32 is a shift, and two f32 become two bf16 or f16 at once. A
+// NaN that is stored as bf16 or f16 loses its payload. Functions of ops are those of target/math_functions.cc, compiled
+// for the device, as on the host. What is special here are intrinsics of NVPTX: places, exchanges in a warp, barriers.
+#include "tiers/compiler/passes.h"
+#include "tiers/compiler/target/tile_lowering.h"
+
+using namespace mlir;
+
+namespace tessera::compiler {
+namespace {
+
+constexpr int32_t kGlobal = 1, kShared = 3;  // address spaces
+constexpr int64_t kSlotBytes = 256;          // a value of up to 8 bytes for each warp of a block
+
+class DeviceLowering : public TileLowering {
+ public:
+  using TileLowering::TileLowering;
+
+  void Run() {
+    MLIRContext* context = b_.getContext();
+    Type i64 = b_.getI64Type();
+    Type ptr = LLVM::LLVMPointerType::get(context);
+    Block& body = kernel_.getBody().front();
+    const unsigned views = body.getNumArguments() - 4;
+    const unsigned dims = static_cast<unsigned>(kernel_.getDims().size());
+    auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), SmallVector<Type>(views + dims + 1, i64));
+    auto function = LLVM::LLVMFuncOp::create(b_, loc_, kernel_.getSymName(), type);
+    function.setCConv(LLVM::CConv::PTX_Kernel);
+    const int64_t threads = (*kernel_.getTeam())[0];
+    function.setPassthroughAttr(b_.getArrayAttr({b_.getStrArrayAttr({"nvvm.maxntid", std::to_string(threads)})}));
+    Block* entry = function.addEntryBlock(b_);
+    b_.setInsertionPointToEnd(entry);
+    IRMapping map;
+    for (unsigned k = 0; k < views; ++k) map.map(body.getArgument(k), Resolved(entry->getArgument(k)));
+    Value scratch = kernel_.getFixed() > 0 ? SharedMemory(kernel_.getFixed()) : LLVM::ZeroOp::create(b_, loc_, ptr);
+    map.map(body.getArgument(views), scratch);
+    // Nothing reads the table but tsr_tile.dim.
+    map.map(body.getArgument(views + 1), LLVM::ZeroOp::create(b_, loc_, ptr).getResult());
+    map.map(body.getArgument(views + 2), Number(0));
+    map.map(body.getArgument(views + 3), entry->getArgument(views + dims));
+    for (unsigned k = 0; k < dims; ++k) dims_.push_back(entry->getArgument(views + k));
+    LowerBody(function, map);
+    Launch(b_.getI64IntegerAttr(0), b_.getDenseI64ArrayAttr({threads, (*kernel_.getTeam())[1], 0}));
+  }
+
+ private:
+  Value Number(int64_t n) { return LLVM::ConstantOp::create(b_, loc_, b_.getI64Type(), b_.getI64IntegerAttr(n)); }
+  Value Small(int64_t n) {
+    return LLVM::ConstantOp::create(b_, loc_, b_.getI32Type(), b_.getI32IntegerAttr(static_cast<int32_t>(n)));
+  }
+  Value Intrinsic(StringRef name, ValueRange operands, Type result) {
+    return LLVM::CallIntrinsicOp::create(b_, loc_, result, b_.getStringAttr(name), operands).getResult(0);
+  }
+  Value Generic(Value pointer) {
+    return LLVM::AddrSpaceCastOp::create(b_, loc_, LLVM::LLVMPointerType::get(b_.getContext()), pointer);
+  }
+
+  Value Resolved(Value view) {
+    Type i64 = b_.getI64Type();
+    Type global = LLVM::LLVMPointerType::get(b_.getContext(), kGlobal);
+    Block* from = b_.getBlock();
+    Region* region = from->getParent();
+    Block* slot = b_.createBlock(region, region->end());
+    Block* next = b_.createBlock(region, region->end(), {i64}, {loc_});
+    b_.setInsertionPointToEnd(from);
+    Value indirect = LLVM::ICmpOp::create(b_, loc_, LLVM::ICmpPredicate::slt, view, Number(0));
+    LLVM::CondBrOp::create(b_, loc_, indirect, slot, ValueRange(), next, ValueRange(view));
+    b_.setInsertionPointToEnd(slot);
+    Value at = LLVM::AndOp::create(b_, loc_, view, Number(INT64_MAX));
+    Value found = LLVM::LoadOp::create(b_, loc_, i64, LLVM::IntToPtrOp::create(b_, loc_, global, at));
+    LLVM::BrOp::create(b_, loc_, ValueRange(found), next);
+    b_.setInsertionPointToEnd(next);
+    return Generic(LLVM::IntToPtrOp::create(b_, loc_, global, next->getArgument(0)));
+  }
+
+  Value SharedMemory(uint64_t bytes) {
+    const std::string name = (kernel_.getSymName() + "_shared").str();
+    auto type = LLVM::LLVMArrayType::get(b_.getI8Type(), static_cast<unsigned>(bytes));
+    LLVM::GlobalOp global;
+    {
+      OpBuilder::InsertionGuard guard(b_);
+      b_.setInsertionPointToStart(module_.getBody());
+      global = LLVM::GlobalOp::create(b_, loc_, type, /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(),
+                                      /*alignment=*/16, kShared);
+      b_.createBlock(&global.getInitializer());
+      LLVM::ReturnOp::create(b_, loc_, ValueRange(LLVM::UndefOp::create(b_, loc_, type)));
+    }
+    return Generic(LLVM::AddressOfOp::create(b_, loc_, global));
+  }
+
+  // ---- narrow floats
+
+  static bool HasInstructions(Type dtype) { return dtype.isBF16() || dtype.isF16(); }
+
+  Type MemoryType(Type dtype) override { return dtype.isF16() ? dtype : TileLowering::MemoryType(dtype); }
+
+  Value FromMemory(Value bits, Type dtype, Type tile) override {
+    if (dtype.isF16()) return LLVM::FPExtOp::create(b_, loc_, tile, bits);
+    if (!dtype.isBF16()) return TileLowering::FromMemory(bits, dtype, tile);
+    const int64_t lanes = LanesOf(tile);
+    Type i32 = b_.getI32Type();
+    if (lanes % 2 != 0) {
+      Value wide = LLVM::ZExtOp::create(b_, loc_, WithLanes(i32, lanes), bits);
+      return LLVM::BitcastOp::create(b_, loc_, tile, LLVM::ShlOp::create(b_, loc_, wide, Splat(16, wide.getType())));
+    }
+    Type half = WithLanes(i32, lanes / 2);
+    Value pairs = LLVM::BitcastOp::create(b_, loc_, half, bits);
+    Value low = LLVM::ShlOp::create(b_, loc_, pairs, Splat(16, half));
+    Value high = LLVM::AndOp::create(b_, loc_, pairs, Splat(-65536, half));
+    Value all = LLVM::PoisonOp::create(b_, loc_, WithLanes(i32, lanes));
+    for (int64_t k = 0; k < lanes; ++k) {
+      Value from = k % 2 == 0 ? low : high;
+      all = Insert(all, lanes == 2 ? from : Element(from, k / 2), k);
+    }
+    return LLVM::BitcastOp::create(b_, loc_, tile, all);
+  }
+
+  Value ToMemory(Value tile, Type dtype, Type bits) override {
+    if (!HasInstructions(dtype)) return TileLowering::ToMemory(tile, dtype, bits);
+    const int64_t lanes = LanesOf(tile.getType());
+    if (lanes % 2 != 0) {
+      Value narrow = LLVM::FPTruncOp::create(b_, loc_, WithLanes(dtype, lanes), tile);
+      return narrow.getType() == bits ? narrow : LLVM::BitcastOp::create(b_, loc_, bits, narrow).getResult();
+    }
+    const StringRef name = dtype.isF16() ? "llvm.nvvm.ff2f16x2.rn" : "llvm.nvvm.ff2bf16x2.rn";
+    Type pair = WithLanes(dtype, 2), i32 = b_.getI32Type();
+    Value all = LLVM::PoisonOp::create(b_, loc_, WithLanes(i32, lanes / 2));
+    for (int64_t k = 0; k < lanes; k += 2) {
+      // The first operand goes to the upper half.
+      Value two = Intrinsic(name, {Element(tile, k + 1), Element(tile, k)}, pair);
+      Value word = LLVM::BitcastOp::create(b_, loc_, i32, two);
+      all = lanes == 2 ? word : Insert(all, word, k / 2);
+    }
+    return LLVM::BitcastOp::create(b_, loc_, bits, all);
+  }
+
+  Value Splat(int64_t n, Type type) {
+    Attribute value = b_.getI32IntegerAttr(static_cast<int32_t>(n));
+    if (auto vector = dyn_cast<VectorType>(type)) value = DenseElementsAttr::get(vector, value);
+    return LLVM::ConstantOp::create(b_, loc_, type, value);
+  }
+
+  // ---- threads
+
+  Value Place(StringRef what) {
+    const StringRef name = what == "thread"  ? "llvm.nvvm.read.ptx.sreg.tid.x"
+                           : what == "block" ? "llvm.nvvm.read.ptx.sreg.ctaid.x"
+                                             : "llvm.nvvm.read.ptx.sreg.nctaid.x";
+    return LLVM::ZExtOp::create(b_, loc_, b_.getI64Type(), Intrinsic(name, {}, b_.getI32Type()));
+  }
+
+  void Barrier() {
+    LLVM::CallIntrinsicOp::create(b_, loc_, b_.getStringAttr("llvm.nvvm.barrier.cta.sync.aligned.all"),
+                                  ValueRange(Small(0)));
+  }
+
+  // x of the thread whose number differs in the bits of `mask`.
+  Value Exchanged(Value x, int64_t mask) {
+    Type type = x.getType(), i32 = b_.getI32Type();
+    const unsigned bits = type.getIntOrFloatBitWidth();
+    auto word = [&](Value w) {
+      return Intrinsic("llvm.nvvm.shfl.sync.bfly.i32", {Small(-1), w, Small(mask), Small(31)}, i32);
+    };
+    if (bits == 64) {
+      Type pair = WithLanes(i32, 2);
+      Value halves = LLVM::BitcastOp::create(b_, loc_, pair, x);
+      Value both = LLVM::PoisonOp::create(b_, loc_, pair);
+      for (int64_t k = 0; k < 2; ++k) both = Insert(both, word(Element(halves, k)), k);
+      return LLVM::BitcastOp::create(b_, loc_, type, both);
+    }
+    if (bits == 32) {
+      Value w = type == i32 ? x : LLVM::BitcastOp::create(b_, loc_, i32, x).getResult();
+      w = word(w);
+      return type == i32 ? w : LLVM::BitcastOp::create(b_, loc_, type, w).getResult();
+    }
+    return LLVM::TruncOp::create(b_, loc_, type, word(LLVM::ZExtOp::create(b_, loc_, i32, x)));
+  }
+
+  Value TeamReduce(tile::TeamReduceOp op) {
+    Value x = op.getX();
+    Type type = x.getType();
+    const int64_t threads = static_cast<int64_t>(op.getThreads());
+    auto exchange = [&](int64_t width) {
+      for (int64_t mask = width / 2; mask > 0; mask /= 2) x = Call(op.getFunction(), {x, Exchanged(x, mask)}, type);
+    };
+    exchange(std::min<int64_t>(threads, 32));
+    const int64_t warps = threads / 32;
+    if (warps <= 1) return x;
+    Value slot = LLVM::GEPOp::create(b_, loc_, op.getScratch().getType(), b_.getI8Type(), op.getScratch(),
+                                     ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(op.getSlot() * kSlotBytes)});
+    Value thread = Intrinsic("llvm.nvvm.read.ptx.sreg.tid.x", {}, b_.getI32Type());
+    Value warp = LLVM::LShrOp::create(b_, loc_, thread, Small(5));
+    // All lanes of a warp have the same value: that they all write it costs nothing.
+    LLVM::StoreOp::create(b_, loc_, x, At(slot, warp, type));
+    Barrier();
+    Value lane = LLVM::AndOp::create(b_, loc_, thread, Small(warps - 1));
+    x = LLVM::LoadOp::create(b_, loc_, type, At(slot, lane, type));
+    exchange(warps);
+    return x;
+  }
+
+  std::optional<Value> LowerOwn(Operation* op) override {
+    if (auto dim = dyn_cast<tile::DimOp>(op)) return dims_[dim.getIndex()];
+    if (auto place = dyn_cast<tile::PlaceOp>(op)) return Place(place.getWhat());
+    if (auto team = dyn_cast<tile::TeamReduceOp>(op)) return TeamReduce(team);
+    if (isa<tile::BarrierOp>(op)) {
+      Barrier();
+      return Value();
+    }
+    if (auto map = dyn_cast<tile::MapOp>(op)) {
+      Type narrow = map.getFunction() == "round_bf16"  ? Type(b_.getBF16Type())
+                    : map.getFunction() == "round_f16" ? Type(b_.getF16Type())
+                                                       : Type();
+      if (!narrow) return std::nullopt;
+      Value x = map.getOperands()[0];
+      const int64_t lanes = LanesOf(x.getType());
+      Value bits = ToMemory(x, narrow, WithLanes(MemoryType(narrow), lanes));
+      return FromMemory(bits, narrow, x.getType());
+    }
+    return std::nullopt;
+  }
+
+  SmallVector<Value> dims_;
+};
+
+class LowerToNvvmPass : public PassWrapper<LowerToNvvmPass, OperationPass<ModuleOp>> {
+ public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerToNvvmPass)
+  StringRef getArgument() const override { return "tsr-lower-to-nvvm"; }
+  StringRef getDescription() const override { return "tile kernels as kernels of a CUDA device, and the plan"; }
+  void getDependentDialects(DialectRegistry& registry) const override {
+    registry.insert<target::TsrTargetDialect, LLVM::LLVMDialect>();
+  }
+  void runOnOperation() override {
+    SmallVector<tile::KernelOp> kernels;
+    getOperation().walk([&](tile::KernelOp kernel) { kernels.push_back(kernel); });
+    for (tile::KernelOp kernel : kernels) {
+      if (!kernel.getTeam()) {
+        kernel.emitOpError("is no kernel for a CUDA device: it has no team");
+        return signalPassFailure();
+      }
+      DeviceLowering(getOperation(), kernel).Run();
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> MakeLowerToNvvmPass() { return std::make_unique<LowerToNvvmPass>(); }
+
+}  // namespace tessera::compiler

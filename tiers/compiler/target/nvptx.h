@@ -1,0 +1,28 @@
+// From PTX to a cubin, by NVIDIA's linker where this machine has it.
+#ifndef TESSERA_TIERS_COMPILER_TARGET_NVPTX_H_
+#define TESSERA_TIERS_COMPILER_TARGET_NVPTX_H_
+
+#include <map>
+#include <string>
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include "tiers/compiler/target/codegen.h"
+
+namespace tessera::compiler {
+
+/// Can Assemble() do its work here? The first call opens the library (nvJitLink), which may take half a second; the
+/// others cost nothing. Any thread.
+bool HasAssembler();
+
+/// A cubin of the PTX for devices of that kind. `code`, where it is given, gets the registers, spills, stack and shared
+/// memory of each kernel. An error without the library, and for PTX that it does not take.
+llvm::Expected<std::string> Assemble(llvm::StringRef ptx, llvm::StringRef device,
+                                     std::map<std::string, CodeResources>* code);
+
+/// What the assembler's log says of each kernel.
+std::map<std::string, CodeResources> ResourcesOf(llvm::StringRef log);
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_TARGET_NVPTX_H_

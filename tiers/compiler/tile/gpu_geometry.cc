@@ -1,0 +1,90 @@
+#include "tiers/compiler/tile/gpu_geometry.h"
+
+#include <algorithm>
+
+#include "llvm/Support/MathExtras.h"
+
+namespace tessera::compiler {
+namespace {
+
+constexpr int64_t kThreads = 256;  // of a block, where rows do not ask for more
+constexpr int64_t kMostThreads = 1024;
+constexpr int64_t kWarp = 32;
+constexpr int64_t kUnknownRow = 4096;  // elements of a row of which nothing is known
+// Threads that fill a large device, and rows that do not.
+constexpr int64_t kBusyThreads = 132 * 1024;
+constexpr int64_t kFewRows = 64;
+
+int64_t PowerOfTwo(int64_t n) {
+  return static_cast<int64_t>(llvm::PowerOf2Ceil(static_cast<uint64_t>(std::max<int64_t>(1, n))));
+}
+
+// 32 elements of f32 that a thread keeps leave enough of its registers (64, in a block of 1024 threads) for the rest,
+// if what they are computed from is not much larger.
+int64_t MostElements(const GpuFacts& facts, int64_t team) {
+  int64_t most = facts.early_bytes <= 8 ? 32 : 16;
+  if (team > 512) most = facts.early_bytes <= 4 ? 32 : facts.early_bytes <= 8 ? 16 : 8;
+  return facts.computed > 4 ? most / 2 : most;
+}
+
+GpuGeometry ForElements(const GpuFacts& facts, GpuGeometry g, int64_t row) {
+  g.chunks = facts.num_inputs <= 1 ? 4 : facts.num_inputs <= 3 ? 2 : 1;
+  if (facts.is_one_run) {
+    if (row <= kBusyThreads * g.lanes) g.chunks = 1;
+    g.team = kThreads;
+    return g;
+  }
+  // Short rows: a vector for each thread.
+  if (row <= kWarp * g.lanes * 2) g.chunks = 1;
+  g.team = std::min(kThreads, PowerOfTwo(llvm::divideCeil(row, g.lanes * g.chunks)));
+  g.rows = kThreads / g.team;
+  return g;
+}
+
+GpuGeometry ForRows(const GpuFacts& facts, GpuGeometry g, int64_t row) {
+  const int64_t vectors = std::max<int64_t>(1, llvm::divideCeil(row, g.lanes));
+  // Up to a warp, two vectors of a thread; beyond that, four and more.
+  g.team = std::min(kWarp, PowerOfTwo(llvm::divideCeil(vectors, 2)));
+  if (g.team * MostElements(facts, g.team) < row) {
+    g.team = std::clamp(PowerOfTwo(llvm::divideCeil(vectors, 4)), 2 * kWarp, kMostThreads);
+    while (g.team < kMostThreads && g.team * MostElements(facts, g.team) < row) g.team *= 2;
+    // Few rows: more threads for each.
+    while (g.team < kMostThreads && facts.num_rows > 0 && facts.num_rows * g.team < kBusyThreads &&
+           g.team * g.lanes < row)
+      g.team *= 2;
+  }
+  g.chunks = llvm::divideCeil(vectors, g.team);
+  g.keeps_rows = row > 0 && g.chunks * g.lanes <= MostElements(facts, g.team);
+  if (!g.keeps_rows) g.chunks = 1;
+  g.rows = g.team > kWarp ? 1 : kThreads / g.team;
+  return g;
+}
+
+}  // namespace
+
+int64_t LikelySize(sched::KernelOp kernel, const Dim& d) {
+  if (!d.is_symbol) return d.value;
+  auto trace = kernel->getParentOfType<graph::TraceOp>();
+  if (!trace || !trace.getLikely()) return -1;
+  const auto seen = *trace.getLikely();
+  return d.value >= 0 && d.value < static_cast<int64_t>(seen.size()) ? seen[static_cast<size_t>(d.value)] : -1;
+}
+
+std::optional<GpuGeometry> ChooseGeometry(const GpuFacts& facts) {
+  GpuGeometry g;
+  const int64_t row = facts.row >= 0 ? facts.row : kUnknownRow;
+  if (facts.narrowest > 0) {
+    g.lanes = std::clamp<int64_t>(16 / facts.narrowest, 1, 8);
+    while (g.lanes > 1 && g.lanes * facts.widest > 32) g.lanes /= 2;
+    while (facts.is_row_exact && g.lanes > std::max<int64_t>(1, row)) g.lanes /= 2;
+    // Rows whose length is no multiple of a vector's begin anywhere.
+    if (facts.is_row_exact && (facts.is_reduction || !facts.is_one_run))
+      while (g.lanes > 1 && row % g.lanes != 0) g.lanes /= 2;
+  }
+  g = facts.is_reduction ? ForRows(facts, g, row) : ForElements(facts, g, row);
+  if (facts.is_reduction && !g.keeps_rows && facts.num_rows >= 0 && facts.num_rows < kFewRows && row > kUnknownRow)
+    return std::nullopt;
+  return g;
+}
+
+}  // namespace tessera::compiler

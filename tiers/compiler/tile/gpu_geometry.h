@@ -1,0 +1,46 @@
+// How the rows of a kernel are shared among the threads of a CUDA device.
+#ifndef TESSERA_TIERS_COMPILER_TILE_GPU_GEOMETRY_H_
+#define TESSERA_TIERS_COMPILER_TILE_GPU_GEOMETRY_H_
+
+#include "tiers/compiler/tile/loop_nest.h"
+
+namespace tessera::compiler {
+
+/// A team of threads works on one row at a time, a block has one team or several. In a step a team reads a chunk of
+/// `lanes` elements for each thread; thread t of the team has the elements (c * team + t) * lanes onwards of its chunk
+/// c.
+struct GpuGeometry {
+  int64_t lanes = 1;   ///< of a vector: 16 bytes of the narrowest operand, at most
+  int64_t team = 1;    ///< threads that share a row: a power of two; more than 32 are a whole block
+  int64_t chunks = 1;  ///< vectors that a thread has in flight
+  int64_t rows = 1;    ///< of a block at a time
+  /// Rows are reduced, and kept in registers: they have at most Capacity() elements.
+  bool keeps_rows = false;
+
+  int64_t Threads() const { return team * rows; }
+  int64_t Capacity() const { return team * chunks * lanes; }
+};
+
+/// What a size is, or was seen to be; -1: nothing is known.
+int64_t LikelySize(sched::KernelOp kernel, const Dim& d);
+
+/// What is to be known of a kernel for its geometry.
+struct GpuFacts {
+  int64_t row = 0;            ///< elements of a row, as far as known; -1: not
+  bool is_row_exact = false;  ///< for all runs
+  int64_t num_rows = 0;       ///< as far as known; -1: not
+  bool is_reduction = false;  ///< results need whole rows
+  bool is_one_run = false;    ///< there is only one row
+  int64_t narrowest = 0;      ///< bytes of an element, of what moves along a row; 0: nothing moves
+  int64_t widest = 0;         ///< the same
+  int64_t computed = 4;       ///< bytes of the widest value that is computed
+  int64_t num_inputs = 0;     ///< that move along a row
+  int64_t early_bytes = 0;    ///< of an element, of inputs that reductions need
+};
+
+/// Nothing where the device would mostly be idle: a few long rows, which tier 1 shares among all blocks.
+std::optional<GpuGeometry> ChooseGeometry(const GpuFacts& facts);
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_TILE_GPU_GEOMETRY_H_

@@ -1,0 +1,520 @@
+// tsr-lower-kernels-gpu: each tsr_sched.kernel becomes a tsr_tile.kernel for a CUDA device.
+//
+// A row is the innermost loop of the nest (tile/loop_nest.h). Teams of threads work on rows, as tile/gpu_geometry.h
+// says; blocks go over the rows in steps of the grid.
+//
+//   element by element    A row is cut into pieces of as many elements as a team has in flight. Each thread loads its
+//                         vectors of all operands, then computes, then stores: loads do not wait for one another, or
+//                         for stores that might be to the same place. A scalar loop does what is left over, or
+//                         everything where an operand's address or strides are no multiple of a vector.
+//   rows with reductions  Every element is read once, and kept in registers through all passes over its row. (A value
+//                         that a later pass needs is kept as it was computed: nothing is computed twice.) Where a row
+//                         has fewer elements than there is room for, the last ones are loaded again and count for
+//                         nothing. Rows that are longer, or not aligned, are read once for each pass, in a loop.
+//
+// A reduction is first one of each thread, then of its team (tsr_tile.team_reduce). Rows in registers are summed in
+// f32: at most 32 elements by a thread, in vectors of 4 or 8 lanes, then in a tree of at most 13 levels. The error is
+// below 21 units in the last place of the sum of magnitudes, and in practice below that of the host's loops, which are
+// longer. Loops sum in f32 for at most eight steps and add that to an f64, as on the host.
+//
+// Kernels that no geometry suits, or that hold a matrix product, are left to tier 1: their steps are in no kernel.
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "tiers/compiler/passes.h"
+#include "tiers/compiler/tile/gpu_geometry.h"
+#include "tiers/compiler/tile/row_lowering.h"
+
+using namespace mlir;
+
+namespace tessera::compiler {
+namespace {
+
+constexpr int64_t kSlotBytes = 256;    // of tsr_tile.team_reduce
+constexpr int64_t kLateElements = 16;  // of a thread, for which operands that only stores need are loaded at a time
+constexpr int64_t kStepsOfF32 = 8;     // that a loop adds before it goes on in f64
+
+Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
+int64_t BytesOf(Type dtype) { return (dtype.getIntOrFloatBitWidth() + 7) / 8; }
+
+class GpuLowering : public RowLowering {
+ public:
+  GpuLowering(sched::KernelOp kernel, LoopNest nest)
+      : RowLowering(kernel, std::move(nest), /*bitwise=*/false, /*is_device=*/true) {}
+
+  void Run(OpBuilder& at) {
+    const std::optional<GpuGeometry> geometry = ChooseGeometry(Facts());
+    if (!geometry) return;
+    g_ = *geometry;
+    Begin(at);
+    team_thread_ = Place("thread");
+    n_ = inner_ >= 0 ? sizes_.back() : I64(1);
+    if (g_.rows > 1) {
+      block_row_ = arith::DivUIOp::create(b_, loc_, team_thread_, I64(g_.team));
+      team_thread_ = arith::RemUIOp::create(b_, loc_, team_thread_, I64(g_.team));
+    }
+    is_aligned_ = IsAligned();
+    if (IsReduction())
+      Rows();
+    else
+      Elements();
+  }
+
+ private:
+  /// `lanes` elements of the row from `at` on, as one thread has them.
+  struct Chunk {
+    Value at;
+    Value is_valid;  // null: it always is
+    int64_t lanes;
+    bool aligned;
+    llvm::DenseMap<Value, Value> tiles{};
+  };
+
+  // ---- what is known
+
+  bool IsReduction() const { return nest_.row > 0; }
+  size_t Outer() const { return nest_.loops.empty() ? 0 : nest_.loops.size() - 1; }
+
+  // The size of a loop, as far as it is known or was seen.
+  int64_t LikelyLoop(size_t l, bool* is_exact = nullptr) {
+    int64_t size = 1;
+    for (int64_t d = nest_.loops[l].first; d <= nest_.loops[l].second; ++d) {
+      const Dim& dim = nest_.space[static_cast<size_t>(d)];
+      const int64_t n = LikelySize(kernel_, dim);
+      if (is_exact != nullptr) *is_exact &= !dim.is_symbol;
+      if (n < 0) return -1;
+      size *= n;
+    }
+    return size;
+  }
+
+  GpuFacts Facts() {
+    GpuFacts facts;
+    facts.is_row_exact = true;
+    facts.row = nest_.loops.empty() ? 1 : LikelyLoop(nest_.loops.size() - 1, &facts.is_row_exact);
+    exact_row_ = facts.is_row_exact ? facts.row : -1;
+    facts.num_rows = 1;
+    for (size_t l = 0; l < Outer(); ++l) {
+      const int64_t n = LikelyLoop(l);
+      facts.num_rows = n < 0 || facts.num_rows < 0 ? -1 : facts.num_rows * n;
+    }
+    likely_row_ = facts.row;
+    facts.is_reduction = IsReduction();
+    facts.is_one_run = Outer() == 0;
+    auto moves = [&](size_t k) {
+      return !nest_.loops.empty() && nest_.views[k].loops.back().kind != Stride::Kind::zero;
+    };
+    llvm::SmallPtrSet<Value, 8> early;
+    for (Operation& op : Body())
+      if (auto reduce = dyn_cast<graph::ReduceOp>(op)) CollectArguments(reduce.getX(), early);
+    for (size_t k = 0; k < nest_.views.size(); ++k) {
+      if (!moves(k)) continue;
+      const int64_t bytes = BytesOf(nest_.views[k].type.getElementType());
+      facts.narrowest = facts.narrowest == 0 ? bytes : std::min(facts.narrowest, bytes);
+      facts.widest = std::max(facts.widest, bytes);
+      if (k >= num_inputs_) continue;
+      ++facts.num_inputs;
+      if (early.contains(Argument(k))) facts.early_bytes += bytes;
+    }
+    for (Operation& op : Body().without_terminator())
+      facts.computed = std::max(facts.computed, BytesOf(ComputeType(ElementOf(op.getResult(0)))));
+    return facts;
+  }
+
+  void CollectArguments(Value v, llvm::SmallPtrSet<Value, 8>& into) {
+    if (isa<BlockArgument>(v)) {
+      into.insert(v);
+      return;
+    }
+    for (Value o : v.getDefiningOp()->getOperands()) CollectArguments(o, into);
+  }
+
+  // Is every address of a vector a multiple of its size: those of the views, and what strides add to them? Null: yes.
+  Value IsAligned() {
+    if (g_.lanes == 1) return Value();
+    Value bits;
+    auto add = [&](Value v, int64_t mask) {
+      v = arith::AndIOp::create(b_, loc_, v, I64(mask));
+      bits = bits ? arith::OrIOp::create(b_, loc_, bits, v).getResult() : v;
+    };
+    for (size_t k = 0; k < nest_.views.size(); ++k) {
+      if (!MovesInside(k) || !IsRun(k)) continue;
+      const int64_t bytes = std::min<int64_t>(16, g_.lanes * BytesOf(nest_.views[k].type.getElementType()));
+      add(LLVM::PtrToIntOp::create(b_, loc_, b_.getI64Type(), view_args_[k]), bytes - 1);
+      for (size_t l = 0; l < Outer(); ++l)
+        if (loop_strides_[k][l]) add(loop_strides_[k][l], g_.lanes - 1);
+    }
+    if (exact_row_ < 0 && IsReduction()) add(n_, g_.lanes - 1);
+    Value ok = bits ? arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::eq, bits, I64(0)).getResult() : Value();
+    if (exact_row_ < 0 && !IsReduction()) ok = And(ok, Compare(arith::CmpIPredicate::uge, n_, I64(g_.lanes)));
+    return ok;
+  }
+
+  // ---- small helpers
+
+  Value Place(StringRef what) { return tile::PlaceOp::create(b_, loc_, b_.getI64Type(), b_.getStringAttr(what)); }
+  Value Compare(arith::CmpIPredicate p, Value x, Value y) { return arith::CmpIOp::create(b_, loc_, p, x, y); }
+  Value Min(Value x, Value y) { return arith::MinUIOp::create(b_, loc_, x, y); }
+  Value Minus(Value x, Value y) { return arith::SubIOp::create(b_, loc_, x, y); }
+  // Null is true.
+  Value And(Value x, Value y) {
+    if (!x || !y) return x ? x : y;
+    return arith::AndIOp::create(b_, loc_, x, y);
+  }
+  template <typename Fn>
+  void If(Value condition, Fn fn) {
+    if (!condition) return fn();
+    auto op = scf::IfOp::create(b_, loc_, condition, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(b_);
+    b_.setInsertionPointToStart(op.thenBlock());
+    fn();
+  }
+  template <typename Fn, typename Else>
+  void IfElse(Value condition, Fn fn, Else otherwise) {
+    auto op = scf::IfOp::create(b_, loc_, condition, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b_);
+    b_.setInsertionPointToStart(op.thenBlock());
+    fn();
+    b_.setInsertionPointToStart(op.elseBlock());
+    otherwise();
+  }
+
+  // Values of a row are computed anew wherever code does not follow what computed them.
+  void ForgetRow() {
+    values_.clear();
+    for (auto& [v, loaded] : once_) values_[v] = loaded;
+  }
+
+  // The rows of the block's group of rows: offsets of all views; is there a row for this thread's team?
+  Value BeginRow(Value group, Value num_rows) {
+    Value row = group, is_row;
+    if (g_.rows > 1) {
+      row = Sum(Mul(group, I64(g_.rows)), block_row_);
+      is_row = Compare(arith::CmpIPredicate::ult, row, num_rows);
+      // Threads without a row go through the motions with the last one: others of their warp need them.
+      row = Min(row, Minus(num_rows, I64(1)));
+    }
+    SetOffsets(Indices(row, Outer()));
+    return is_row;
+  }
+
+  Value Tile(Value v, Chunk& chunk) {
+    if (Value known = chunk.tiles.lookup(v)) return known;
+    Value result;
+    if (is_row_.lookup(v)) {
+      result = Splat(RowValue(v), chunk.lanes);
+    } else if (auto argument = dyn_cast<BlockArgument>(v)) {
+      const size_t k = argument.getArgNumber();
+      Value stride = IsRun(k) ? Value() : loop_strides_[k].back();
+      Value step = stride ? Mul(chunk.at, stride) : chunk.at;
+      result = Load(k, Sum(offsets_[k], step), chunk.lanes, stride, chunk.aligned && !stride);
+    } else {
+      SmallVector<Value> operands;
+      for (Value o : v.getDefiningOp()->getOperands()) operands.push_back(Tile(o, chunk));
+      result = Apply(v.getDefiningOp(), operands, chunk.lanes);
+    }
+    return chunk.tiles[v] = result;
+  }
+
+  // Operands that `v` needs and the chunk does not have yet.
+  void LoadFor(Value v, Chunk& chunk) {
+    if (is_row_.lookup(v) || chunk.tiles.contains(v)) return;
+    if (isa<BlockArgument>(v)) {
+      Tile(v, chunk);
+      return;
+    }
+    for (Value o : v.getDefiningOp()->getOperands()) LoadFor(o, chunk);
+  }
+
+  sched::YieldOp Yield() { return cast<sched::YieldOp>(Body().back()); }
+
+  void StoreTile(Value tile, size_t view, Value at, bool aligned) {
+    Type dtype = nest_.views[view].type.getElementType();
+    // A store rounds by itself.
+    if (auto map = tile.getDefiningOp<tile::MapOp>(); map && map.getFunction() == "round_" + DTypeName(dtype).str())
+      tile = map.getOperands()[0];
+    tile::StoreOp::create(b_, loc_, tile, view_args_[view], at, TypeAttr::get(dtype),
+                          aligned ? b_.getUnitAttr() : UnitAttr());
+  }
+
+  void Store(size_t output, Chunk& chunk, Value is_row) {
+    const size_t view = num_inputs_ + output;
+    Value tile = Tile(Yield().getValues()[static_cast<unsigned>(output)], chunk);
+    If(And(is_row, chunk.is_valid), [&] { StoreTile(tile, view, Sum(offsets_[view], chunk.at), chunk.aligned); });
+  }
+
+  // Results that are one number for a row: by the first thread of the team.
+  void StoreRowNumbers(Value is_row) {
+    SmallVector<size_t> outputs;
+    for (size_t k = 0; k < Yield().getValues().size(); ++k)
+      if (!StoredAlong(k)) outputs.push_back(k);
+    if (outputs.empty()) return;
+    SmallVector<Value> numbers;
+    for (size_t k : outputs) numbers.push_back(RowValue(Yield().getValues()[static_cast<unsigned>(k)]));
+    If(And(is_row, Compare(arith::CmpIPredicate::eq, team_thread_, I64(0))), [&] {
+      for (auto [k, number] : llvm::zip(outputs, numbers))
+        StoreTile(number, num_inputs_ + k, offsets_[num_inputs_ + k], /*aligned=*/false);
+    });
+  }
+
+  SmallVector<size_t> StoresOf(int pass) {
+    SmallVector<size_t> stores;
+    for (auto [k, v] : llvm::enumerate(Yield().getValues()))
+      if (StoredAlong(k) && pass_.lookup(v) == pass) stores.push_back(k);
+    return stores;
+  }
+  SmallVector<graph::ReduceOp> ReductionsOf(int pass) {
+    SmallVector<graph::ReduceOp> found;
+    for (auto& [reduce, p] : reductions_)
+      if (p == pass) found.push_back(reduce);
+    return found;
+  }
+
+  void Blocks(Value count, llvm::function_ref<void(Value)> body) {
+    Value block = Place("block"), blocks = Place("blocks");
+    For(block, count, blocks, {}, [&](Value item, ValueRange) {
+      body(item);
+      return SmallVector<Value>();
+    });
+  }
+  Value Ceil(Value n, int64_t by) {
+    return by == 1 ? n : arith::DivUIOp::create(b_, loc_, Sum(n, I64(by - 1)), I64(by)).getResult();
+  }
+
+  void Finish(ArrayRef<int64_t> tasks, ArrayRef<int64_t> unit, int64_t per_block) {
+    End(tasks, {}, unit, {}, num_slots_ * kSlotBytes);
+    tile_.setTeam(ArrayRef<int64_t>{g_.Threads(), std::max<int64_t>(1, per_block)});
+  }
+
+  // ---- element by element
+
+  void Elements() {
+    Value num_rows = I64(1);
+    SmallVector<int64_t> tasks;
+    for (size_t l = 0; l < nest_.loops.size(); ++l) {
+      if (l < Outer()) num_rows = Mul(num_rows, sizes_[l]);
+      AppendProduct(tasks, l);
+    }
+    const int64_t piece_size = g_.Capacity();
+    const bool is_one_piece = exact_row_ >= 0 && exact_row_ <= piece_size;
+    Value pieces = Ceil(n_, piece_size), groups = Ceil(num_rows, g_.rows);
+    // What vectors reach.
+    Value whole = Minus(n_, arith::RemUIOp::create(b_, loc_, n_, I64(g_.lanes)));
+    Blocks(is_one_piece ? groups : Mul(groups, pieces), [&](Value item) {
+      Value group = item, piece = I64(0);
+      if (!is_one_piece && Outer() > 0) {
+        piece = arith::RemUIOp::create(b_, loc_, item, pieces);
+        group = arith::DivUIOp::create(b_, loc_, item, pieces);
+      } else if (!is_one_piece) {
+        piece = item, group = I64(0);
+      }
+      ForgetRow();
+      Value is_row = BeginRow(group, num_rows);
+      for (Value v : Yield().getValues()) NeedRows(v, 0);
+      Value from = Mul(piece, I64(piece_size));
+      Value until = Min(Sum(from, I64(piece_size)), n_);
+      if (g_.lanes > 1) {
+        If(is_aligned_, [&] { Vectors(from, whole, is_row); });
+        // Of an aligned row only what is behind the last vector is left.
+        Value rest = arith::MaxUIOp::create(b_, loc_, from, whole);
+        from = is_aligned_ ? arith::SelectOp::create(b_, loc_, is_aligned_, rest, from).getResult() : rest;
+      }
+      if (!(g_.lanes > 1 && !is_aligned_ && exact_row_ >= 0 && exact_row_ % g_.lanes == 0))
+        For(Sum(from, team_thread_), until, I64(g_.team), {}, [&](Value i, ValueRange) {
+          Chunk one{i, Value(), 1, false};
+          for (size_t k : StoresOf(0)) Store(k, one, is_row);
+          return SmallVector<Value>();
+        });
+      StoreRowNumbers(is_row);
+    });
+    const int64_t row = likely_row_ >= 0 ? std::min(likely_row_, piece_size) : piece_size;
+    Finish(tasks, {}, g_.rows * row);
+  }
+
+  void Vectors(Value from, Value whole, Value is_row) {
+    SmallVector<Chunk> chunks;
+    const bool is_full = exact_row_ >= 0 && exact_row_ % g_.Capacity() == 0;
+    for (int64_t c = 0; c < g_.chunks; ++c) {
+      Value at = Sum(Sum(from, Mul(team_thread_, I64(g_.lanes))), I64(c * g_.team * g_.lanes));
+      Value is_valid = is_full ? Value() : Compare(arith::CmpIPredicate::ult, at, whole);
+      if (!is_full) at = Min(at, Minus(whole, I64(g_.lanes)));
+      chunks.push_back(Chunk{at, is_valid, g_.lanes, true});
+    }
+    for (Chunk& chunk : chunks)
+      for (Value v : Yield().getValues()) LoadFor(v, chunk);
+    for (Chunk& chunk : chunks)
+      for (size_t k : StoresOf(0)) Store(k, chunk, is_row);
+  }
+
+  // ---- rows
+
+  void Rows() {
+    SmallVector<int64_t> tasks, unit;
+    for (size_t l = 0; l < Outer(); ++l) AppendProduct(tasks, l);
+    if (!nest_.loops.empty()) AppendProduct(unit, Outer());
+    Value num_rows = end_;
+    Blocks(Ceil(num_rows, g_.rows), [&](Value group) {
+      Value is_row = BeginRow(group, num_rows);
+      auto scalars = [&] { Loops(1, is_row); };
+      auto vectors = [&] { g_.lanes > 1 ? Loops(g_.lanes, is_row) : Loops(1, is_row); };
+      auto registers = [&] { Registers(is_row); };
+      // What an aligned row is done by: in registers if it is short enough.
+      auto aligned = [&] {
+        if (!g_.keeps_rows)
+          vectors();
+        else if (exact_row_ >= 0)
+          registers();
+        else
+          IfElse(Compare(arith::CmpIPredicate::ule, n_, I64(g_.Capacity())), registers, vectors);
+      };
+      if (is_aligned_)
+        IfElse(is_aligned_, aligned, scalars);
+      else
+        aligned();
+      // A slot that is used once in each row is not to be used again before everybody has read it.
+      if (g_.team > 32 && num_slots_ == 1) tile::BarrierOp::create(b_, loc_);
+    });
+    Finish(tasks, unit, g_.rows);
+  }
+
+  Value TeamReduce(const Accumulator& a, Value x, int64_t slot) {
+    if (g_.team == 1) return x;
+    if (g_.team > 32) num_slots_ = std::max(num_slots_, slot + 1);
+    return tile::TeamReduceOp::create(b_, loc_, x.getType(), b_.getStringAttr(CombinerOf(a)), x,
+                                      b_.getI64IntegerAttr(g_.team), scratch_, b_.getI64IntegerAttr(slot));
+  }
+  Value Lanes(const Accumulator& a, Value x) {
+    auto vector = dyn_cast<VectorType>(x.getType());
+    if (!vector) return x;
+    return tile::ReduceOp::create(b_, loc_, vector.getElementType(), x, b_.getStringAttr(CombinerOf(a)));
+  }
+
+  void Registers(Value is_row) {
+    ForgetRow();
+    SmallVector<Chunk> chunks;
+    for (int64_t c = 0; c < g_.chunks; ++c) {
+      Value at = Sum(Mul(team_thread_, I64(g_.lanes)), I64(c * g_.team * g_.lanes));
+      Value is_valid;
+      if (exact_row_ < 0 || (c + 1) * g_.team * g_.lanes > exact_row_) {
+        is_valid = Compare(arith::CmpIPredicate::ult, at, n_);
+        at = Min(at, Minus(n_, I64(g_.lanes)));
+      }
+      chunks.push_back(Chunk{at, is_valid, g_.lanes, g_.lanes > 1});
+    }
+    for (Chunk& chunk : chunks)
+      for (auto& [reduce, pass] : reductions_) LoadFor(reduce.getX(), chunk);
+    int64_t slot = 0;
+    for (int pass = 0; pass < num_passes_; ++pass) {
+      for (graph::ReduceOp reduce : ReductionsOf(pass)) {
+        const Accumulator a = AccumulatorOf(reduce, /*widens=*/false);
+        Value sum;
+        for (Chunk& chunk : chunks) {
+          Value x = Tile(reduce.getX(), chunk);
+          if (chunk.is_valid) x = arith::SelectOp::create(b_, loc_, chunk.is_valid, x, Identity(a, true, g_.lanes));
+          sum = sum ? Combine(a, sum, x) : x;
+        }
+        Value all = TeamReduce(a, Lanes(a, sum), slot++);
+        values_[reduce.getY()] = RowLowering::Finish(a, all, n_);
+      }
+      StoreChunks(chunks, StoresOf(pass), is_row);
+    }
+    StoreRowNumbers(is_row);
+  }
+
+  void StoreChunks(MutableArrayRef<Chunk> chunks, ArrayRef<size_t> stores, Value is_row) {
+    if (stores.empty()) return;
+    const size_t at_a_time = static_cast<size_t>(std::max<int64_t>(1, kLateElements / g_.lanes));
+    for (size_t from = 0; from < chunks.size(); from += at_a_time) {
+      MutableArrayRef<Chunk> some = chunks.slice(from, std::min(at_a_time, chunks.size() - from));
+      for (Chunk& chunk : some)
+        for (size_t k : stores) LoadFor(Yield().getValues()[static_cast<unsigned>(k)], chunk);
+      for (Chunk& chunk : some)
+        for (size_t k : stores) Store(k, chunk, is_row);
+    }
+  }
+
+  void Loops(int64_t lanes, Value is_row) {
+    ForgetRow();
+    int64_t slot = 0;
+    for (int pass = 0; pass < num_passes_; ++pass) {
+      SmallVector<Accumulator> accumulators;
+      for (graph::ReduceOp reduce : ReductionsOf(pass)) accumulators.push_back(AccumulatorOf(reduce, /*widens=*/true));
+      const SmallVector<size_t> stores = StoresOf(pass);
+      if (accumulators.empty() && stores.empty()) continue;
+      for (Accumulator& a : accumulators) NeedRows(a.reduce.getX(), pass);
+      for (size_t k : stores) NeedRows(Yield().getValues()[static_cast<unsigned>(k)], pass);
+      const SmallVector<Value> sums = Loop(lanes, accumulators, stores, is_row);
+      for (auto [a, sum] : llvm::zip(accumulators, sums))
+        values_[a.reduce.getY()] = RowLowering::Finish(a, TeamReduce(a, Lanes(a, sum), slot++), n_);
+    }
+    StoreRowNumbers(is_row);
+  }
+
+  SmallVector<Value> Loop(int64_t lanes, MutableArrayRef<Accumulator> accumulators, ArrayRef<size_t> stores,
+                          Value is_row) {
+    Value first = Mul(team_thread_, I64(lanes));
+    const int64_t step = g_.team * lanes;
+    // One pass of f32 sums from `from` to `to`.
+    auto run = [&](Value from, Value to, ValueRange init) {
+      return For(from, to, I64(step), init, [&](Value i, ValueRange carried) {
+        Chunk chunk{i, Value(), lanes, lanes > 1};
+        SmallVector<Value> next;
+        for (size_t k = 0; k < accumulators.size(); ++k)
+          next.push_back(Combine(accumulators[k], carried[k], Tile(accumulators[k].reduce.getX(), chunk)));
+        for (size_t k : stores) Store(k, chunk, is_row);
+        return next;
+      });
+    };
+    SmallVector<Value> init;
+    for (Accumulator& a : accumulators) init.push_back(Identity(a, true, lanes));
+    if (!llvm::any_of(accumulators, [](const Accumulator& a) { return a.widens; })) return run(first, n_, init);
+    const int64_t block = kStepsOfF32 * step;
+    return For(first, n_, I64(block), init, [&](Value from, ValueRange carried) {
+      SmallVector<Value> start, next;
+      for (size_t k = 0; k < accumulators.size(); ++k)
+        start.push_back(accumulators[k].widens ? Identity(accumulators[k], false, lanes) : carried[k]);
+      const SmallVector<Value> partial = run(from, Min(Sum(from, I64(block)), n_), start);
+      for (size_t k = 0; k < accumulators.size(); ++k)
+        next.push_back(accumulators[k].widens ? Combine(accumulators[k], carried[k], Widen(partial[k])) : partial[k]);
+      return next;
+    });
+  }
+
+  GpuGeometry g_;
+  int64_t exact_row_ = -1;  // elements of a row, where that is known
+  int64_t likely_row_ = -1;
+  int64_t num_slots_ = 0;  // of shared memory
+  Value n_;                // elements of a row
+  Value team_thread_, block_row_;
+  Value is_aligned_;
+};
+
+class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPass<ModuleOp>> {
+ public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerKernelsGpuPass)
+  StringRef getArgument() const override { return "tsr-lower-kernels-gpu"; }
+  StringRef getDescription() const override { return "scheduled kernels as blocks and threads"; }
+  void getDependentDialects(DialectRegistry& registry) const override {
+    registry.insert<tile::TsrTileDialect, scf::SCFDialect, arith::ArithDialect, LLVM::LLVMDialect>();
+  }
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    OpBuilder at(module.getContext());
+    SmallVector<sched::KernelOp> kernels;
+    module.walk([&](sched::KernelOp kernel) { kernels.push_back(kernel); });
+    for (sched::KernelOp kernel : kernels) {
+      std::optional<LoopNest> nest = LoopNest::Plan(kernel);
+      if (!nest || ProductsOf(kernel).first != nullptr) continue;
+      at.setInsertionPointToEnd(module.getBody());
+      GpuLowering(kernel, *std::move(nest)).Run(at);
+    }
+    SmallVector<graph::TraceOp> traces;
+    module.walk([&](graph::TraceOp trace) { traces.push_back(trace); });
+    for (graph::TraceOp trace : traces) trace.erase();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> MakeLowerKernelsGpuPass() { return std::make_unique<LowerKernelsGpuPass>(); }
+
+}  // namespace tessera::compiler
