@@ -30,7 +30,7 @@ struct Sum {
       for (int i = 0; i < n; ++i) s += static_cast<uint64_t>(terms[i]);
       a.s += s;
     } else {
-      a.Add(TreeSum(terms));
+      a.Add(TreeSum<n>(terms));
     }
   }
   static __device__ __forceinline__ void Merge(Acc& a, const Acc& b) { a.Merge(b); }
@@ -145,8 +145,8 @@ struct Deviation {
       d[i] = v[i] - m;
       q[i] = d[i] * d[i];
     }
-    a.s += TreeSum(d);
-    a.squares.Add(TreeSum(q));
+    a.s += TreeSum<n>(d);
+    a.squares.Add(TreeSum<n>(q));
   }
 };
 

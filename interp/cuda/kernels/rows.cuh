@@ -61,12 +61,14 @@ __device__ __forceinline__ C Get(T x) {
 /// The compute type rounded to storage.
 template <class C, class T>
 __device__ __forceinline__ void Put(C x, T& y) {
-  if constexpr (std::is_same_v<T, Half> && std::is_same_v<C, float>) {
+  if constexpr (std::is_same_v<T, Half>) {
+    // nvcc 13.0 breaks off with an internal error at Store(double, Half&).
+    const float f = Pre(x);
     uint16_t bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-    const uint32_t from = Bits(x);
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f));
+    const uint32_t from = Bits(f);
     const uint16_t nan = static_cast<uint16_t>(((from >> 16) & 0x8000u) | 0x7e00u | ((from >> 13) & 0x3ffu));
-    y.bits = x != x ? nan : bits;
+    y.bits = f != f ? nan : bits;
   } else {
     Store(x, y);
   }
@@ -101,15 +103,16 @@ __device__ __forceinline__ bool Aligned(const T* p) {
 }
 
 /// The sum of n (a power of two) terms as a tree; v is used up.
-template <int n, class C>
-__device__ __forceinline__ C TreeSum(C (&v)[n]) {
-  static_assert((n & (n - 1)) == 0);
+template <int n, class C, int size>
+__device__ __forceinline__ C TreeSum(C (&v)[size]) {
+  static_assert(n <= size && (n & (n - 1)) == 0);
+  if constexpr (n == 1) {
+    return v[0];
+  } else {
 #pragma unroll
-  for (int w = n / 2; w > 0; w /= 2) {
-#pragma unroll
-    for (int i = 0; i < w; ++i) v[i] = v[i] + v[i + w];
+    for (int i = 0; i < n / 2; ++i) v[i] = v[i] + v[i + n / 2];
+    return TreeSum<n / 2>(v);
   }
-  return v[0];
 }
 
 /// The larger; NaN if either is.
