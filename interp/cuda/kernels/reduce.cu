@@ -72,16 +72,7 @@ struct Prod {
   }
 };
 
-/// The largest; NaN if there is one. The smallest is the largest of numbers with all bits (integers) or the sign (floats)
-/// turned by m.
-template <class C>
-__device__ __forceinline__ C Turned(C x, C m) {
-  if constexpr (std::is_same_v<C, int64_t>)
-    return x ^ m;
-  else
-    return FromBits(Bits(x) ^ Bits(m));
-}
-
+/// The largest of Turned elements; NaN if there is one.
 template <class C_>
 struct Best {
   using C = C_;
@@ -188,12 +179,7 @@ struct BestOp {
   using C = C_;
   using First = Best<C>;
   using Second = void;
-  static __device__ __forceinline__ C Initial(const ReduceArgs& a) {
-    if constexpr (std::is_same_v<C, int64_t>)
-      return a.other ? -1 : 0;
-    else
-      return a.other ? -C(0) : C(0);
-  }
+  static __device__ __forceinline__ C Initial(const ReduceArgs& a) { return TurnOf<C>(a.other); }
   static __device__ __forceinline__ void Finish(const ReduceArgs& a, int64_t o, const typename First::Acc& acc, C) {
     PutResult<C>(a, o, Turned(acc.v, Initial(a)));
   }

@@ -21,6 +21,23 @@ namespace tessera::cuda {
 
 constexpr int kReduceThreads = 256;
 
+/// The smallest of some numbers is the largest of the same with all bits (integers) or the sign (floats) turned by
+/// TurnOf(true).
+template <class C>
+__device__ __forceinline__ C TurnOf(bool turn) {
+  if constexpr (std::is_same_v<C, int64_t>)
+    return turn ? -1 : 0;
+  else
+    return turn ? -C(0) : C(0);
+}
+template <class C>
+__device__ __forceinline__ C Turned(C x, C turn) {
+  if constexpr (std::is_same_v<C, int64_t>)
+    return x ^ turn;
+  else
+    return FromBits(Bits(x) ^ Bits(turn));
+}
+
 template <class P, class T, class C>
 __device__ __forceinline__ void AddOne(typename P::Acc& acc, T x, C m, int64_t i) {
   const C v[1] = {Get<C>(x)};
