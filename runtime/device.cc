@@ -6,6 +6,13 @@
 
 namespace tessera::rt {
 
+absl::StatusOr<std::unique_ptr<DeviceCode>> Device::LoadCode(std::string_view) {
+  return Unsupported("device ", std::string(name()), " takes no generated code");
+}
+absl::Status Device::Launch(const void*, const char*, const LaunchShape&, void**) {
+  return Unsupported("device ", std::string(name()), " takes no generated code");
+}
+
 std::vector<Device*> AllDevices() {
   std::vector<Device*> devices = {&Cpu(), &Null()};
   for (int i = 0; i < NumCudaDevices(); ++i) {

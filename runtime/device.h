@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,21 @@ struct MemoryStats {
   int64_t limit_bytes = 0;         // 0: no limit
   int64_t allocations = 0;         // calls of Allocate
   int64_t system_allocations = 0;  // those that had to ask the system
+};
+
+/// Kernels that were generated for a device, loaded. Freed with the object: nothing of it may be running or waiting.
+class DeviceCode {
+ public:
+  virtual ~DeviceCode() = default;
+  /// For Device::Launch.
+  virtual absl::StatusOr<const void*> Find(const char* kernel) = 0;
+};
+
+/// How many threads run a generated kernel.
+struct LaunchShape {
+  int64_t blocks = 1;
+  int threads = 1;  // of a block
+  int shared = 0;   // bytes of dynamic shared memory
 };
 
 /// One place where tensors live and kernels run. Objects are created at first use, are never destroyed, and all
@@ -49,6 +65,14 @@ class Device {
   virtual absl::Status Zero(void* p, size_t bytes) = 0;
   /// Returns when everything submitted before has finished. An error that something of it met is returned here, once.
   virtual absl::Status Synchronize() = 0;
+
+  // ---- generated code, for devices that are not the cpu
+  /// What the compiler calls this kind of device ("sm_90"); empty: the machine itself.
+  virtual std::string_view code_target() const { return ""; }
+  /// `image` is a cubin, or PTX that ends with a NUL.
+  virtual absl::StatusOr<std::unique_ptr<DeviceCode>> LoadCode(std::string_view image);
+  /// Submits a kernel. `params` points at each of its parameters; they are copied. `name` stays.
+  virtual absl::Status Launch(const void* kernel, const char* name, const LaunchShape& shape, void** params);
 
   virtual MemoryStats memory_stats() const = 0;
   virtual void ResetPeak() = 0;

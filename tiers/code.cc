@@ -51,7 +51,10 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       header.plan_words > (artifact.size() - sizeof header) / 8) {
     return Damaged();
   }
-  if (header.kind != kHostObject) return Internal("generated code for another device than the host");
+  if ((header.kind == kHostObject) != trace.device->code_target().empty() ||
+      header.object_bytes > artifact.size() - sizeof header - header.plan_words * 8) {
+    return Damaged();
+  }
   std::vector<int64_t> words(header.plan_words);
   std::memcpy(words.data(), artifact.data() + sizeof header, header.plan_words * 8);
   Reader plan(words.data(), words.size());
@@ -93,8 +96,11 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     kernel.scratch = plan.List();
     kernel.fixed = plan.Word();
     kernel.grain = std::max<int64_t>(1, plan.Word());
-    // The block of a kernel for a CUDA device: threads, tasks, shared memory.
-    for (int k = 0; k < 3; ++k) plan.Word();
+    kernel.threads = static_cast<int>(plan.Word());
+    kernel.per_block = plan.Word();
+    kernel.shared = static_cast<int>(plan.Word());
+    if (header.kind != kHostObject && (kernel.threads < 1 || kernel.threads > 1024 || kernel.per_block < 1 || kernel.shared < 0))
+      return Damaged();
     std::sort(kernel.steps.begin(), kernel.steps.end());
     if (kernel.steps.empty() || kernel.strides.size() != kernel.views.size() || kernel.views.size() > 64 ||
         kernel.position < 0 || kernel.position >= num_steps) {
@@ -118,6 +124,16 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
   }
   if (!plan.ok() || static_cast<int64_t>(code->kernels_.size()) != count) return Damaged();
   if (count == 0) return std::shared_ptr<const Code>(std::move(code));
+  code->bytes_ = header.object_bytes;
+  if (header.kind != kHostObject) {
+    TSR_ASSIGN_OR_RETURN(code->device_code_, trace.device->LoadCode(artifact.substr(
+                                                 sizeof header + header.plan_words * 8, header.object_bytes)));
+    for (Kernel& kernel : code->kernels_) {
+      kernel.name = absl::StrCat("k", kernel.position);
+      TSR_ASSIGN_OR_RETURN(kernel.function, code->device_code_->Find(kernel.name.c_str()));
+    }
+    return std::shared_ptr<const Code>(std::move(code));
+  }
   std::string why;
   const TesseraSink error = {
       [](void* to, const char* data, size_t size) { static_cast<std::string*>(to)->append(data, size); }, &why};
@@ -128,7 +144,6 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     return Internal("generated code cannot be loaded: ", why);
   }
   for (size_t k = 0; k < functions.size(); ++k) code->kernels_[k].run = functions[k];
-  code->bytes_ = header.object_bytes;
   return std::shared_ptr<const Code>(std::move(code));
 }
 

@@ -28,6 +28,11 @@ class Code {
     std::vector<int64_t> scratch;                       // bytes of an element, one for each row
     int64_t fixed = 0;                                  // bytes of scratch besides
     int64_t grain = 1;
+    // On a device that is not the cpu: the kernel there, and how it is launched.
+    const void* function = nullptr;
+    std::string name;
+    int threads = 0, shared = 0;
+    int64_t per_block = 0;  // tasks
     /// Results of its steps that are never in memory.
     std::vector<tracer::ValueId> inner;
   };
@@ -49,6 +54,7 @@ class Code {
   std::vector<Kernel> kernels_;
   std::vector<int32_t> kernel_of_;
   uint64_t handle_ = 0;
+  std::unique_ptr<rt::DeviceCode> device_code_;
   size_t bytes_ = 0;
 };
 

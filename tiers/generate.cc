@@ -11,7 +11,8 @@
 namespace tessera::tiers {
 namespace {
 
-TesseraCompileRequest RequestOf(const std::string& text, int tier, const std::string& schedule) {
+TesseraCompileRequest RequestOf(const std::string& text, int tier, const std::string& schedule,
+                                const tracer::Trace& trace) {
   return {text.data(),
           text.size(),
           tier,
@@ -22,14 +23,15 @@ TesseraCompileRequest RequestOf(const std::string& text, int tier, const std::st
           rt::NumThreads(),
           schedule.c_str(),
           rt::options().peak_gbps(),
-          rt::options().peak_gflops()};
+          rt::options().peak_gflops(),
+          trace.device->code_target().data()};
 }
 
 // All that the code depends on.
 std::string KeyOf(const TesseraCompilerApi& api, const TesseraCompileRequest& request) {
   return absl::StrCat("code ", kArtifactVersion, " ", TESSERA_VERSION, "\n", api.build_id, "\ntier ", request.tier,
                       " fuse ", request.fuse, " bitwise ", request.bitwise, " fast_math ", request.fast_math, " grain ",
-                      request.grain, " threads ", request.threads, " schedule ", request.schedule, "\n",
+                      request.grain, " threads ", request.threads, " schedule ", request.schedule, " target ", request.target, "\n",
                       absl::string_view(request.trace, request.trace_size));
 }
 
@@ -42,7 +44,7 @@ absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Tra
   const std::string text = EmitTrace(trace, example, tier, /*locations=*/false);
   const std::string given = rt::options().schedule();
   const std::string& schedule = given.empty() ? chosen : given;
-  const TesseraCompileRequest request = RequestOf(text, tier, schedule);
+  const TesseraCompileRequest request = RequestOf(text, tier, schedule, trace);
   const std::shared_ptr<rt::Cache> cache = rt::CodeCache();
   const std::string key = cache != nullptr ? KeyOf(*api, request) : "";
   if (cache != nullptr) {
@@ -62,7 +64,7 @@ namespace {
 // The key of the code that the compiler's own choice gives, told apart from it.
 std::string TunedKey(const TesseraCompilerApi& api, const tracer::Trace& trace, const tracer::Trace& example) {
   const std::string text = EmitTrace(trace, example, 3, /*locations=*/false), none;
-  return absl::StrCat("tuned ", KeyOf(api, RequestOf(text, 3, none)));
+  return absl::StrCat("tuned ", KeyOf(api, RequestOf(text, 3, none, trace)));
 }
 
 }  // namespace
@@ -86,7 +88,7 @@ absl::StatusOr<std::string> InspectStage(const tracer::Trace& trace, const trace
   const std::string text = EmitTrace(trace, example, tier, /*locations=*/true, file.empty() ? "text" : file);
   const std::string given = rt::options().schedule();
   const std::string& schedule = given.empty() ? chosen : given;
-  return Inspect(*api, RequestOf(text, tier, schedule), stage);
+  return Inspect(*api, RequestOf(text, tier, schedule, trace), stage);
 }
 
 }  // namespace tessera::tiers

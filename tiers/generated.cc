@@ -69,6 +69,7 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
     b.unit = std::max<int64_t>(1, Product(kernel.unit, {}, b.dims));
     b.scratch = static_cast<size_t>((kernel.fixed + 63) / 64 * 64);
     for (int64_t bytes : kernel.scratch) b.scratch += static_cast<size_t>((b.unit * bytes + 63) / 64 * 64);
+    if (device_ != nullptr) continue;
     const bool is_one_row = b.tasks == 1 && kernel.blocks.empty();
     if (b.scratch > kMostScratch || (is_one_row && b.unit > kLongRow && rt::NumThreads() > 1)) b.fits = false;
   }
@@ -89,6 +90,20 @@ void GeneratedKernels::Launch(size_t k, void* const* data) {
   rt::ParallelFor(b.tasks, grain, [&](int64_t begin, int64_t end) {
     kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), begin, end);
   });
+}
+
+absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
+  const Code::Kernel& kernel = code_.kernels()[k];
+  Bound& b = bound_[k];
+  rt::Count(rt::Metric::kernels_generated);
+  if (b.tasks == 0) return absl::OkStatus();
+  // All parameters have eight bytes.
+  absl::InlinedVector<void*, 32> params;
+  for (tracer::ValueId v : kernel.views) params.push_back(const_cast<void**>(&data[v]));
+  for (int64_t& dim : b.dims) params.push_back(&dim);
+  params.push_back(&b.tasks);
+  const int64_t blocks = std::min<int64_t>((b.tasks - 1) / kernel.per_block + 1, INT32_MAX);
+  return device_->Launch(kernel.function, kernel.name.c_str(), {blocks, kernel.threads, kernel.shared}, params.data());
 }
 
 }  // namespace tessera::tiers

@@ -13,7 +13,10 @@ namespace tessera::tiers {
 
 class GeneratedKernels {
  public:
-  explicit GeneratedKernels(const Code& code) : code_(code), bound_(code.kernels().size()) {}
+  GeneratedKernels(const Code& code, rt::Device& device)
+      : code_(code),
+        device_(device.kind() == rt::DeviceKind::cpu ? nullptr : &device),
+        bound_(code.kernels().size()) {}
 
   /// The shapes may be others: reads dims and strides from the views of all values. A kernel whose assumptions do not
   /// hold for them is not used until the next call.
@@ -41,9 +44,12 @@ class GeneratedKernels {
     return k >= 0 && bound_[static_cast<size_t>(k)].use;
   }
   /// Runs the kernel of that step if the step is where it stands. `data` has the address of each value's data.
-  void Run(int step, void* const* data) {
+  absl::Status Run(int step, void* const* data) {
     const int k = code_.kernel_of(step);
-    if (code_.kernels()[static_cast<size_t>(k)].position == step) Launch(static_cast<size_t>(k), data);
+    if (code_.kernels()[static_cast<size_t>(k)].position != step) return absl::OkStatus();
+    if (device_ != nullptr) return Submit(static_cast<size_t>(k), data);
+    Launch(static_cast<size_t>(k), data);
+    return absl::OkStatus();
   }
 
  private:
@@ -56,8 +62,11 @@ class GeneratedKernels {
     std::vector<int64_t> dims;
   };
   void Launch(size_t k, void* const* data);
+  /// The same on a device that is not the cpu.
+  absl::Status Submit(size_t k, void* const* data);
 
   const Code& code_;
+  rt::Device* const device_;  // null: the cpu
   std::vector<Bound> bound_;
 };
 

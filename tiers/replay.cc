@@ -17,7 +17,7 @@ using rt::TensorImpl;
 
 ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), replay_(replay), plan_(replay.plan()) {
   const size_t n = trace_.values.size();
-  if (replay.code() != nullptr) generated_ = std::make_unique<GeneratedKernels>(*replay.code());
+  if (replay.code() != nullptr) generated_ = std::make_unique<GeneratedKernels>(*replay.code(), *trace_.device);
   arena_data_.assign(n, nullptr);
   storages_.resize(n);
   roots_.assign(n, -1);
@@ -221,7 +221,9 @@ absl::Status ReplayActivation::RunSteps(int to) {
   for (; i < to; ++i) {
     const FastStep& b = fast_[i];
     if (generated_ != nullptr && generated_->Takes(i)) {
-      generated_->Run(i, data_.data());
+      status = generated_->Run(i, data_.data());
+      if (!status.ok()) [[unlikely]]
+        break;
       continue;
     }
     switch (b.kind) {

@@ -52,6 +52,11 @@ absl::StatusOr<Device*> Device::Make(int index) {
   if (p.major < 8)
     return Unsupported(d->name_, " is ", p.name, " of compute capability ", p.major, ".", p.minor,
                        "; Tessera needs 8.0 or more");
+  // Code for a generation runs on its later members.
+  const int version = p.major * 10 + p.minor;
+  d->target_ = absl::StrCat("sm_", p.major == 8 && version >= 86 && version < 89 ? 86
+                                   : version == 89                                ? 89
+                                                                                  : p.major * 10);
   TSR_RETURN_IF_ERROR(
       d->Check("cuStreamCreate", driver.cuStreamCreate(&d->own_stream_, CU_STREAM_NON_BLOCKING)));
   d->stream_.store(d->own_stream_, std::memory_order_relaxed);
@@ -228,10 +233,51 @@ absl::Status Device::Launch(const Kernel& kernel, const Grid& grid, const void* 
     TSR_ASSIGN_OR_RETURN(function, Load(kernel));
   }
   void* params[] = {const_cast<void*>(args)};
-  return LaunchFunction(function, kernel.name, grid, params);
+  return Launch(function, kernel.name, grid, params);
 }
 
-absl::Status Device::LaunchFunction(CUfunction function, const char* name, const Grid& grid, void** params) {
+namespace {
+
+class LoadedCode final : public rt::DeviceCode {
+ public:
+  LoadedCode(Device& device, CUmodule module) : device_(device), module_(module) {}
+  ~LoadedCode() override {
+    // Kernels of it may still wait on the stream.
+    if (!device_.Enter().ok()) return;
+    TheDriver().cuStreamSynchronize(device_.stream());
+    TheDriver().cuModuleUnload(module_);
+  }
+  absl::StatusOr<const void*> Find(const char* kernel) override {
+    TSR_RETURN_IF_ERROR(device_.Enter());
+    CUfunction function = nullptr;
+    TSR_RETURN_IF_ERROR(
+        device_.Check("cuModuleGetFunction", TheDriver().cuModuleGetFunction(&function, module_, kernel)));
+    int wanted = 0;
+    TheDriver().cuFuncGetAttribute(&wanted, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+    TSR_RETURN_IF_ERROR(device_.Check(
+        "cuFuncSetAttribute",
+        TheDriver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                       device_.properties().shared_bytes - wanted)));
+    return function;
+  }
+
+ private:
+  Device& device_;
+  CUmodule module_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<rt::DeviceCode>> Device::LoadCode(std::string_view image) {
+  TSR_RETURN_IF_ERROR(Enter());
+  CUmodule module = nullptr;
+  TSR_RETURN_IF_ERROR(Check("cuModuleLoadData", TheDriver().cuModuleLoadData(&module, image.data())));
+  return std::make_unique<LoadedCode>(*this, module);
+}
+
+absl::Status Device::Launch(const void* kernel, const char* name, const rt::LaunchShape& grid, void** params) {
+  const auto function = static_cast<CUfunction>(const_cast<void*>(kernel));
+  TSR_RETURN_IF_ERROR(Enter());
   const uint32_t n = launches_.load(std::memory_order_relaxed);
   recent_[n % kRecent].store(name, std::memory_order_relaxed);
   launches_.store(n + 1, std::memory_order_relaxed);

@@ -38,11 +38,7 @@ struct Kernel {
   mutable std::atomic<CUfunction> on[kMaxDevices] = {};
 };
 
-struct Grid {
-  int64_t blocks;
-  int threads;
-  int shared = 0;  // bytes of dynamic shared memory
-};
+using Grid = rt::LaunchShape;
 
 /// What is known of a device when it starts.
 struct Properties {
@@ -69,6 +65,9 @@ class Device final : public rt::Device {
   absl::Status CopyWithin(void* dst, const void* src, size_t bytes) override;
   absl::Status Zero(void* p, size_t bytes) override;
   absl::Status Synchronize() override;
+  std::string_view code_target() const override { return target_; }
+  absl::StatusOr<std::unique_ptr<rt::DeviceCode>> LoadCode(std::string_view image) override;
+  absl::Status Launch(const void* kernel, const char* name, const rt::LaunchShape& shape, void** params) override;
   rt::MemoryStats memory_stats() const override;
   void ResetPeak() override;
   void SetMemoryLimit(int64_t bytes) override;
@@ -83,8 +82,6 @@ class Device final : public rt::Device {
 
   /// Puts a kernel, which takes one struct, on the stream.
   absl::Status Launch(const Kernel& kernel, const Grid& grid, const void* args, size_t size);
-  /// The same for a function of a module that the caller has loaded; `params` points at each parameter.
-  absl::Status LaunchFunction(CUfunction function, const char* name, const Grid& grid, void** params);
   /// Makes the context the calling thread's, where it is not.
   absl::Status Enter() const {
     if (t_context == context_) [[likely]]
@@ -114,7 +111,7 @@ class Device final : public rt::Device {
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit CUcontext t_context = nullptr;
 
   int index_ = 0;
-  std::string name_;
+  std::string name_, target_;
   Properties properties_;
   CUcontext context_ = nullptr;
   CUstream own_stream_ = nullptr;
