@@ -23,11 +23,6 @@ int Attribute(CUdevice device, CUdevice_attribute which) {
 
 }  // namespace
 
-namespace internal {
-constinit std::atomic<DescribeError> describe_error{nullptr};
-}
-void SetDescribeError(DescribeError describe) { internal::describe_error.store(describe, std::memory_order_release); }
-
 absl::StatusOr<Device*> Device::Make(int index) {
   const int64_t start = rt::NowNs();
   const Driver& driver = TheDriver();
@@ -178,10 +173,7 @@ absl::Status Device::TakeError() {
     return absl::OkStatus();
   const DeviceError seen = *error_;
   state.store(0, std::memory_order_release);
-  const DescribeError describe = internal::describe_error.load(std::memory_order_acquire);
-  return OutOfRange(describe != nullptr ? describe(seen)
-                                        : absl::StrCat(name_, ": a kernel met index ", seen.value, ", and ", seen.bound,
-                                                       " is the bound"));
+  return OutOfRange(DescribeError(seen));
 }
 
 absl::Status Device::UseStream(CUstream stream) {

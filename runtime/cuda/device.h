@@ -21,9 +21,8 @@
 namespace tessera::cuda {
 
 struct DeviceError;
-/// The text of an error that a kernel left; whoever knows the ops sets it.
-using DescribeError = std::string (*)(const DeviceError& error);
-void SetDescribeError(DescribeError describe);
+/// The text of an error that a kernel left. Defined where the ops are known (interp/cuda/errors.cc).
+std::string DescribeError(const DeviceError& error);
 
 class Pool;
 class Staging;

@@ -1,0 +1,422 @@
+// Every op on a CUDA device against the same op on the cpu. What only moves or is exact must give the same bits; so must
+// element-wise ops, which are one source. What sums may differ by what the op table allows. Without a device there is
+// nothing to run.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "interp/dispatch.h"
+#include "ir/infer.h"
+
+namespace tessera {
+namespace {
+
+using interp::Execute;
+using ir::Op;
+using rt::Ref;
+using rt::TensorImpl;
+
+constexpr DType kAll[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2,
+                          DType::i64, DType::i32, DType::i8,  DType::u8,   DType::boolean};
+constexpr DType kFloats[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2};
+
+class CudaOps : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (rt::NumCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
+    cuda_ = *rt::Cuda(0);
+  }
+
+  static Ref<TensorImpl> Make(DType dtype, std::vector<int64_t> dims) {
+    TensorType type;
+    type.dtype = dtype;
+    type.rank = static_cast<uint8_t>(dims.size());
+    std::copy(dims.begin(), dims.end(), type.dims);
+    return *TensorImpl::Make(rt::Cpu(), type);
+  }
+  /// Normal numbers, of which some are special.
+  Ref<TensorImpl> Random(DType dtype, std::vector<int64_t> dims, double scale = 1, bool special = false) {
+    Ref<TensorImpl> wide = Make(DType::f64, std::move(dims));
+    std::normal_distribution<double> normal(0, scale);
+    for (int64_t i = 0; i < wide->size(); ++i) {
+      double x = normal(rng_);
+      if (special && i % 7 == 3) {
+        constexpr double kSpecial[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1.0, -1.0, 0.5, 1e-40, 3e38, 1e300, 700, -700, 2.0, 65504};
+        x = kSpecial[rng_() % std::size(kSpecial)];
+      }
+      if (!IsFloat(dtype)) x = std::round(std::isfinite(x) ? std::clamp(x * 10, -1e9, 1e9) : 7);
+      wide->as<double>()[i] = x;
+    }
+    return *interp::Cast(*wide, rt::Cpu(), dtype);
+  }
+  Ref<TensorImpl> Ids(std::vector<int64_t> dims, int64_t bound) {
+    Ref<TensorImpl> ids = Make(DType::i64, std::move(dims));
+    for (int64_t i = 0; i < ids->size(); ++i) ids->as<int64_t>()[i] = static_cast<int64_t>(rng_() % (2 * bound)) - bound;
+    return ids;
+  }
+  /// The same values in memory of another order: the last two dims swapped, or every second element.
+  Ref<TensorImpl> Strided(const Ref<TensorImpl>& x, int how) {
+    if (how == 0 || x->rank == 0) return x;
+    if (how == 1 && x->rank >= 2) {
+      ir::Ints perm;
+      for (int i = 0; i < x->rank; ++i) perm.push_back(i);
+      std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+      return Run1(Op::k_transpose, {Run1(Op::k_copy, {Run1(Op::k_transpose, {x}, {perm})}, {})}, {perm});
+    }
+    return Run1(Op::k_flip, {Run1(Op::k_copy, {Run1(Op::k_flip, {x}, {ir::Ints{-1}})}, {})}, {ir::Ints{-1}});
+  }
+
+  /// Keeps the strides: the whole storage is copied.
+  Ref<TensorImpl> ToCuda(const Ref<TensorImpl>& x) {
+    const rt::Storage& from = *x->storage();
+    Ref<rt::Storage> to = *rt::Storage::Make(*cuda_, from.bytes());
+    EXPECT_TRUE(cuda_->CopyFromHost(to->data(), from.data(), from.bytes()).ok());
+    TensorImpl* y = TensorImpl::New();
+    static_cast<View&>(*y) = *x;
+    y->data = static_cast<char*>(to->data()) + (x->as<char>() - static_cast<const char*>(from.data()));
+    y->set_storage(to.release());
+    return Ref<TensorImpl>::Adopt(y);
+  }
+
+  using Inputs = std::vector<Ref<TensorImpl>>;
+  using Attrs = std::vector<ir::Attr>;
+
+  static absl::StatusOr<std::vector<Ref<TensorImpl>>> RunOn(rt::Device& device, Op op, const Inputs& in, Attrs attrs) {
+    const ir::OpInfo& info = ir::Info(op);
+    for (size_t i = attrs.size(); i < info.attrs.size(); ++i) attrs.push_back(info.attrs[i].default_value);
+    std::vector<const View*> views;
+    for (const auto& x : in) views.push_back(x.get());
+    std::vector<TensorImpl*> out(static_cast<size_t>(ir::NumResults(info, attrs)));
+    TSR_RETURN_IF_ERROR(Execute(op, views, attrs, device, absl::MakeSpan(out), {}));
+    std::vector<Ref<TensorImpl>> results;
+    for (TensorImpl* y : out) results.push_back(Ref<TensorImpl>::Adopt(y));
+    return results;
+  }
+  static Ref<TensorImpl> Run1(Op op, const Inputs& in, Attrs attrs) {
+    auto out = RunOn(rt::Cpu(), op, in, std::move(attrs));
+    EXPECT_TRUE(out.ok()) << out.status();
+    return (*out)[0];
+  }
+
+  /// `tolerance` in units of the result's dtype relative to `scale` or the value; 0: the same bits.
+  void Compare(Op op, const Inputs& in, const Attrs& attrs, double tolerance = 0, double scale = 0) {
+    std::string text(ir::Info(op).name);
+    for (const auto& x : in) text += " " + (x ? ToString(static_cast<const TensorType&>(*x)) : "nothing");
+    SCOPED_TRACE(text);
+    auto want = RunOn(rt::Cpu(), op, in, attrs);
+    Inputs there;
+    for (const auto& x : in) there.push_back(x ? ToCuda(x) : nullptr);
+    auto got = RunOn(*cuda_, op, there, attrs);
+    ASSERT_EQ(want.ok(), got.ok()) << want.status() << " / " << got.status();
+    if (!want.ok()) return;
+    ASSERT_EQ(want->size(), got->size());
+    for (size_t r = 0; r < got->size(); ++r) {
+      auto host = interp::OnHost(*(*got)[r]);
+      ASSERT_TRUE(host.ok()) << host.status();
+      Same(*(*want)[r], **host, tolerance, scale);
+    }
+    ++compared_;
+  }
+  static double Unit(DType t) {
+    switch (t) {
+      case DType::f64: return 0x1p-52;
+      case DType::f32: return 0x1p-23;
+      case DType::f16: return 0x1p-10;
+      case DType::bf16: return 0x1p-7;
+      case DType::f8e4m3: return 0x1p-3;
+      case DType::f8e5m2: return 0x1p-2;
+      default: return 0;
+    }
+  }
+  static void Same(TensorImpl& want, TensorImpl& got, double tolerance, double scale) {
+    ASSERT_EQ(want.dtype, got.dtype);
+    ASSERT_TRUE(want.SameDims(got)) << ToString(want) << " " << ToString(got);
+    const Ref<TensorImpl> a = *interp::Contiguous(want), b = *interp::Contiguous(got);
+    const Ref<TensorImpl> x = *interp::Cast(*a, rt::Cpu(), IsFloat(want.dtype) ? DType::f64 : DType::i64);
+    const Ref<TensorImpl> y = *interp::Cast(*b, rt::Cpu(), IsFloat(want.dtype) ? DType::f64 : DType::i64);
+    int bad = 0;
+    for (int64_t i = 0; i < x->size() && bad < 3; ++i) {
+      if (!IsFloat(want.dtype)) {
+        if (x->as<int64_t>()[i] == y->as<int64_t>()[i]) continue;
+        ADD_FAILURE() << "element " << i << ": " << y->as<int64_t>()[i] << " is not " << x->as<int64_t>()[i];
+        ++bad;
+        continue;
+      }
+      const double p = x->as<double>()[i], q = y->as<double>()[i];
+      if (std::isnan(p) && std::isnan(q)) continue;
+      if (p == q && (tolerance > 0 || std::signbit(p) == std::signbit(q))) continue;
+      if (tolerance > 0 && std::abs(p - q) <= tolerance * Unit(want.dtype) * std::max(std::abs(p), scale)) continue;
+      ADD_FAILURE() << "element " << i << ": " << q << " is not " << p;
+      ++bad;
+    }
+  }
+
+  rt::Device* cuda_ = nullptr;
+  std::mt19937_64 rng_{static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed()) + 12345};
+  int compared_ = 0;
+};
+
+TEST_F(CudaOps, Elementwise) {
+  for (const ir::OpInfo& op : ir::AllOps()) {
+    if (op.impl != ir::Impl::ew) continue;
+    const size_t n = op.operands.size();
+    for (DType dtype : kAll) {
+      if (!ir::Allows(op.dtypes, dtype)) continue;
+      for (int how = 0; how < 4; ++how) {
+        Inputs in;
+        for (size_t k = 0; k < n; ++k) {
+          const bool condition = op.operands[k].role == ir::Role::boolean;
+          // As it lies, transposed, flipped, and the second operand one row of the first.
+          const std::vector<int64_t> dims = how == 3 && k == 1 ? std::vector<int64_t>{37} : std::vector<int64_t>{29, 37};
+          in.push_back(Strided(Random(condition ? DType::boolean : dtype, dims, 3, true), how % 3));
+        }
+        Compare(op.op, in, {});
+      }
+      Inputs one, none;
+      for (size_t k = 0; k < n; ++k) {
+        const DType t = op.operands[k].role == ir::Role::boolean ? DType::boolean : dtype;
+        one.push_back(Random(t, {}));
+        none.push_back(Random(t, {0, 3}));
+      }
+      Compare(op.op, one, {});
+      Compare(op.op, none, {});
+    }
+  }
+  EXPECT_GT(compared_, 2000);
+}
+
+TEST_F(CudaOps, MixedDTypes) {
+  for (DType a : kAll)
+    for (DType b : kAll) {
+      if (a == DType::boolean && b == DType::boolean) continue;
+      for (Op op : {Op::k_add, Op::k_lt, Op::k_maximum}) Compare(op, {Random(a, {5, 17}), Random(b, {17})}, {});
+    }
+}
+
+TEST_F(CudaOps, CastAndCopy) {
+  for (DType from : kAll)
+    for (DType to : kAll)
+      for (int how = 0; how < 3; ++how)
+        Compare(Op::k_cast, {Strided(Random(from, {7, 33, 19}, 50, true), how)}, {to});
+  for (DType t : {DType::f64, DType::f32, DType::bf16, DType::u8}) {
+    Compare(Op::k_copy, {Strided(Random(t, {70, 133}), 1)}, {});
+    Compare(Op::k_copy, {Strided(Random(t, {3, 200, 65}), 1)}, {});
+    Compare(Op::k_copy, {Strided(Random(t, {1000}), 2)}, {});
+  }
+}
+
+TEST_F(CudaOps, Reductions) {
+  const std::vector<std::vector<int64_t>> shapes = {{}, {1}, {5}, {1000}, {7, 1300}, {1300, 7}, {3, 40, 50}, {64, 4096}, {2, 100000}, {300000}, {0, 4}, {4, 0}};
+  for (DType dtype : kAll) {
+    for (Op op : {Op::k_sum, Op::k_prod, Op::k_mean, Op::k_var, Op::k_max, Op::k_min, Op::k_any, Op::k_all, Op::k_logsumexp}) {
+      for (const auto& dims : shapes) {
+        int64_t count = 1;
+        for (int64_t d : dims) count *= d;
+        if (op == Op::k_prod && count > 2000) continue;
+        for (int axes = 0; axes < 3; ++axes) {
+          ir::Ints list;
+          if (axes == 1) {
+            if (dims.empty()) continue;
+            list.push_back(-1);
+          }
+          if (axes == 2) {
+            if (dims.size() < 2) continue;
+            list.push_back(0);
+          }
+          for (int how = 0; how < 2; ++how) {
+            const double size = static_cast<double>(std::max<int64_t>(count, 1));
+            // Narrow results are rounded once; sums of f32 and f64 err by some units of the sum of absolutes.
+            const bool exact = op == Op::k_max || op == Op::k_min || op == Op::k_any || op == Op::k_all;
+            const double scale = op == Op::k_sum ? size : op == Op::k_prod ? 1 : 4;
+            Compare(op, {Strided(Random(dtype, dims), how)}, {list}, exact ? 0 : op == Op::k_prod ? 64 : 8, scale);
+          }
+        }
+      }
+    }
+    for (Op op : {Op::k_argmax, Op::k_argmin})
+      for (const auto& dims : shapes) {
+        if (dims.empty() || dims[0] == 0 || dims.back() == 0) continue;
+        Compare(op, {Random(dtype, dims, 1, true)}, {int64_t{-1}});
+        Compare(op, {Strided(Random(dtype, dims), 1)}, {int64_t{0}, true});
+      }
+    for (const auto& dims : shapes) {
+      if (dims.empty()) continue;
+      for (int flags = 0; flags < 4; ++flags) {
+        Compare(Op::k_cumsum, {Strided(Random(dtype, dims), flags % 2)}, {int64_t{-1}, flags % 2 == 1, flags >= 2}, 16, 300);
+        Compare(Op::k_cumsum, {Random(dtype, dims)}, {int64_t{0}, flags % 2 == 1, flags >= 2}, 16, 300);
+      }
+    }
+  }
+}
+
+TEST_F(CudaOps, RowsOfNeuralNetworks) {
+  for (DType dtype : kFloats) {
+    for (const std::vector<int64_t>& dims :
+         {std::vector<int64_t>{1}, {7}, {5, 33}, {64, 1024}, {3, 5, 1000}, {2, 20000}, {2, 70001}, {4, 300, 5}, {0, 7}}) {
+      const int64_t n = dims.back();
+      for (int how = 0; how < 2; ++how) {
+        for (int64_t axis : {int64_t{-1}, int64_t{0}}) {
+          Compare(Op::k_softmax, {Strided(Random(dtype, dims, 2), how)}, {axis}, 8, 1);
+          Compare(Op::k_log_softmax, {Strided(Random(dtype, dims, 2), how)}, {axis}, 8, 10);
+        }
+        const auto x = Strided(Random(dtype, dims, 2), how);
+        Compare(Op::k_layer_norm, {x, Random(dtype, {n}), Random(dtype, {n})}, {}, 16, 4);
+        Compare(Op::k_layer_norm, {x}, {}, 16, 4);
+        Compare(Op::k_rms_norm, {x, Random(dtype, {n})}, {}, 16, 4);
+      }
+      if (dims.size() >= 2) {
+        const int64_t c = dims[1];
+        Ref<TensorImpl> var = Run1(Op::k_square, {Random(dtype, {c})}, {});
+        Compare(Op::k_batch_norm, {Random(dtype, dims), Random(dtype, {c}), var, Random(dtype, {c}), Random(dtype, {c})}, {}, 32, 400);
+        Ref<TensorImpl> targets = Make(DType::i64, std::vector<int64_t>(dims.begin(), dims.end() - 1));
+        for (int64_t i = 0; i < targets->size(); ++i) targets->as<int64_t>()[i] = i % 5 == 0 ? -100 : i % n;
+        Compare(Op::k_cross_entropy, {Random(dtype, dims, 2), targets}, {}, 8, 10);
+      }
+    }
+    Compare(Op::k_layer_norm, {Random(dtype, {3, 4, 50}), Random(dtype, {4, 50})}, {int64_t{2}}, 16, 4);
+    for (bool interleaved : {false, true})
+      Compare(Op::k_rotary, {Strided(Random(dtype, {2, 3, 17, 64}), 1), Ids({17}, 1000)}, {10000.0, interleaved}, 8, 2);
+  }
+}
+
+TEST_F(CudaOps, Products) {
+  for (DType dtype : kAll) {
+    if (dtype == DType::boolean) continue;
+    for (int how = 0; how < 4; ++how) {
+      for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 1, 1}, {5, 7, 3}, {33, 64, 17}, {64, 128, 96}, {130, 257, 65}, {16, 0, 8}, {0, 3, 4}}) {
+        const auto a = how % 2 ? Random(dtype, {k, m}) : Random(dtype, {m, k});
+        const auto b = how / 2 ? Random(dtype, {n, k}) : Random(dtype, {k, n});
+        Compare(Op::k_matmul, {a, b}, {how % 2 == 1, how / 2 == 1}, 8 + static_cast<double>(k) / 2, std::sqrt(k + 1.0));
+      }
+    }
+    Compare(Op::k_matmul, {Random(dtype, {2, 3, 9, 16}), Random(dtype, {3, 16, 5})}, {}, 16, 4);
+    Compare(Op::k_matmul, {Random(dtype, {2, 1, 9, 16}), Random(dtype, {3, 16, 5})}, {}, 16, 4);
+    Compare(Op::k_matmul, {Strided(Random(dtype, {4, 9, 16}), 2), Strided(Random(dtype, {4, 16, 5}), 2)}, {}, 16, 4);
+    Compare(Op::k_matmul, {Random(dtype, {16}), Random(dtype, {16, 5})}, {}, 16, 4);
+    Compare(Op::k_matmul, {Random(dtype, {4, 9, 16}), Random(dtype, {16})}, {}, 16, 4);
+    Compare(Op::k_dot_general, {Random(dtype, {3, 4, 5, 6}), Random(dtype, {6, 3, 4, 7})},
+            {ir::Ints{3, 1}, ir::Ints{0, 2}, ir::Ints{0}, ir::Ints{1}}, 32, 6);
+  }
+}
+
+TEST_F(CudaOps, ConvAndPools) {
+  for (DType dtype : kFloats) {
+    const auto w = [&](std::vector<int64_t> dims) { return Random(dtype, std::move(dims), 0.3); };
+    Compare(Op::k_conv, {Random(dtype, {2, 4, 30}), w({6, 4, 5}), w({6})}, {}, 64, 2);
+    Compare(Op::k_conv, {Random(dtype, {2, 6, 17, 19}), w({8, 3, 3, 3}), w({8})}, {ir::Ints{2, 1}, ir::Ints{1, 1}, ir::Ints{1, 2}, int64_t{2}}, 64, 2);
+    Compare(Op::k_conv, {Strided(Random(dtype, {1, 3, 8, 9, 10}), 1), w({5, 3, 2, 3, 2})}, {}, 64, 2);
+    Compare(Op::k_conv, {Random(dtype, {3, 64, 28, 28}), w({96, 64, 3, 3})}, {ir::Ints{}, ir::Ints{1, 1}}, 300, 8);
+    for (Op op : {Op::k_max_pool, Op::k_avg_pool}) {
+      Compare(op, {Random(dtype, {2, 3, 17, 19})}, {ir::Ints{3, 2}, ir::Ints{2, 2}, ir::Ints{1, 1}}, op == Op::k_max_pool ? 0 : 4, 1);
+      Compare(op, {Strided(Random(dtype, {2, 3, 40}), 2)}, {ir::Ints{4}}, op == Op::k_max_pool ? 0 : 4, 1);
+    }
+  }
+}
+
+TEST_F(CudaOps, Attention) {
+  for (DType dtype : kFloats) {
+    for (int64_t d : {8, 40, 64, 128, 200}) {
+      for (bool causal : {false, true}) {
+        Compare(Op::k_attention, {Random(dtype, {2, 4, 33, d}), Random(dtype, {2, 2, 65, d}), Random(dtype, {2, 2, 65, d})}, {causal, 0.0}, 64, 2);
+      }
+    }
+    Ref<TensorImpl> keep = Random(DType::boolean, {33, 65});
+    for (int64_t i = 0; i < 65; ++i) keep->as<bool>()[i] = false;
+    const Inputs in = {Random(dtype, {2, 4, 33, 64}), Strided(Random(dtype, {2, 4, 65, 64}), 1), Random(dtype, {2, 4, 65, 64})};
+    Compare(Op::k_attention, {in[0], in[1], in[2], keep}, {}, 64, 2);
+    Compare(Op::k_attention, {in[0], in[1], in[2], Random(dtype, {4, 33, 65})}, {false, 0.2}, 64, 2);
+  }
+}
+
+TEST_F(CudaOps, Indexing) {
+  for (DType dtype : kAll) {
+    for (int how = 0; how < 2; ++how) {
+      const auto x = Strided(Random(dtype, {11, 13, 17}), how);
+      for (int64_t axis : {0, 1, 2}) {
+        Compare(Op::k_take, {x, Ids({4, 5}, x->dims[axis])}, {axis});
+        std::vector<int64_t> dims(x->dims, x->dims + 3);
+        dims[static_cast<size_t>(axis)] = 6;
+        const auto ids = Ids(dims, x->dims[axis]);
+        Compare(Op::k_take_along_axis, {x, ids}, {axis});
+        for (const char* mode : {"set", "add", "max", "min"}) {
+          if (dtype == DType::boolean && std::strcmp(mode, "add") == 0) continue;
+          Compare(Op::k_put_along_axis, {x, ids, Random(dtype, dims)}, {axis, std::string(mode)});
+        }
+      }
+      Ref<TensorImpl> pairs = Ids({40, 2}, 11);
+      Compare(Op::k_gather, {x, pairs}, {});
+      for (const char* mode : {"set", "add", "max", "min"}) {
+        if (dtype == DType::boolean && std::strcmp(mode, "add") == 0) continue;
+        Compare(Op::k_scatter, {x, pairs, Random(dtype, {40, 17})}, {std::string(mode)});
+        Compare(Op::k_scatter, {Random(dtype, {5}), Ids({3000, 1}, 5), Random(dtype, {3000})}, {std::string(mode)});
+      }
+      Compare(Op::k_embedding, {Strided(Random(dtype, {50, 64}), how), Ids({3, 7}, 50)}, {});
+      Compare(Op::k_update_slice, {x, Random(dtype, {3, 2, 17})}, {ir::Ints{1, 4, 0}, ir::Ints{2, 3, 1}});
+      Compare(Op::k_concat, {x, Random(dtype, {11, 2, 17}), Strided(Random(dtype, {11, 5, 17}), 1)}, {int64_t{1}});
+      Compare(Op::k_stack, {x, x}, {int64_t{-1}});
+      Compare(Op::k_pad, {x}, {ir::Ints{1, -2, 0}, ir::Ints{0, 3, 2}, 1.0});
+      Compare(Op::k_tril, {x}, {int64_t{1}});
+      Compare(Op::k_triu, {x}, {int64_t{-2}});
+    }
+  }
+  Compare(Op::k_one_hot, {Ids({5, 6}, 9)}, {int64_t{7}, DType::bf16});
+}
+
+TEST_F(CudaOps, SortAndTopk) {
+  for (DType dtype : kAll) {
+    for (const std::vector<int64_t>& dims : {std::vector<int64_t>{1}, {37}, {9, 100}, {100, 9}, {3, 5000}, {70000}, {0, 5}}) {
+      for (bool flag : {false, true}) {
+        for (int64_t axis : {int64_t{0}, int64_t{-1}}) {
+          const auto x = Random(dtype, dims, 1, true);
+          Compare(Op::k_sort, {x}, {axis, flag});
+          const int64_t along = axis == 0 ? dims[0] : dims.back();
+          Compare(Op::k_topk, {Strided(x, 2)}, {std::min<int64_t>(along, 7), axis, flag});
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaOps, MadeTensors) {
+  const auto number = [&](int64_t v) {
+    Ref<TensorImpl> x = Make(DType::i64, {});
+    *x->as<int64_t>() = v;
+    return x;
+  };
+  for (DType t : kAll) {
+    Compare(Op::k_full, {Random(DType::f32, {})}, {ir::Ints{3, 50}, t});
+    if (t != DType::boolean) Compare(Op::k_iota, {number(-3), number(2)}, {ir::Ints{4, 70}, int64_t{1}, t});
+    if (IsFloat(t)) {
+      Compare(Op::k_random_uniform, {number(77), number(1000)}, {ir::Ints{33, 301}, -2.0, 3.0, t});
+      Compare(Op::k_random_normal, {number(77), number(7)}, {ir::Ints{33, 301}, 1.0, 2.0, t});
+    } else if (t != DType::boolean) {
+      Compare(Op::k_random_int, {number(5), number(0)}, {ir::Ints{33, 301}, int64_t{3}, int64_t{100}, t});
+    }
+  }
+  for (DType t : {DType::f32, DType::bf16})
+    for (const char* format : {"f4e2m1", "f6e2m3", "f6e3m2"}) {
+      const auto x = Random(t, {6, 96}, 4, true);
+      Compare(Op::k_quantize, {x}, {std::string(format)});
+      auto q = RunOn(rt::Cpu(), Op::k_quantize, {x}, {std::string(format)});
+      if (q.ok()) Compare(Op::k_dequantize, {(*q)[0], (*q)[1]}, {std::string(format), int64_t{32}, t});
+    }
+}
+
+TEST_F(CudaOps, AnIndexOutOfRangeIsAnErrorOfTheNextRead) {
+  Ref<TensorImpl> ids = Make(DType::i64, {3});
+  ids->as<int64_t>()[0] = 1, ids->as<int64_t>()[1] = 9, ids->as<int64_t>()[2] = 0;
+  const auto x = ToCuda(Random(DType::f32, {5, 4}));
+  auto y = RunOn(*cuda_, Op::k_take, {x, ToCuda(ids)}, {int64_t{0}});
+  ASSERT_TRUE(y.ok()) << y.status();
+  const auto read = interp::OnHost(*(*y)[0]);
+  EXPECT_EQ(read.status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_NE(read.status().message().find("take"), std::string::npos) << read.status();
+  EXPECT_NE(read.status().message().find("9"), std::string::npos) << read.status();
+  // Said once; the device goes on.
+  EXPECT_TRUE(interp::OnHost(*x).ok());
+}
+
+}  // namespace
+}  // namespace tessera
