@@ -33,6 +33,7 @@ set(TESSERA_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING "Generations of GPUs w
 mark_as_advanced(TESSERA_CUDA_ARCHITECTURES)
 
 function(tessera_cuda_images target)
+  find_program(TESSERA_FATBIN_PYTHON python3 REQUIRED)
   list(TRANSFORM TESSERA_CUDA_ARCHITECTURES PREPEND sm_ OUTPUT_VARIABLE codes)
   list(JOIN codes "," codes)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/interp/cuda/kernels/*.cu)
@@ -44,10 +45,10 @@ function(tessera_cuda_images target)
     # Contraction is off everywhere, so that every tier gives the same bits.
     add_custom_command(
       OUTPUT ${fatbin}
-      COMMAND ${TESSERA_NVCC} -fatbin --compress-mode=size -std=c++20 -O3 -fmad=false -diag-suppress 186,177
-              -I${PROJECT_SOURCE_DIR} -MD -MF ${fatbin}.d -gencode arch=compute_80,code=[compute_80,${codes}]
-              -o ${fatbin} ${source}
-      DEPENDS ${source}
+      COMMAND ${TESSERA_FATBIN_PYTHON} ${PROJECT_SOURCE_DIR}/cmake/fatbin.py ${PROJECT_SOURCE_DIR}/build/fatbins
+              ${fatbin} ${source} ${TESSERA_NVCC} --compress-mode=size -std=c++20 -O3 -fmad=false
+              -diag-suppress 186,177 -I${PROJECT_SOURCE_DIR} -gencode arch=compute_80,code=[compute_80,${codes}]
+      DEPENDS ${source} ${PROJECT_SOURCE_DIR}/cmake/fatbin.py
       DEPFILE ${fatbin}.d
       COMMENT "CUDA kernels ${name}"
       VERBATIM)

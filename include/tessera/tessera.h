@@ -3,6 +3,7 @@
 #define TESSERA_TESSERA_H_
 
 #include "tessera/builder.h"
+#include "tessera/cuda.h"
 #include "tessera/dtype.h"
 #include "tessera/function.h"
 #include "tessera/ops.h"

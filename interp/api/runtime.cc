@@ -36,6 +36,7 @@ MemoryStatistics Runtime::memory(Device device) {
 }
 void Runtime::reset_peak_memory(Device device) { device.impl()->ResetPeak(); }
 void Runtime::trim_memory(Device device) { device.impl()->Trim(); }
+Status Runtime::synchronize(Device device) { return ToPublic(device.impl()->Synchronize()); }
 
 std::vector<MetricValue> Runtime::metrics() {
   const rt::MetricValues values = rt::SnapshotMetrics();

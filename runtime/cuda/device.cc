@@ -23,7 +23,7 @@ int Attribute(CUdevice device, CUdevice_attribute which) {
 
 }  // namespace
 
-absl::StatusOr<Device*> Device::Make(int index) {
+absl::StatusOr<Device*> Device::Make(int index, CUcontext adopted) {
   const int64_t start = rt::NowNs();
   const Driver& driver = TheDriver();
   // Never destroyed; on failure what was made so far stays with it.
@@ -32,8 +32,10 @@ absl::StatusOr<Device*> Device::Make(int index) {
   d->name_ = absl::StrCat("cuda:", index);
   CUdevice handle;
   TSR_RETURN_IF_ERROR(d->Check("cuDeviceGet", driver.cuDeviceGet(&handle, index)));
-  TSR_RETURN_IF_ERROR(
-      d->Check("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(&d->context_, handle)));
+  d->context_ = adopted;
+  if (adopted == nullptr)
+    TSR_RETURN_IF_ERROR(
+        d->Check("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(&d->context_, handle)));
   TSR_RETURN_IF_ERROR(d->Enter());
   Properties& p = d->properties_;
   char text[256] = {};

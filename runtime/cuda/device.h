@@ -50,7 +50,8 @@ struct Properties {
 
 class Device final : public rt::Device {
  public:
-  static absl::StatusOr<Device*> Make(int index);
+  /// `adopted`: a context to use; null: the primary one.
+  static absl::StatusOr<Device*> Make(int index, CUcontext adopted);
 
   std::string_view name() const override { return name_; }
   rt::DeviceKind kind() const override { return rt::DeviceKind::cuda; }
@@ -130,6 +131,9 @@ class Device final : public rt::Device {
   std::atomic<const char*> recent_[kRecent] = {};
   std::atomic<uint32_t> launches_{0};
 };
+
+/// The device is not made yet: it will use that context.
+absl::Status AdoptContext(int index, CUcontext context);
 
 inline Device& DeviceOf(rt::Device& device) { return static_cast<Device&>(device); }
 

@@ -3,7 +3,35 @@
 
 #include "runtime/cuda/device.h"
 
-namespace tessera::rt {
+namespace tessera {
+namespace {
+
+struct Devices {
+  std::mutex mutex;
+  absl::StatusOr<cuda::Device*> made[cuda::kMaxDevices];  // unknown until it is asked for
+  CUcontext adopted[cuda::kMaxDevices] = {};
+};
+
+Devices& All() {
+  static auto* devices = new Devices;
+  return *devices;
+}
+
+absl::Status CheckIndex(int index) {
+  TSR_RETURN_IF_ERROR(cuda::GetDriver().status());
+  const int count = rt::NumCudaDevices();
+  if (index >= 0 && index < count) return absl::OkStatus();
+  return NotFound("there is no device cuda:", index, ": the driver has ", count,
+                  count == 1 ? " CUDA device" : " CUDA devices");
+}
+
+bool IsMade(const absl::StatusOr<cuda::Device*>& device) {
+  return device.status().code() != absl::StatusCode::kUnknown;
+}
+
+}  // namespace
+
+namespace rt {
 
 int NumCudaDevices() {
   static const int count = [] {
@@ -16,18 +44,29 @@ int NumCudaDevices() {
 }
 
 absl::StatusOr<Device*> Cuda(int index) {
-  static auto* mutex = new std::mutex;
-  static auto* devices = new absl::StatusOr<cuda::Device*>[cuda::kMaxDevices];
-  TSR_RETURN_IF_ERROR(cuda::GetDriver().status());
-  const int count = NumCudaDevices();
-  if (index < 0 || index >= count)
-    return NotFound("there is no device cuda:", index, ": the driver has ", count,
-                    count == 1 ? " CUDA device" : " CUDA devices");
-  std::lock_guard lock(*mutex);
-  absl::StatusOr<cuda::Device*>& device = devices[index];
-  if (device.status().code() == absl::StatusCode::kUnknown) device = cuda::Device::Make(index);
+  TSR_RETURN_IF_ERROR(CheckIndex(index));
+  Devices& all = All();
+  std::lock_guard lock(all.mutex);
+  absl::StatusOr<cuda::Device*>& device = all.made[index];
+  if (!IsMade(device)) device = cuda::Device::Make(index, all.adopted[index]);
   if (!device.ok()) return device.status();
   return *device;
 }
 
-}  // namespace tessera::rt
+}  // namespace rt
+
+namespace cuda {
+
+absl::Status AdoptContext(int index, CUcontext context) {
+  TSR_RETURN_IF_ERROR(CheckIndex(index));
+  Devices& all = All();
+  std::lock_guard lock(all.mutex);
+  if (IsMade(all.made[index]))
+    return absl::FailedPreconditionError(
+        absl::StrCat("cuda:", index, " is in use already; adopt a context before its first op"));
+  all.adopted[index] = context;
+  return absl::OkStatus();
+}
+
+}  // namespace cuda
+}  // namespace tessera
