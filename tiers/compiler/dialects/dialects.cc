@@ -166,7 +166,8 @@ LogicalResult VerifyTile(Operation* op, Type tile, Type dtype) {
 LogicalResult KernelOp::verify() {
   const size_t views = getInputs().size() + getOutputs().size();
   if (getStrides().size() != views) return emitOpError("has strides for each view");
-  if (getTeam() && getTeam()->size() != 2) return emitOpError("has the threads and the tasks of a block for a team");
+  if (getTeam() && getTeam()->size() != 3)
+    return emitOpError("has the threads and the tasks of a block, and blocks, for a team");
   Block& body = getBody().front();
   bool fits = body.getNumArguments() == views + 4;
   for (auto [k, type] : llvm::enumerate(body.getArgumentTypes()))

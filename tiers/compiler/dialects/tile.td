@@ -28,7 +28,8 @@ def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBl
     strides (!llvm.ptr), then the first task and the one after the last (i64). `dims` says what stands in the table,
     `tasks` how many tasks there are and `unit` how large one is, as in tsr_target.launch: the core reads them.
 
-    With `team` (threads of a block, tasks that a block does) the kernel is for a CUDA device. Its scratch memory is
+    With `team` (threads of a block, tasks that a block does, blocks that a multiprocessor must have registers for) the
+    kernel is for a CUDA device. Its scratch memory is
     shared by the threads of a block, and has `plus` bytes; the first task is 0 and the last one that of the launch: a
     block begins at its own number and goes on by the number of blocks.
 

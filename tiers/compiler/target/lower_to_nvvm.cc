@@ -34,7 +34,9 @@ class DeviceLowering : public TileLowering {
     auto function = LLVM::LLVMFuncOp::create(b_, loc_, kernel_.getSymName(), type);
     function.setCConv(LLVM::CConv::PTX_Kernel);
     const int64_t threads = (*kernel_.getTeam())[0];
-    function.setPassthroughAttr(b_.getArrayAttr({b_.getStrArrayAttr({"nvvm.maxntid", std::to_string(threads)})}));
+    const std::string blocks = std::to_string((*kernel_.getTeam())[2]);
+    function.setPassthroughAttr(b_.getArrayAttr({b_.getStrArrayAttr({"nvvm.maxntid", std::to_string(threads)}),
+                                                 b_.getStrArrayAttr({"nvvm.minctasm", blocks})}));
     Block* entry = function.addEntryBlock(b_);
     b_.setInsertionPointToEnd(entry);
     IRMapping map;
@@ -74,7 +76,7 @@ class DeviceLowering : public TileLowering {
     LLVM::CondBrOp::create(b_, loc_, indirect, slot, ValueRange(), next, ValueRange(view));
     b_.setInsertionPointToEnd(slot);
     Value at = LLVM::AndOp::create(b_, loc_, view, Number(INT64_MAX));
-    Value found = LLVM::LoadOp::create(b_, loc_, i64, LLVM::IntToPtrOp::create(b_, loc_, global, at));
+    Value found = LLVM::LoadOp::create(b_, loc_, i64, LLVM::IntToPtrOp::create(b_, loc_, global, at), 8);
     LLVM::BrOp::create(b_, loc_, ValueRange(found), next);
     b_.setInsertionPointToEnd(next);
     return Generic(LLVM::IntToPtrOp::create(b_, loc_, global, next->getArgument(0)));
@@ -188,7 +190,7 @@ class DeviceLowering : public TileLowering {
     Type type = x.getType();
     const int64_t threads = static_cast<int64_t>(op.getThreads());
     auto exchange = [&](int64_t width) {
-      for (int64_t mask = width / 2; mask > 0; mask /= 2) x = Call(op.getFunction(), {x, Exchanged(x, mask)}, type);
+      for (int64_t mask = width / 2; mask > 0; mask /= 2) x = Pair(op.getFunction(), x, Exchanged(x, mask));
     };
     exchange(std::min<int64_t>(threads, 32));
     const int64_t warps = threads / 32;
@@ -198,12 +200,24 @@ class DeviceLowering : public TileLowering {
     Value thread = Intrinsic("llvm.nvvm.read.ptx.sreg.tid.x", {}, b_.getI32Type());
     Value warp = LLVM::LShrOp::create(b_, loc_, thread, Small(5));
     // All lanes of a warp have the same value: that they all write it costs nothing.
-    LLVM::StoreOp::create(b_, loc_, x, At(slot, warp, type));
+    const unsigned bytes = type.getIntOrFloatBitWidth() / 8;
+    LLVM::StoreOp::create(b_, loc_, x, At(slot, warp, type), bytes);
     Barrier();
     Value lane = LLVM::AndOp::create(b_, loc_, thread, Small(warps - 1));
-    x = LLVM::LoadOp::create(b_, loc_, type, At(slot, lane, type));
+    x = LLVM::LoadOp::create(b_, loc_, type, At(slot, lane, type), bytes);
     exchange(warps);
     return x;
+  }
+
+  // Larger and smaller of two f32 are instructions. Null for other functions.
+  Value Larger(StringRef function, Value x, Value y) {
+    if (function == "maximum_f32") return LLVM::MaximumOp::create(b_, loc_, x, y);
+    if (function == "minimum_f32") return LLVM::MinimumOp::create(b_, loc_, x, y);
+    return Value();
+  }
+  Value Pair(StringRef function, Value x, Value y) override {
+    Value larger = Larger(function, x, y);
+    return larger ? larger : TileLowering::Pair(function, x, y);
   }
 
   std::optional<Value> LowerOwn(Operation* op) override {
@@ -215,6 +229,10 @@ class DeviceLowering : public TileLowering {
       return Value();
     }
     if (auto map = dyn_cast<tile::MapOp>(op)) {
+      if (Value y = map.getOperands().size() == 2
+                        ? Larger(map.getFunction(), map.getOperands()[0], map.getOperands()[1])
+                        : Value())
+        return y;
       Type narrow = map.getFunction() == "round_bf16"  ? Type(b_.getBF16Type())
                     : map.getFunction() == "round_f16" ? Type(b_.getF16Type())
                                                        : Type();

@@ -21,6 +21,9 @@
 #include "interp/cpu/ew_ops_isa.h"
 #include "interp/cpu/numeric_isa.h"
 #include "tiers/compiler/target/repair.h"
+#ifdef __NVPTX__
+#include "tiers/compiler/target/math_narrow.h"
+#endif
 
 namespace tessera::cpu::TSR_ISA {
 
@@ -201,6 +204,21 @@ TSR_C float tsr_round_f8e5m2__soft(float x) {
   FromF32(x, y);
   return SoftFromF16(static_cast<uint16_t>(y.bits << 8));
 }
+#endif
+
+#ifdef __NVPTX__
+#define TSR_NARROW_FN(name, expression) \
+  TSR_C float tsr_##name##_f32_narrow(float x) { return expression; }
+TSR_NARROW_FN(exp, ExpNarrow(x))
+TSR_NARROW_FN(exp_weight, ExpNarrow(x))
+TSR_NARROW_FN(exp2, __nvvm_ex2_approx_ftz_f(x))
+TSR_NARROW_FN(sigmoid, SigmoidNarrow(x))
+TSR_NARROW_FN(silu, SiluNarrow(x))
+TSR_NARROW_FN(tanh, TanhNarrow(x))
+TSR_NARROW_FN(gelu, GeluNarrow(x))
+TSR_NARROW_FN(gelu_tanh, GeluTanhNarrow(x))
+TSR_NARROW_FN(rsqrt, RsqrtNarrow(x))
+TSR_C float tsr_rsqrt_f32_row(float x) { return RsqrtRow(x); }
 #endif
 
 TSR_C float tsr_pre_f64(double x) { return Pre(x); }

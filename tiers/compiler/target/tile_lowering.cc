@@ -58,6 +58,8 @@ Value TileLowering::Call(StringRef function, ValueRange operands, Type result) {
   return LLVM::CallOp::create(b_, loc_, callee, operands).getResult();
 }
 
+Value TileLowering::Pair(StringRef function, Value x, Value y) { return Call(function, {x, y}, x.getType()); }
+
 Value TileLowering::Element(Value vector, int64_t lane) {
   Value index = LLVM::ConstantOp::create(b_, loc_, b_.getI32Type(), b_.getI32IntegerAttr(static_cast<int32_t>(lane)));
   return LLVM::ExtractElementOp::create(b_, loc_, vector, index);
@@ -110,10 +112,9 @@ void TileLowering::Lower(Operation* op) {
     result = LLVM::FPExtOp::create(b_, loc_, widen.getY().getType(), widen.getX());
   } else if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
     Value v = reduce.getTile();
-    Type scalar = reduce.getScalar().getType();
     for (int64_t n = LanesOf(v.getType()); n > 1; n /= 2) {
       if (n == 2) {
-        v = Call(reduce.getFunction(), {Element(v, 0), Element(v, 1)}, scalar);
+        v = Pair(reduce.getFunction(), Element(v, 0), Element(v, 1));
         break;
       }
       SmallVector<int32_t> low, high;
@@ -123,7 +124,7 @@ void TileLowering::Lower(Operation* op) {
       }
       Value a = LLVM::ShuffleVectorOp::create(b_, loc_, v, v, low);
       Value c = LLVM::ShuffleVectorOp::create(b_, loc_, v, v, high);
-      v = Call(reduce.getFunction(), {a, c}, WithLanes(scalar, n / 2));
+      v = Pair(reduce.getFunction(), a, c);
     }
     result = v;
   } else {

@@ -33,6 +33,8 @@ class TileLowering {
   static int64_t LanesOf(mlir::Type t);
   static mlir::Type WithLanes(mlir::Type scalar, int64_t lanes);
   mlir::Value Call(llvm::StringRef function, mlir::ValueRange operands, mlir::Type result);
+  /// A function of two operands.
+  virtual mlir::Value Pair(llvm::StringRef function, mlir::Value x, mlir::Value y);
   mlir::Value Element(mlir::Value vector, int64_t lane);
   mlir::Value Insert(mlir::Value vector, mlir::Value scalar, int64_t lane);
   mlir::Value At(mlir::Value view, mlir::Value offset, mlir::Type memory);

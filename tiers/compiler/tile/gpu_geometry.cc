@@ -84,6 +84,9 @@ std::optional<GpuGeometry> ChooseGeometry(const GpuFacts& facts) {
   g = facts.is_reduction ? ForRows(facts, g, row) : ForElements(facts, g, row);
   if (facts.is_reduction && !g.keeps_rows && facts.num_rows >= 0 && facts.num_rows < kFewRows && row > kUnknownRow)
     return std::nullopt;
+  // Loads in flight come from many threads or from many elements of each: 64 registers, or 80 for those that keep many.
+  const int64_t busy = g.keeps_rows && g.chunks * g.lanes > 16 ? 768 : 1024;
+  g.blocks = std::max<int64_t>(1, busy / g.Threads());
   return g;
 }
 

@@ -14,6 +14,7 @@ struct GpuGeometry {
   int64_t team = 1;    ///< threads that share a row: a power of two; more than 32 are a whole block
   int64_t chunks = 1;  ///< vectors that a thread has in flight
   int64_t rows = 1;    ///< of a block at a time
+  int64_t blocks = 1;  ///< that fit a multiprocessor: this many must find registers there
   /// Rows are reduced, and kept in registers: they have at most Capacity() elements.
   bool keeps_rows = false;
 

@@ -26,6 +26,15 @@ SmallVector<Dim> SpaceOf(sched::KernelOp kernel) {
   return space;
 }
 
+// Does `user` use a value among whole rows? Casts of operands have the rank of the operand; who uses them says it.
+bool IsFullUse(Operation* user, int64_t rank) {
+  if (isa<graph::ReduceOp, sched::YieldOp>(user)) return true;
+  if (cast<RankedTensorType>(user->getResult(0).getType()).getRank() == rank) return true;
+  const bool is_cast = RowOf(user) != nullptr && RowOf(user)->name == "cast";
+  return is_cast && llvm::any_of(user->getUsers(),
+                                 [&](Operation* next) { return !isa<sched::YieldOp>(next) && IsFullUse(next, rank); });
+}
+
 // Dims of the view against those of the space, aligned at the right end of its first `rank` dims.
 bool Align(ViewPlan& view, ArrayRef<Dim> space, size_t rank) {
   const SmallVector<Dim> dims = DimsOf(view.type);
@@ -94,9 +103,7 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
     bool at_end = false, at_outer = false;
     for (Operation* user : users) {
       if (is_elsewhere(user)) continue;
-      const bool full = isa<graph::ReduceOp>(user) || isa<sched::YieldOp>(user) ||
-                        cast<RankedTensorType>(user->getResult(0).getType()).getRank() == static_cast<int64_t>(rank);
-      (full ? at_end : at_outer) = true;
+      (IsFullUse(user, static_cast<int64_t>(rank)) ? at_end : at_outer) = true;
     }
     if (at_end && at_outer && view.type.getRank() > 0 && outer != rank) return std::nullopt;
     if (!Align(view, nest.space, at_outer ? outer : rank)) return std::nullopt;

@@ -17,7 +17,10 @@
 // below 21 units in the last place of the sum of magnitudes, and in practice below that of the host's loops, which are
 // longer. Loops sum in f32 for at most eight steps and add that to an f64, as on the host.
 //
+// Where all results are narrow floats, functions such as exp are those of target/math_narrow.h.
+//
 // Kernels that no geometry suits, or that hold a matrix product, are left to tier 1: their steps are in no kernel.
+#include "llvm/ADT/StringSet.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "tiers/compiler/passes.h"
@@ -29,9 +32,10 @@ using namespace mlir;
 namespace tessera::compiler {
 namespace {
 
-constexpr int64_t kSlotBytes = 256;    // of tsr_tile.team_reduce
-constexpr int64_t kLateElements = 16;  // of a thread, for which operands that only stores need are loaded at a time
-constexpr int64_t kStepsOfF32 = 8;     // that a loop adds before it goes on in f64
+constexpr int64_t kSlotBytes = 256;  // of tsr_tile.team_reduce
+// Elements that a thread loads at a time of operands that only stores need.
+constexpr int64_t kLateElements = 32;
+constexpr int64_t kStepsOfF32 = 8;  // that a loop adds before it goes on in f64
 
 Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
 int64_t BytesOf(Type dtype) { return (dtype.getIntOrFloatBitWidth() + 7) / 8; }
@@ -45,6 +49,7 @@ class GpuLowering : public RowLowering {
     const std::optional<GpuGeometry> geometry = ChooseGeometry(Facts());
     if (!geometry) return;
     g_ = *geometry;
+    stores_narrow_ = llvm::all_of(Yield().getValues(), [](Value v) { return IsNarrowFloat(ElementOf(v)); });
     Begin(at);
     team_thread_ = Place("thread");
     n_ = inner_ >= 0 ? sizes_.back() : I64(1);
@@ -282,7 +287,17 @@ class GpuLowering : public RowLowering {
 
   void Finish(ArrayRef<int64_t> tasks, ArrayRef<int64_t> unit, int64_t per_block) {
     End(tasks, {}, unit, {}, num_slots_ * kSlotBytes);
-    tile_.setTeam(ArrayRef<int64_t>{g_.Threads(), std::max<int64_t>(1, per_block)});
+    tile_.setTeam(ArrayRef<int64_t>{g_.Threads(), std::max<int64_t>(1, per_block), g_.blocks});
+  }
+
+  std::string FunctionOf(Operation* op, std::string function) override {
+    static const llvm::StringSet<> narrow = {"exp_f32",  "exp_weight_f32", "exp2_f32",      "sigmoid_f32", "silu_f32",
+                                             "tanh_f32", "gelu_f32",       "gelu_tanh_f32", "rsqrt_f32"};
+    if (stores_narrow_ && narrow.contains(function)) return function + "_narrow";
+    // What follows from a sum has no exact bits to keep.
+    Value y = op->getResult(0);
+    if (function == "rsqrt_f32" && is_row_.lookup(y) && pass_.lookup(y) > 0) return function + "_row";
+    return function;
   }
 
   // ---- element by element
@@ -355,21 +370,16 @@ class GpuLowering : public RowLowering {
     Blocks(Ceil(num_rows, g_.rows), [&](Value group) {
       Value is_row = BeginRow(group, num_rows);
       auto scalars = [&] { Loops(1, is_row); };
-      auto vectors = [&] { g_.lanes > 1 ? Loops(g_.lanes, is_row) : Loops(1, is_row); };
-      auto registers = [&] { Registers(is_row); };
-      // What an aligned row is done by: in registers if it is short enough.
-      auto aligned = [&] {
-        if (!g_.keeps_rows)
-          vectors();
-        else if (exact_row_ >= 0)
-          registers();
-        else
-          IfElse(Compare(arith::CmpIPredicate::ule, n_, I64(g_.Capacity())), registers, vectors);
-      };
-      if (is_aligned_)
-        IfElse(is_aligned_, aligned, scalars);
+      // Longer rows than were seen share the scalar loop with those that are not aligned: two loops are worth their
+      // compile time only where they are the usual case.
+      auto usual = [&] { g_.keeps_rows ? Registers(is_row) : Loops(g_.lanes, is_row); };
+      Value is_usual = is_aligned_;
+      if (g_.keeps_rows && exact_row_ < 0)
+        is_usual = And(is_usual, Compare(arith::CmpIPredicate::ule, n_, I64(g_.Capacity())));
+      if (is_usual)
+        IfElse(is_usual, usual, scalars);
       else
-        aligned();
+        usual();
       // A slot that is used once in each row is not to be used again before everybody has read it.
       if (g_.team > 32 && num_slots_ == 1) tile::BarrierOp::create(b_, loc_);
     });
@@ -422,7 +432,15 @@ class GpuLowering : public RowLowering {
 
   void StoreChunks(MutableArrayRef<Chunk> chunks, ArrayRef<size_t> stores, Value is_row) {
     if (stores.empty()) return;
-    const size_t at_a_time = static_cast<size_t>(std::max<int64_t>(1, kLateElements / g_.lanes));
+    llvm::SmallPtrSet<Value, 8> late;
+    for (size_t k : stores) CollectArguments(Yield().getValues()[static_cast<unsigned>(k)], late);
+    int64_t elements = g_.chunks * g_.lanes;
+    for (Value v : late)
+      if (!is_row_.lookup(v) && !chunks[0].tiles.contains(v)) elements += g_.lanes;
+    // As many chunks at a time as leave room for what is kept of the row.
+    const int64_t each = std::max<int64_t>(g_.lanes, elements - g_.chunks * g_.lanes);
+    const size_t at_a_time =
+        static_cast<size_t>(std::max<int64_t>(1, (kLateElements + 16 - g_.chunks * g_.lanes) / each));
     for (size_t from = 0; from < chunks.size(); from += at_a_time) {
       MutableArrayRef<Chunk> some = chunks.slice(from, std::min(at_a_time, chunks.size() - from));
       for (Chunk& chunk : some)
@@ -486,6 +504,7 @@ class GpuLowering : public RowLowering {
   Value n_;                // elements of a row
   Value team_thread_, block_row_;
   Value is_aligned_;
+  bool stores_narrow_ = false;  // all results are narrow floats
 };
 
 class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPass<ModuleOp>> {

@@ -611,8 +611,8 @@ Value RowLowering::Apply(Operation* op, ArrayRef<Value> operands, int64_t lanes)
   // Functions are named after the dtype that they compute in, which is that of the last operand: conditions come
   // first.
   const StringRef dtype = ComputeName(ElementOf(op->getOperands().back()));
-  if (op->hasAttr("weight")) return Map("exp_weight_" + dtype.str(), operands, type);
-  Value y = Map((name + "_" + dtype).str(), operands, type);
+  if (op->hasAttr("weight")) return Map(FunctionOf(op, "exp_weight_" + dtype.str()), operands, type);
+  Value y = Map(FunctionOf(op, (name + "_" + dtype).str()), operands, type);
   return is_device_ ? y : Round(y, out, lanes);
 }
 

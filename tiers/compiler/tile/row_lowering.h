@@ -18,6 +18,7 @@ namespace tessera::compiler {
 class RowLowering {
  public:
   RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise, bool is_device = false);
+  virtual ~RowLowering() = default;
 
   /// Makes the tsr_tile.kernel with its arguments; everything after is put into its body.
   void Begin(mlir::OpBuilder& at);
@@ -84,6 +85,9 @@ class RowLowering {
   }
 
  protected:
+  /// The function that computes an op, in place of the one with the op's name.
+  virtual std::string FunctionOf(mlir::Operation*, std::string function) { return function; }
+
   struct Spill {
     mlir::Value value;
     mlir::Type type;     // in memory

@@ -1,0 +1,394 @@
+// Traces for gpu_corpus_test.cc, each with its name and the number of kernels that it becomes. What is not in a kernel
+// is left to tier 1.
+
+// gelu_f32_static: 1
+!t = tensor<16384x8192xf32>
+!r = tensor<8192xf32>
+!s = tensor<f32>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []]
+    (%v0: !t, %v1: !r, %v2: !r, %v3: !s) {
+  %v4 = tsr_graph.mul %v0, %v1 step 0 values [4] until [1] : (!t, !r) -> !t
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!t, !r) -> !t
+  %v6 = tsr_graph.gelu %v5 step 2 values [6] until [3] : (!t) -> !t
+  %v7 = tsr_graph.mul %v6, %v3 step 3 values [7] until [4] : (!t, !s) -> !t
+  %v8 = tsr_graph.add %v7, %v0 step 4 values [8] until [end] : (!t, !t) -> !t
+}
+
+// -----
+
+// gelu_f32_symbolic: 1
+!t = tensor<?x?xf32, [0, 1]>
+!r = tensor<?xf32, [1]>
+!s = tensor<f32>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []] likely [16384, 8192]
+    (%v0: !t, %v1: !r, %v2: !r, %v3: !s) {
+  %v4 = tsr_graph.mul %v0, %v1 step 0 values [4] until [1] : (!t, !r) -> !t
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!t, !r) -> !t
+  %v6 = tsr_graph.gelu %v5 step 2 values [6] until [3] : (!t) -> !t
+  %v7 = tsr_graph.mul %v6, %v3 step 3 values [7] until [4] : (!t, !s) -> !t
+  %v8 = tsr_graph.add %v7, %v0 step 4 values [8] until [end] : (!t, !t) -> !t
+}
+
+// -----
+
+// gelu_bf16_static: 1
+!t = tensor<16384x8192xbf16>
+!r = tensor<8192xbf16>
+!s = tensor<bf16>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []]
+    (%v0: !t, %v1: !r, %v2: !r, %v3: !s) {
+  %v4 = tsr_graph.mul %v0, %v1 step 0 values [4] until [1] : (!t, !r) -> !t
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!t, !r) -> !t
+  %v6 = tsr_graph.gelu %v5 step 2 values [6] until [3] : (!t) -> !t
+  %v7 = tsr_graph.mul %v6, %v3 step 3 values [7] until [4] : (!t, !s) -> !t
+  %v8 = tsr_graph.add %v7, %v0 step 4 values [8] until [end] : (!t, !t) -> !t
+}
+
+// -----
+
+// gelu_bf16_symbolic: 1
+!t = tensor<?x?xbf16, [0, 1]>
+!r = tensor<?xbf16, [1]>
+!s = tensor<bf16>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []] likely [16384, 8192]
+    (%v0: !t, %v1: !r, %v2: !r, %v3: !s) {
+  %v4 = tsr_graph.mul %v0, %v1 step 0 values [4] until [1] : (!t, !r) -> !t
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!t, !r) -> !t
+  %v6 = tsr_graph.gelu %v5 step 2 values [6] until [3] : (!t) -> !t
+  %v7 = tsr_graph.mul %v6, %v3 step 3 values [7] until [4] : (!t, !s) -> !t
+  %v8 = tsr_graph.add %v7, %v0 step 4 values [8] until [end] : (!t, !t) -> !t
+}
+
+// -----
+
+// softmax_f32_block: 1
+!t = tensor<16384x8192xf32>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] {axis = -1 : i64} : (!t) -> !t
+}
+
+// -----
+
+// softmax_bf16_warp: 1
+!t = tensor<32768x1024xbf16>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] {axis = -1 : i64} : (!t) -> !t
+}
+
+// -----
+
+// softmax_bf16_symbolic: 1
+!t = tensor<?x?xbf16, [0, 1]>
+tsr_graph.trace "function" values [0] strides [[]] likely [4096, 32768]
+    (%v0: !t) {
+  %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] {axis = -1 : i64} : (!t) -> !t
+}
+
+// -----
+
+// log_softmax_f16_long: 1
+!t = tensor<4096x50257xf16>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.log_softmax %v0 step 0 values [1] until [end] {axis = -1 : i64} : (!t) -> !t
+}
+
+// -----
+
+// layer_norm_f32_1024_threads: 1
+!t = tensor<4096x32768xf32>
+!r = tensor<32768xf32>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !t, %v1: !r, %v2: !r) {
+  %v3 = tsr_graph.layer_norm %v0, %v1, %v2 step 0 values [3] until [end] {dims = 1 : i64, eps = 1.0e-05 : f64} : (!t, !r, !r) -> !t
+}
+
+// -----
+
+// layer_norm_bf16_block: 1
+!t = tensor<16384x8192xbf16>
+!r = tensor<8192xbf16>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !t, %v1: !r, %v2: !r) {
+  %v3 = tsr_graph.layer_norm %v0, %v1, %v2 step 0 values [3] until [end] {dims = 1 : i64, eps = 1.0e-05 : f64} : (!t, !r, !r) -> !t
+}
+
+// -----
+
+// layer_norm_bf16_symbolic: 1
+!t = tensor<?x?xbf16, [0, 1]>
+!r = tensor<?xbf16, [1]>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []] likely [16384, 8192]
+    (%v0: !t, %v1: !r, %v2: !r) {
+  %v3 = tsr_graph.layer_norm %v0, %v1, %v2 step 0 values [3] until [end] {dims = 1 : i64, eps = 1.0e-05 : f64} : (!t, !r, !r) -> !t
+}
+
+// -----
+
+// layer_norm_f32_symbolic: 1
+!t = tensor<?x?xf32, [0, 1]>
+!r = tensor<?xf32, [1]>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []] likely [16384, 8192]
+    (%v0: !t, %v1: !r, %v2: !r) {
+  %v3 = tsr_graph.layer_norm %v0, %v1, %v2 step 0 values [3] until [end] {dims = 1 : i64, eps = 1.0e-05 : f64} : (!t, !r, !r) -> !t
+}
+
+// -----
+
+// rms_norm_f32_warp: 1
+!t = tensor<32768x1024xf32>
+!r = tensor<1024xf32>
+tsr_graph.trace "function" values [0, 1] strides [[], []]
+    (%v0: !t, %v1: !r) {
+  %v2 = tsr_graph.rms_norm %v0, %v1 step 0 values [2] until [end] {dims = 1 : i64, eps = 1.0e-06 : f64} : (!t, !r) -> !t
+}
+
+// -----
+
+// rms_norm_f64_block: 1
+!t = tensor<4096x1024xf64>
+!r = tensor<1024xf64>
+tsr_graph.trace "function" values [0, 1] strides [[], []]
+    (%v0: !t, %v1: !r) {
+  %v2 = tsr_graph.rms_norm %v0, %v1 step 0 values [2] until [end] {dims = 1 : i64, eps = 1.0e-06 : f64} : (!t, !r) -> !t
+}
+
+// -----
+
+// sum_f32_block: 1
+!t = tensor<16384x8192xf32>
+!r = tensor<16384x1xf32>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.sum %v0 step 0 values [1] until [end] {axes = array<i64: 1>, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// sum_f64_odd: 1
+!t = tensor<2048x1000xf64>
+!r = tensor<2048x1xf64>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.sum %v0 step 0 values [1] until [end] {axes = array<i64: 1>, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// sum_bf16_short: 1
+!t = tensor<100000x16xbf16>
+!r = tensor<100000x1xbf16>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.sum %v0 step 0 values [1] until [end] {axes = array<i64: 1>, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// sum_f32_unaligned: 1
+!t = tensor<300x4097xf32>
+!r = tensor<300x1xf32>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.sum %v0 step 0 values [1] until [end] {axes = array<i64: 1>, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// max_i32: 1
+!t = tensor<?x?xi32, [0, 1]>
+!r = tensor<?x1xi32, [0, -1]>
+tsr_graph.trace "function" values [0] strides [[]] likely [1000, 500]
+    (%v0: !t) {
+  %v1 = tsr_graph.max %v0 step 0 values [1] until [end] {axes = array<i64: 1>, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// var_f32: 1
+!t = tensor<512x3000xf32>
+!r = tensor<512x1xf32>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.var %v0 step 0 values [1] until [end] {axes = array<i64: 1>, correction = 1.0 : f64, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// logsumexp_f16: 1
+!t = tensor<?x?xf16, [0, 1]>
+!r = tensor<?x1xf16, [0, -1]>
+tsr_graph.trace "function" values [0] strides [[]] likely [512, 300]
+    (%v0: !t) {
+  %v1 = tsr_graph.logsumexp %v0 step 0 values [1] until [end] {axes = array<i64: 1>, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// residual_rms_norm_two_results: 1
+!t = tensor<8192x4096xbf16>
+!r = tensor<4096xbf16>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !t, %v1: !t, %v2: !r) {
+  %v3 = tsr_graph.add %v0, %v1 step 0 values [3] until [end] : (!t, !t) -> !t
+  %v4 = tsr_graph.rms_norm %v3, %v2 step 1 values [4] until [end] {dims = 1 : i64, eps = 1.0e-06 : f64} : (!t, !r) -> !t
+}
+
+// -----
+
+// sum_all_small: 1
+!t = tensor<16x64xf32>
+!r = tensor<1x1xf32>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.sum %v0 step 0 values [1] until [end] {axes = array<i64: 0, 1>, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// sum_all_large: 0
+!t = tensor<16384x8192xf32>
+!r = tensor<1x1xf32>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.sum %v0 step 0 values [1] until [end] {axes = array<i64: 0, 1>, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// strided: 1
+!t = tensor<?x?xf32, [0, 1]>
+tsr_graph.trace "function" values [0, 1] strides [[1, -1], [-1, 1]] likely [1024, 1024]
+    (%v0: !t, %v1: !t) {
+  %v2 = tsr_graph.mul %v0, %v1 step 0 values [2] until [1] : (!t, !t) -> !t
+  %v3 = tsr_graph.tanh %v2 step 1 values [3] until [end] : (!t) -> !t
+}
+
+// -----
+
+// outer_broadcast: 1
+!t = tensor<512x8x64xf32>
+!c = tensor<512x1x64xf32>
+!r = tensor<8x1xf32>
+tsr_graph.trace "function" values [0, 1] strides [[], []]
+    (%v0: !c, %v1: !r) {
+  %v2 = tsr_graph.add %v0, %v1 step 0 values [2] until [1] : (!c, !r) -> !t
+  %v3 = tsr_graph.exp %v2 step 1 values [3] until [end] : (!t) -> !t
+}
+
+// -----
+
+// chain_f64: 1
+!t = tensor<?xf64, [0]>
+tsr_graph.trace "function" values [0] strides [[]] likely [10000000]
+    (%v0: !t) {
+  %v1 = tsr_graph.exp %v0 step 0 values [1] until [1] : (!t) -> !t
+  %v2 = tsr_graph.sin %v1 step 1 values [2] until [end] : (!t) -> !t
+}
+
+// -----
+
+// chain_f16: 1
+!t = tensor<?xf16, [0]>
+tsr_graph.trace "function" values [0] strides [[]] likely [10000000]
+    (%v0: !t) {
+  %v1 = tsr_graph.silu %v0 step 0 values [1] until [1] : (!t) -> !t
+  %v2 = tsr_graph.sigmoid %v1 step 1 values [2] until [end] : (!t) -> !t
+}
+
+// -----
+
+// chain_f8e4m3fn: 1
+!t = tensor<?xf8E4M3FN, [0]>
+tsr_graph.trace "function" values [0] strides [[]] likely [10000000]
+    (%v0: !t) {
+  %v1 = tsr_graph.relu %v0 step 0 values [1] until [1] : (!t) -> !t
+  %v2 = tsr_graph.neg %v1 step 1 values [2] until [end] : (!t) -> !t
+}
+
+// -----
+
+// chain_f8e5m2: 1
+!t = tensor<?xf8E5M2, [0]>
+tsr_graph.trace "function" values [0] strides [[]] likely [10000000]
+    (%v0: !t) {
+  %v1 = tsr_graph.tanh %v0 step 0 values [1] until [1] : (!t) -> !t
+  %v2 = tsr_graph.neg %v1 step 1 values [2] until [end] : (!t) -> !t
+}
+
+// -----
+
+// chain_i64: 1
+!t = tensor<?xi64, [0]>
+tsr_graph.trace "function" values [0] strides [[]] likely [10000000]
+    (%v0: !t) {
+  %v1 = tsr_graph.abs %v0 step 0 values [1] until [1] : (!t) -> !t
+  %v2 = tsr_graph.neg %v1 step 1 values [2] until [end] : (!t) -> !t
+}
+
+// -----
+
+// chain_i32: 1
+!t = tensor<?xi32, [0]>
+tsr_graph.trace "function" values [0] strides [[]] likely [10000000]
+    (%v0: !t) {
+  %v1 = tsr_graph.abs %v0 step 0 values [1] until [1] : (!t) -> !t
+  %v2 = tsr_graph.square %v1 step 1 values [2] until [end] : (!t) -> !t
+}
+
+// -----
+
+// chain_i8: 1
+!t = tensor<?xi8, [0]>
+tsr_graph.trace "function" values [0] strides [[]] likely [10000000]
+    (%v0: !t) {
+  %v1 = tsr_graph.abs %v0 step 0 values [1] until [1] : (!t) -> !t
+  %v2 = tsr_graph.neg %v1 step 1 values [2] until [end] : (!t) -> !t
+}
+
+// -----
+
+// chain_ui8: 1
+!t = tensor<?xui8, [0]>
+tsr_graph.trace "function" values [0] strides [[]] likely [10000000]
+    (%v0: !t) {
+  %v1 = tsr_graph.square %v0 step 0 values [1] until [1] : (!t) -> !t
+  %v2 = tsr_graph.square %v1 step 1 values [2] until [end] : (!t) -> !t
+}
+
+// -----
+
+// bool_where: 1
+!t = tensor<1000x333xf32>
+!b = tensor<1000x333xi1>
+tsr_graph.trace "function" values [0, 1] strides [[], []]
+    (%v0: !t, %v1: !t) {
+  %v2 = tsr_graph.lt %v0, %v1 step 0 values [2] until [1] : (!t, !t) -> !b
+  %v3 = tsr_graph.logical_not %v2 step 1 values [3] until [end] : (!b) -> !b
+  %v4 = tsr_graph.where %v3, %v0, %v1 step 2 values [4] until [end] : (!b, !t, !t) -> !t
+}
+
+// -----
+
+// casts: 1
+!t = tensor<4096x4096xbf16>
+!u = tensor<4096x4096xf32>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.cast %v0 step 0 values [1] until [1] : (!t) -> !u
+  %v2 = tsr_graph.exp %v1 step 1 values [2] until [2] : (!u) -> !u
+  %v3 = tsr_graph.cast %v2 step 2 values [3] until [end] : (!u) -> !t
+}
+
+// -----
+
+// after_a_product: 1
+!t = tensor<512x512xbf16>
+tsr_graph.trace "function" values [0, 1] strides [[], []]
+    (%v0: !t, %v1: !t) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] : (!t, !t) -> !t
+  %v3 = tsr_graph.gelu %v2 step 1 values [3] until [2] : (!t) -> !t
+  %v4 = tsr_graph.neg %v3 step 2 values [4] until [end] : (!t) -> !t
+}

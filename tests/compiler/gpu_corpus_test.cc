@@ -1,0 +1,134 @@
+// A corpus of traces through PTX and on to cubins for every kind of CUDA device, which needs no device. Nothing may
+// spill; registers and shared memory of each kernel go to gpu_corpus.json in the build folder.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "llvm/ADT/StringExtras.h"
+#include "tiers/compiler/compile.h"
+#include "tiers/compiler/target/nvptx.h"
+
+namespace tessera::compiler {
+namespace {
+
+constexpr const char* kDevices[] = {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"};
+
+struct Trace {
+  std::string name, text;
+  size_t kernels = 0;
+};
+
+std::vector<Trace> Corpus() {
+  std::ifstream file(TESSERA_GPU_CORPUS);
+  std::stringstream all;
+  all << file.rdbuf();
+  const std::string text = all.str();
+  llvm::SmallVector<llvm::StringRef> parts;
+  llvm::StringRef(text).split(parts, "// -----\n");
+  std::vector<Trace> traces;
+  for (llvm::StringRef part : parts) {
+    // The last comment before the trace: "// name: kernels".
+    llvm::StringRef head = part.take_front(part.find("\n!"));
+    const auto [name, kernels] = head.substr(head.rfind("// ") + 3).split(": ");
+    Trace trace;
+    trace.name = name.str();
+    trace.text = part.str();
+    if (kernels.getAsInteger(10, trace.kernels)) ADD_FAILURE() << "no number of kernels in " << head.str();
+    traces.push_back(std::move(trace));
+  }
+  return traces;
+}
+
+CompileSettings For(const char* device, const std::string& text) {
+  CompileSettings settings;
+  settings.options.device = device;
+  settings.options.tier = text.find('?') == std::string::npos ? 3 : 2;
+  settings.texts = {"asm"};
+  return settings;
+}
+
+TEST(GpuCorpus, EveryDevice) {
+  if (!HasAssembler()) std::cout << "libnvJitLink is not on this machine: PTX is made, and not assembled\n";
+  std::ofstream json("gpu_corpus.json");
+  json << "[";
+  const char* comma = "\n";
+  for (const Trace& trace : Corpus()) {
+    for (const char* device : kDevices) {
+      SCOPED_TRACE(trace.name + " for " + device);
+      llvm::Expected<Compiled> compiled = Compile(trace.text, For(device, trace.text));
+      ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+      ASSERT_EQ(compiled->plan.size(), trace.kernels);
+      if (trace.kernels == 0) continue;
+      EXPECT_EQ(compiled->kind, HasAssembler() ? tiers::kCubin : tiers::kPtx);
+      EXPECT_FALSE(compiled->object.empty());
+      const std::string& ptx = compiled->texts["asm"];
+      // Exact arithmetic: no step that rounds otherwise, or that an assembler may fuse.
+      for (const char* never : {"div.full", "div.approx", "sqrt.approx", "mul.f32 ", "add.f32 ", "mul.f64 ", "add.f64 "})
+        EXPECT_EQ(ptx.find(never), std::string::npos) << never;
+      for (const KernelReport& kernel : compiled->report) {
+        EXPECT_GE(kernel.threads, 32);
+        EXPECT_LE(kernel.threads, 1024);
+        EXPECT_GE(kernel.per_block, 1);
+        EXPECT_EQ(kernel.code.spills, 0);
+        EXPECT_EQ(kernel.code.reloads, 0);
+        json << comma << "  {\"trace\": \"" << trace.name << "\", \"device\": \"" << device << "\", \"kernel\": \""
+             << kernel.name << "\", \"threads\": " << kernel.threads << ", \"registers\": " << kernel.code.registers
+             << ", \"shared_bytes\": " << kernel.code.shared_bytes << ", \"stack_bytes\": " << kernel.code.stack_bytes
+             << ", \"assemble_ms\": " << compiled->times.assemble << ", \"compile_ms\": "
+             << compiled->times.parse + compiled->times.sched + compiled->times.tile + compiled->times.target +
+                    compiled->times.link + compiled->times.opt + compiled->times.codegen
+             << "}";
+        comma = ",\n";
+      }
+    }
+  }
+  json << "\n]\n";
+}
+
+TEST(Assembler, Log) {
+  const std::map<std::string, CodeResources> code = ResourcesOf(
+      "ptxas info    : Compiling entry function 'k1' for 'sm_90'\n"
+      "ptxas info    : Function properties for k1\n"
+      "    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n"
+      "ptxas info    : Used 40 registers, used 1 barriers, 512 bytes smem\n"
+      "ptxas info    : Compiling entry function 'k2' for 'sm_90'\n"
+      "ptxas info    : Function properties for other\n"
+      "    64 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+      "ptxas info    : Used 8 registers, used 0 barriers\n");
+  ASSERT_EQ(code.size(), 2u);
+  EXPECT_EQ(code.at("k1").registers, 40);
+  EXPECT_EQ(code.at("k1").stack_bytes, 16);
+  EXPECT_EQ(code.at("k1").spills, 2);
+  EXPECT_EQ(code.at("k1").reloads, 3);
+  EXPECT_EQ(code.at("k1").shared_bytes, 512);
+  EXPECT_EQ(code.at("k2").registers, 8);
+  EXPECT_EQ(code.at("k2").stack_bytes, 0);
+}
+
+TEST(Assembler, BadPtxIsAnError) {
+  if (!HasAssembler()) GTEST_SKIP() << "libnvJitLink is not on this machine";
+  llvm::Expected<std::string> cubin = Assemble("no PTX", "sm_90", nullptr);
+  ASSERT_FALSE(static_cast<bool>(cubin));
+  llvm::consumeError(cubin.takeError());
+}
+
+TEST(Devices, UnknownKindIsAnError) {
+  CompileSettings settings;
+  settings.options.device = "sm_35";
+  llvm::Expected<Compiled> compiled = Compile("module {}", settings);
+  ASSERT_FALSE(static_cast<bool>(compiled));
+  EXPECT_NE(llvm::toString(compiled.takeError()).find("sm_35"), std::string::npos);
+}
+
+TEST(Devices, CodeIsNotLoadedOnTheHost) {
+  const std::vector<Trace> corpus = Corpus();
+  llvm::Expected<Compiled> compiled = Compile(corpus[0].text, For("sm_90", corpus[0].text));
+  ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+  llvm::Expected<std::unique_ptr<Kernels>> kernels = Kernels::Load(*compiled);
+  ASSERT_FALSE(static_cast<bool>(kernels));
+  llvm::consumeError(kernels.takeError());
+}
+
+}  // namespace
+}  // namespace tessera::compiler

@@ -1,0 +1,78 @@
+// tsr-lower-kernels-gpu: how rows are shared among threads, and what is left to tier 1
+// RUN: tessera-opt %s --split-input-file --target=sm_90 --tsr-fuse --tsr-decompose --cse --tsr-lower-kernels-gpu --canonicalize --cse | FileCheck %s
+
+// Vectors of 8, two of each operand in flight, each operand's before anything is stored. One scalar loop for what is
+// not aligned.
+// CHECK-LABEL: tsr_tile.kernel @k1 at 1
+// CHECK-SAME: dims [] strides {{\[}}[], [], []] tasks [-65, -8193] unit [] grain 32768 scratch [] team [256, 4096, 4]
+// CHECK: %[[IN:.*]] = llvm.ptrtoint %in0
+// CHECK: tsr_tile.place "block"
+// CHECK: scf.for
+// CHECK: scf.if
+// CHECK-COUNT-4: tsr_tile.load {{.*}} aligned : bf16 -> vector<8xf32>
+// CHECK-NOT: tsr_tile.load
+// CHECK: tsr_tile.map "add_f32"
+// CHECK: tsr_tile.map "exp_f32_narrow"
+// CHECK: tsr_tile.store {{.*}} aligned : vector<8xf32> -> bf16
+// CHECK: tsr_tile.map "add_f32"
+// CHECK: tsr_tile.store {{.*}} aligned : vector<8xf32> -> bf16
+// CHECK: scf.for
+// CHECK: tsr_tile.load %in0[{{.*}}] : bf16 -> f32
+// CHECK: tsr_tile.store {{.*}} : f32 -> bf16
+!t = tensor<64x8192xbf16>
+!r = tensor<8192xbf16>
+tsr_graph.trace "elements" values [0, 1] strides [[], []] (%v0: !t, %v1: !r) {
+  %v2 = tsr_graph.add %v0, %v1 step 0 values [2] until [1] : (!t, !r) -> !t
+  %v3 = tsr_graph.exp %v2 step 1 values [3] until [end] : (!t) -> !t
+}
+
+// -----
+
+// A row of 1024 is a warp's, in registers: it is read once. Nobody but the first thread stores the number.
+// CHECK-LABEL: tsr_tile.kernel @k0
+// CHECK-SAME: tasks [-1001] unit [-1025] {{.*}} team [256, 8, 3]
+// CHECK-COUNT-8: tsr_tile.load {{.*}} aligned : f32 -> vector<4xf32>
+// CHECK-NOT: tsr_tile.load
+// CHECK-COUNT-7: arith.addf {{.*}} : vector<4xf32>
+// CHECK: tsr_tile.reduce "add_f32"
+// CHECK: tsr_tile.team_reduce "add_f32" {{.*}} threads 32 {{.*}} slot 0 : f32
+// CHECK: scf.if
+// CHECK: tsr_tile.store
+// Rows that are not aligned: sums of f32 for eight steps, then f64.
+// CHECK: } else {
+// CHECK: tsr_tile.widen
+// CHECK: tsr_tile.team_reduce "add_f64" {{.*}} threads 32
+!t = tensor<1000x1024xf32>
+!r = tensor<1000x1xf32>
+tsr_graph.trace "warps" values [0] strides [[]] (%v0: !t) {
+  %v1 = tsr_graph.sum %v0 step 0 values [1] until [end] {axes = array<i64: 1>, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// A block for each row, cut for the size that was seen; vectors beyond the end of a row are loaded again, and count for
+// nothing. One slot: a barrier before it is used for the next row.
+// CHECK-LABEL: tsr_tile.kernel @k0
+// CHECK-SAME: plus 256 team [512, 1, 2]
+// CHECK: arith.cmpi ule, {{.*}} %c8192_i64
+// CHECK: arith.minui
+// CHECK-COUNT-4: tsr_tile.load {{.*}} aligned : f32 -> vector<4xf32>
+// CHECK: arith.select {{.*}} : vector<4xf32>
+// CHECK: tsr_tile.team_reduce "maximum_f32" {{.*}} threads 512
+// CHECK: tsr_tile.barrier
+!t = tensor<?x?xf32, [0, 1]>
+!r = tensor<?x1xf32, [0, -1]>
+tsr_graph.trace "block" values [0] strides [[]] likely [16384, 8192] (%v0: !t) {
+  %v1 = tsr_graph.max %v0 step 0 values [1] until [end] {axes = array<i64: 1>, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// A product is the library's, and so is a sum of everything, for which one block would not do.
+// CHECK-NOT: tsr_tile.kernel
+!t = tensor<16384x8192xf32>
+!r = tensor<1x1xf32>
+tsr_graph.trace "left" values [0, 1] strides [[], []] (%v0: !t, %v1: !t) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [end] {transpose_b = true} : (!t, !t) -> tensor<16384x16384xf32>
+  %v3 = tsr_graph.sum %v0 step 1 values [3] until [end] {axes = array<i64: 0, 1>, keepdims = true} : (!t) -> !r
+}

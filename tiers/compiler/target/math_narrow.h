@@ -1,0 +1,68 @@
+// Functions for CUDA devices whose results are rounded to bf16, f16 or f8 in the end: tsr_exp_f32_narrow and so on, in
+// place of tsr_exp_f32. Their relative error is below 2^-14, a 32nd of what that rounding makes of them, and they are a
+// quarter of the instructions: bf16 leaves about thirty for each element before arithmetic is what a kernel waits for.
+// They are built on the device's own approximations of 2^x (2^-22), 1/x and 1/sqrt(x) (2^-22.9). Results that f32 has
+// only as subnormal numbers become 0. Infinities and NaN are those of the exact functions.
+//
+// Not among them are functions with zeros away from 0 (log) or with results near 0 that take more than one formula
+// (expm1, erf).
+#ifndef TESSERA_TIERS_COMPILER_TARGET_MATH_NARROW_H_
+#define TESSERA_TIERS_COMPILER_TARGET_MATH_NARROW_H_
+
+#include "interp/cpu/math/basic.h"
+
+namespace tessera::cpu::TSR_ISA {
+
+constexpr float kLog2E = 0x1.715476p+0f;
+
+// e^x. The product's absolute error, at most 2^-17, is the relative one of the result.
+TSR_MATH float ExpNarrow(float x) { return __nvvm_ex2_approx_ftz_f(x * kLog2E); }
+TSR_MATH float ReciprocalNarrow(float x) { return __nvvm_rcp_approx_ftz_f(x); }
+TSR_MATH float RsqrtNarrow(float x) { return __nvvm_rsqrt_approx_f(x); }
+// Within 1 ulp, for a number of each row; f64, which the exact function takes, is slow.
+TSR_MATH float RsqrtRow(float x) {
+  const float y = __nvvm_rsqrt_approx_f(x);
+  const float fixed = Fma(0.5f * Fma(-x * y, y, 1.0f), y, y);
+  return Select(And(y > 0.0f, y < Inf(y)), fixed, y);
+}
+
+// 1 / (1 + e^-x), for arguments 0 to 1 without cancellation.
+TSR_MATH float SigmoidNarrow(float x) { return ReciprocalNarrow(1.0f + ExpNarrow(-x)); }
+// The bound keeps minus infinity from meeting 0; there the result is -0, as that of the exact function.
+TSR_MATH float SiluNarrow(float x) {
+  const float c = AtLeast(x, -110.0f);
+  return c * SigmoidNarrow(c);
+}
+// Below 1/4 the series to x^5, whose next term is 2^-16.2 of it; (1 - e^-2a) / (1 + e^-2a) above.
+TSR_MATH float TanhNarrow(float x) {
+  const float a = Abs(x), sq = x * x;
+  const float e = __nvvm_ex2_approx_ftz_f(a * (-2.0f * kLog2E));
+  const float far = (1.0f - e) * ReciprocalNarrow(1.0f + e);
+  const float near = Fma(Fma(0x1.111112p-3f, sq, -0x1.555556p-2f) * sq, a, a);
+  return Copysign(Select(a < 0.25f, near, far), x);
+}
+// x sigmoid(x (c1 + c3 x^2)), as GeluTanh has it.
+TSR_MATH float GeluTanhNarrow(float x) {
+  const float c = AtLeast(x, -11.5f);
+  return c * SigmoidNarrow(c * Fma(0x1.2444f2p-4f, c * c, 0x1.988454p+0f));
+}
+// As Gelu, with a polynomial of degree 6 (relative error 2^-17) for the normal distribution's tail.
+TSR_MATH float GeluNarrow(float x) {
+  const float a = AtMost(Abs(x), 15.0f);
+  const float inverse = ReciprocalNarrow(a + 4.0f);
+  const float t = (a - 4.0f) * inverse;
+  float p = -0x1.49bec2p-7f;
+  p = Fma(p, t, -0x1.cf3aeep-7f);
+  p = Fma(p, t, 0x1.f5e73ap-4f);
+  p = Fma(p, t, -0x1.7df016p-2f);
+  p = Fma(p, t, 0x1.8c4cep-1f);
+  p = Fma(p, t, -0x1.373f36p+0f);
+  p = Fma(p, t, 0x1.82b51ap+0f);
+  const float e = __nvvm_ex2_approx_ftz_f(a * (a * (-0.5f * kLog2E)));
+  const float tail = p * e * (0.5f * a * inverse);
+  return Select(IsNegative(x), -tail, x - tail);
+}
+
+}  // namespace tessera::cpu::TSR_ISA
+
+#endif  // TESSERA_TIERS_COMPILER_TARGET_MATH_NARROW_H_
