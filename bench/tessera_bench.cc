@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "bench/benchmarks.h"
+#include "bench/gpu.h"
+#include "bench/gpu_raw.h"
 #include "bench/peer_serve.h"
 
 namespace bench {
@@ -56,6 +58,10 @@ int Main(int argc, char** argv) {
       return Serve(ThreadsTask);
     } else if (word == "--serve" && next == "tracing") {
       return Serve(TracingTask);
+    } else if (word == "--serve" && next == "gpu") {
+      return Serve(GpuTask);
+    } else if (word == "--serve" && next == "gpu_raw") {
+      return Serve(GpuRawTask);
     } else if (word == "--trial" && !next.empty()) {
       return TracingTrial(next);
     } else if (const Row* row = Find(word)) {
@@ -67,8 +73,10 @@ int Main(int argc, char** argv) {
       return 2;
     }
   }
+  // Those of a GPU only where they are named.
   if (chosen.empty())
-    for (const Row& row : kRows) chosen.push_back(&row);
+    for (const Row& row : kRows)
+      if (std::strncmp(row.name, "gpu_", 4) != 0) chosen.push_back(&row);
   int status = EXIT_SUCCESS;
   for (const Row* row : chosen) {
     Progress(std::string(row->name) + ": " + row->summary);

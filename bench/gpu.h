@@ -1,0 +1,21 @@
+// Tasks of the gpu benchmarks, for a process whose default device is a GPU (tessera_bench --serve gpu):
+//
+//   rows NAME DTYPE M N    a function of rows: gelu, layer_norm, rms_norm, softmax, sum
+//   gemm M N K DTYPE       a product
+//   eager_add, call N      the host's time of a small op, and of a call of a function of N of them
+//   generated TASK         generated kernels of one run of the task, in place of seconds
+#ifndef TESSERA_BENCH_GPU_H_
+#define TESSERA_BENCH_GPU_H_
+
+#include <string>
+
+#include "bench/harness.h"
+
+namespace bench {
+
+/// Empty for an unknown task.
+Timed GpuTask(const std::string& task);
+
+}  // namespace bench
+
+#endif  // TESSERA_BENCH_GPU_H_

@@ -1,0 +1,305 @@
+#include "bench/gpu_raw.h"
+
+#ifdef TESSERA_CUDA
+
+#include <cublasLt.h>
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+namespace bench {
+namespace {
+
+#define TSR_TEXT(name) TSR_TEXT_INNER(name)
+#define TSR_TEXT_INNER(name) #name
+
+template <class F>
+F* Symbol(void* library, const char* name) {
+  auto* f = reinterpret_cast<F*>(dlsym(library, name));
+  if (f == nullptr) throw std::runtime_error(std::string("no function ") + name);
+  return f;
+}
+void* Library(const char* name) {
+  void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw std::runtime_error(dlerror());
+  return library;
+}
+
+/// The functions of the driver that are used here.
+struct Cuda {
+  void* library = Library("libcuda.so.1");
+#define TSR_F(name) decltype(&::name) f_##name = Symbol<std::remove_pointer_t<decltype(&::name)>>(library, TSR_TEXT(name));
+  TSR_F(cuInit)
+  TSR_F(cuDeviceGet)
+  TSR_F(cuDevicePrimaryCtxRetain)
+  TSR_F(cuCtxSetCurrent)
+  TSR_F(cuStreamCreate)
+  TSR_F(cuStreamSynchronize)
+  TSR_F(cuStreamBeginCapture)
+  TSR_F(cuStreamEndCapture)
+  TSR_F(cuGraphInstantiateWithFlags)
+  TSR_F(cuGraphLaunch)
+  TSR_F(cuModuleLoadData)
+  TSR_F(cuModuleGetFunction)
+  TSR_F(cuLaunchKernel)
+  TSR_F(cuMemAlloc)
+  TSR_F(cuMemcpyDtoDAsync)
+  TSR_F(cuMemcpyHtoD)
+#undef TSR_F
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  CUfunction kernel = nullptr;
+  CUdeviceptr memory = 0;
+};
+
+void Check(CUresult result, const char* what) {
+  if (result != CUDA_SUCCESS) throw std::runtime_error(std::string(what) + " gives " + std::to_string(result));
+}
+
+// y[i] += 1 for 64 floats.
+constexpr const char* kPtx = R"(.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry one(.param .u64 p) {
+  .reg .b64 %rd<4>;
+  .reg .b32 %r<2>;
+  .reg .f32 %f<3>;
+  ld.param.u64 %rd1, [p];
+  cvta.to.global.u64 %rd1, %rd1;
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  ld.global.f32 %f1, [%rd3];
+  add.f32 %f2, %f1, 0f3F800000;
+  st.global.f32 [%rd3], %f2;
+  ret;
+}
+)";
+
+Cuda& Driver() {
+  static Cuda* cuda = [] {
+    auto* c = new Cuda;
+    Check(c->f_cuInit(0), "cuInit");
+    CUdevice device;
+    Check(c->f_cuDeviceGet(&device, 0), "cuDeviceGet");
+    Check(c->f_cuDevicePrimaryCtxRetain(&c->context, device), "cuDevicePrimaryCtxRetain");
+    Check(c->f_cuCtxSetCurrent(c->context), "cuCtxSetCurrent");
+    Check(c->f_cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    CUmodule module;
+    Check(c->f_cuModuleLoadData(&module, kPtx), "cuModuleLoadData");
+    Check(c->f_cuModuleGetFunction(&c->kernel, module, "one"), "cuModuleGetFunction");
+    Check(c->f_cuMemAlloc(&c->memory, 4096), "cuMemAlloc");
+    return c;
+  }();
+  return *cuda;
+}
+
+void LaunchOne() {
+  Cuda& c = Driver();
+  void* params[] = {&c.memory};
+  Check(c.f_cuLaunchKernel(c.kernel, 1, 1, 1, 64, 1, 1, 0, c.stream, params, nullptr), "cuLaunchKernel");
+}
+void Wait() { Check(Driver().f_cuStreamSynchronize(Driver().stream), "cuStreamSynchronize"); }
+
+/// The time that the host takes for n submissions, in stretches that the queue holds.
+template <class F>
+Timed Submissions(F submit) {
+  return [submit](int64_t n) mutable {
+    constexpr int64_t kStretch = 200;
+    double seconds = 0;
+    for (int64_t done = 0; done < n; done += kStretch) {
+      Wait();
+      const double start = Now();
+      for (int64_t i = done; i < n && i < done + kStretch; ++i) submit();
+      seconds += Now() - start;
+    }
+    Wait();
+    return seconds;
+  };
+}
+/// The time until the device has done n of them.
+template <class F>
+Timed Work(F submit) {
+  return [submit](int64_t n) mutable {
+    const double start = Now();
+    for (int64_t i = 0; i < n; ++i) submit();
+    Wait();
+    return Now() - start;
+  };
+}
+
+CUdeviceptr Allocate(size_t bytes) {
+  CUdeviceptr p = 0;
+  Check(Driver().f_cuMemAlloc(&p, bytes), "cuMemAlloc");
+  return p;
+}
+
+// ---- cuBLASLt
+
+struct Lt {
+  void* library = nullptr;
+  Lt() {
+    for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so"})
+      if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw std::runtime_error("no cuBLASLt");
+  }
+};
+struct LtApi : Lt {
+#define TSR_F(name) decltype(&::name) f_##name = Symbol<std::remove_pointer_t<decltype(&::name)>>(library, #name);
+  TSR_F(cublasLtCreate)
+  TSR_F(cublasLtMatmul)
+  TSR_F(cublasLtMatmulAlgoGetHeuristic)
+  TSR_F(cublasLtMatmulDescCreate)
+  TSR_F(cublasLtMatmulDescSetAttribute)
+  TSR_F(cublasLtMatmulPreferenceCreate)
+  TSR_F(cublasLtMatmulPreferenceSetAttribute)
+  TSR_F(cublasLtMatrixLayoutCreate)
+#undef TSR_F
+};
+
+struct Gemm {
+  LtApi api;
+  cublasLtHandle_t handle = nullptr;
+  cublasLtMatmulDesc_t op = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  std::vector<cublasLtMatmulHeuristicResult_t> algos;
+  size_t best = 0;
+  CUdeviceptr pa = 0, pb = 0, pc = 0, workspace = 0;
+  static constexpr size_t kWorkspace = size_t{32} << 20;
+
+  void Run(size_t k) {
+    const float one = 1, zero = 0;
+    const auto p = [](CUdeviceptr x) { return reinterpret_cast<void*>(x); };
+    if (api.f_cublasLtMatmul(handle, op, &one, p(pa), a, p(pb), b, &zero, p(pc), c, p(pc), c, &algos[k].algo,
+                             p(workspace), kWorkspace, Driver().stream) != CUBLAS_STATUS_SUCCESS)
+      throw std::runtime_error("cublasLtMatmul failed");
+  }
+};
+
+std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::string& dtype) {
+  Driver();
+  auto g = std::make_shared<Gemm>();
+  const cudaDataType_t in = dtype == "bf16"     ? CUDA_R_16BF
+                            : dtype == "f16"    ? CUDA_R_16F
+                            : dtype == "f8e4m3" ? CUDA_R_8F_E4M3
+                                                : CUDA_R_32F;
+  const cudaDataType_t out = dtype == "f8e4m3" ? CUDA_R_32F : in;
+  const size_t bytes = in == CUDA_R_32F ? 4 : in == CUDA_R_8F_E4M3 ? 1 : 2;
+  const auto check = [](cublasStatus_t s) {
+    if (s != CUBLAS_STATUS_SUCCESS) throw std::runtime_error("cuBLASLt gives " + std::to_string(s));
+  };
+  check(g->api.f_cublasLtCreate(&g->handle));
+  check(g->api.f_cublasLtMatmulDescCreate(
+      &g->op, dtype == "tf32" ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  // c^T = b^T a^T of row-major matrices; f8 needs the first factor transposed.
+  const cublasOperation_t ta = dtype == "f8e4m3" ? CUBLAS_OP_T : CUBLAS_OP_N;
+  check(g->api.f_cublasLtMatmulDescSetAttribute(g->op, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta));
+  check(g->api.f_cublasLtMatrixLayoutCreate(&g->a, in, ta == CUBLAS_OP_T ? k : n, ta == CUBLAS_OP_T ? n : k,
+                                            ta == CUBLAS_OP_T ? k : n));
+  check(g->api.f_cublasLtMatrixLayoutCreate(&g->b, in, k, m, k));
+  check(g->api.f_cublasLtMatrixLayoutCreate(&g->c, out, n, m, n));
+  cublasLtMatmulPreference_t preference;
+  check(g->api.f_cublasLtMatmulPreferenceCreate(&preference));
+  const size_t room = Gemm::kWorkspace;
+  check(g->api.f_cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room,
+                                                      sizeof room));
+  g->algos.resize(8);
+  int found = 0;
+  check(g->api.f_cublasLtMatmulAlgoGetHeuristic(g->handle, g->op, g->a, g->b, g->c, g->c, preference, 8,
+                                                g->algos.data(), &found));
+  g->algos.resize(static_cast<size_t>(found));
+  const auto fill = [&](size_t count) {
+    // Normal numbers as bits: of bf16, f16 or f32 by their upper bytes, of f8 small ones.
+    std::vector<unsigned char> data(count * bytes);
+    std::mt19937 rng(7);
+    std::normal_distribution<float> normal;
+    for (size_t i = 0; i < count; ++i) {
+      const float x = normal(rng);
+      uint32_t bits;
+      std::memcpy(&bits, &x, 4);
+      if (bytes == 4) std::memcpy(&data[i * 4], &bits, 4);
+      if (in == CUDA_R_16BF) data[i * 2] = bits >> 16, data[i * 2 + 1] = bits >> 24;
+      if (in == CUDA_R_16F) {
+        // Of [1, 2), with the sign and ten bits of x.
+        data[i * 2] = static_cast<unsigned char>(bits >> 13);
+        data[i * 2 + 1] = static_cast<unsigned char>((bits >> 31 << 7) | 0x3c | ((bits >> 21) & 3));
+      }
+      if (bytes == 1) data[i] = static_cast<unsigned char>((bits >> 31 << 7) | 0x30 | (bits & 7));
+    }
+    const CUdeviceptr p = Allocate(data.size());
+    Check(Driver().f_cuMemcpyHtoD(p, data.data(), data.size()), "cuMemcpyHtoD");
+    return p;
+  };
+  g->pa = fill(static_cast<size_t>(n * k));
+  g->pb = fill(static_cast<size_t>(k * m));
+  g->pc = Allocate(static_cast<size_t>(m * n) * 4);
+  g->workspace = Allocate(Gemm::kWorkspace);
+  double fastest = 1e9;
+  for (size_t i = 0; i < g->algos.size(); ++i) {
+    g->Run(i);
+    Wait();
+    const double start = Now();
+    for (int r = 0; r < 20; ++r) g->Run(i);
+    Wait();
+    if (const double seconds = Now() - start; seconds < fastest) fastest = seconds, g->best = i;
+  }
+  return g;
+}
+
+}  // namespace
+
+Timed GpuRawTask(const std::string& task) {
+  std::istringstream words(task);
+  std::string name;
+  words >> name;
+  if (name == "init") {
+    return [](int64_t) {
+      const double start = Now();
+      Driver();
+      return Now() - start;
+    };
+  }
+  if (name == "launch") return Submissions(LaunchOne);
+  if (name == "graph") {
+    int nodes = 1;
+    words >> nodes;
+    Cuda& c = Driver();
+    CUgraph graph;
+    CUgraphExec exec;
+    Check(c.f_cuStreamBeginCapture(c.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
+    for (int i = 0; i < nodes; ++i) LaunchOne();
+    Check(c.f_cuStreamEndCapture(c.stream, &graph), "cuStreamEndCapture");
+    Check(c.f_cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiate");
+    return Submissions([exec, &c] { Check(c.f_cuGraphLaunch(exec, c.stream), "cuGraphLaunch"); });
+  }
+  if (name == "copy") {
+    size_t bytes = 0;
+    words >> bytes;
+    const CUdeviceptr from = Allocate(bytes), to = Allocate(bytes);
+    return Work([=] { Check(Driver().f_cuMemcpyDtoDAsync(to, from, bytes, Driver().stream), "cuMemcpyDtoDAsync"); });
+  }
+  if (name == "gemm") {
+    int64_t m = 0, n = 0, k = 0;
+    std::string dtype;
+    words >> m >> n >> k >> dtype;
+    const std::shared_ptr<Gemm> g = MakeGemm(m, n, k, dtype);
+    return Work([g] { g->Run(g->best); });
+  }
+  return {};
+}
+
+}  // namespace bench
+
+#else
+
+namespace bench {
+Timed GpuRawTask(const std::string&) { return {}; }
+}  // namespace bench
+
+#endif

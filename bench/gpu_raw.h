@@ -1,0 +1,23 @@
+// Peers of the gpu benchmarks: the CUDA driver and cuBLASLt called with nothing in between. Tasks for a process of their
+// own (tessera_bench --serve gpu_raw):
+//
+//   launch            one kernel of one block
+//   graph N           one launch of a CUDA graph of N such kernels
+//   copy BYTES        a copy within the device
+//   gemm M N K DTYPE  the fastest of the eight kernels that cuBLASLt names first; bf16, f16, f32, tf32 or f8e4m3
+//   init              cuInit and the primary context, once
+#ifndef TESSERA_BENCH_GPU_RAW_H_
+#define TESSERA_BENCH_GPU_RAW_H_
+
+#include <string>
+
+#include "bench/harness.h"
+
+namespace bench {
+
+/// Empty for an unknown task, and where CUDA is not to be had.
+Timed GpuRawTask(const std::string& task);
+
+}  // namespace bench
+
+#endif  // TESSERA_BENCH_GPU_RAW_H_
