@@ -64,7 +64,8 @@ TEST(GpuCorpus, EveryDevice) {
       EXPECT_FALSE(compiled->object.empty());
       const std::string& ptx = compiled->texts["asm"];
       // Exact arithmetic: no step that rounds otherwise, or that an assembler may fuse.
-      for (const char* never : {"div.full", "div.approx", "sqrt.approx", "mul.f32 ", "add.f32 ", "mul.f64 ", "add.f64 "})
+      for (const char* never :
+           {"div.full", "div.approx", "sqrt.approx", "mul.f32 ", "add.f32 ", "mul.f64 ", "add.f64 "})
         EXPECT_EQ(ptx.find(never), std::string::npos) << never;
       for (const KernelReport& kernel : compiled->report) {
         EXPECT_GE(kernel.threads, 32);

@@ -1,8 +1,8 @@
 // Functions for CUDA devices whose results are rounded to bf16, f16 or f8 in the end: tsr_exp_f32_narrow and so on, in
 // place of tsr_exp_f32. Their relative error is below 2^-14, a 32nd of what that rounding makes of them, and they are a
 // quarter of the instructions: bf16 leaves about thirty for each element before arithmetic is what a kernel waits for.
-// They are built on the device's own approximations of 2^x (2^-22), 1/x and 1/sqrt(x) (2^-22.9). Results that f32 has
-// only as subnormal numbers become 0. Infinities and NaN are those of the exact functions.
+// They are built on the device's own approximations of 2^x (2^-22), 1/x and 1/sqrt(x) (2^-22.9). Results below
+// 2^-121 may become 0. Infinities and NaN are those of the exact functions.
 //
 // Not among them are functions with zeros away from 0 (log) or with results near 0 that take more than one formula
 // (expm1, erf).

@@ -84,8 +84,11 @@ std::optional<GpuGeometry> ChooseGeometry(const GpuFacts& facts) {
   g = facts.is_reduction ? ForRows(facts, g, row) : ForElements(facts, g, row);
   if (facts.is_reduction && !g.keeps_rows && facts.num_rows >= 0 && facts.num_rows < kFewRows && row > kUnknownRow)
     return std::nullopt;
-  // Loads in flight come from many threads or from many elements of each: 64 registers, or 80 for those that keep many.
-  const int64_t busy = g.keeps_rows && g.chunks * g.lanes > 16 ? 768 : 1024;
+  // Loads in flight come from many threads or from many elements of each: 64 registers, or 80 for those that keep many
+  // or compute much, and twice that for f64.
+  const bool is_large = g.keeps_rows ? g.chunks * g.lanes > 16 : facts.is_heavy && !facts.is_reduction;
+  int64_t busy = is_large && g.Threads() <= kThreads ? 768 : 1024;
+  if (facts.computed > 4) busy /= 2;
   g.blocks = std::max<int64_t>(1, busy / g.Threads());
   return g;
 }

@@ -35,6 +35,7 @@ struct GpuFacts {
   int64_t narrowest = 0;      ///< bytes of an element, of what moves along a row; 0: nothing moves
   int64_t widest = 0;         ///< the same
   int64_t computed = 4;       ///< bytes of the widest value that is computed
+  bool is_heavy = false;      ///< it computes exact exponentials and the like
   int64_t num_inputs = 0;     ///< that move along a row
   int64_t early_bytes = 0;    ///< of an element, of inputs that reductions need
 };

@@ -32,10 +32,9 @@ using namespace mlir;
 namespace tessera::compiler {
 namespace {
 
-constexpr int64_t kSlotBytes = 256;  // of tsr_tile.team_reduce
-// Elements that a thread loads at a time of operands that only stores need.
-constexpr int64_t kLateElements = 32;
-constexpr int64_t kStepsOfF32 = 8;  // that a loop adds before it goes on in f64
+constexpr int64_t kSlotBytes = 256;    // of tsr_tile.team_reduce
+constexpr int64_t kKeptElements = 48;  // for which a thread has registers: its row, and operands that stores need
+constexpr int64_t kStepsOfF32 = 8;     // that a loop adds before it goes on in f64
 
 Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
 int64_t BytesOf(Type dtype) { return (dtype.getIntOrFloatBitWidth() + 7) / 8; }
@@ -49,7 +48,6 @@ class GpuLowering : public RowLowering {
     const std::optional<GpuGeometry> geometry = ChooseGeometry(Facts());
     if (!geometry) return;
     g_ = *geometry;
-    stores_narrow_ = llvm::all_of(Yield().getValues(), [](Value v) { return IsNarrowFloat(ElementOf(v)); });
     Begin(at);
     team_thread_ = Place("thread");
     n_ = inner_ >= 0 ? sizes_.back() : I64(1);
@@ -122,6 +120,9 @@ class GpuLowering : public RowLowering {
     }
     for (Operation& op : Body().without_terminator())
       facts.computed = std::max(facts.computed, BytesOf(ComputeType(ElementOf(op.getResult(0)))));
+    stores_narrow_ = llvm::all_of(Yield().getValues(), [](Value v) { return IsNarrowFloat(ElementOf(v)); });
+    Classify();
+    for (Operation& op : Body().without_terminator()) facts.is_heavy |= !stores_narrow_ && IsHeavy(op.getResult(0));
     return facts;
   }
 
@@ -432,15 +433,12 @@ class GpuLowering : public RowLowering {
 
   void StoreChunks(MutableArrayRef<Chunk> chunks, ArrayRef<size_t> stores, Value is_row) {
     if (stores.empty()) return;
-    llvm::SmallPtrSet<Value, 8> late;
-    for (size_t k : stores) CollectArguments(Yield().getValues()[static_cast<unsigned>(k)], late);
-    int64_t elements = g_.chunks * g_.lanes;
-    for (Value v : late)
-      if (!is_row_.lookup(v) && !chunks[0].tiles.contains(v)) elements += g_.lanes;
-    // As many chunks at a time as leave room for what is kept of the row.
-    const int64_t each = std::max<int64_t>(g_.lanes, elements - g_.chunks * g_.lanes);
-    const size_t at_a_time =
-        static_cast<size_t>(std::max<int64_t>(1, (kLateElements + 16 - g_.chunks * g_.lanes) / each));
+    llvm::SmallPtrSet<Value, 8> operands;
+    for (size_t k : stores) CollectArguments(Yield().getValues()[static_cast<unsigned>(k)], operands);
+    int64_t late = 0;  // operands that were not needed before
+    for (Value v : operands) late += !is_row_.lookup(v) && !chunks[0].tiles.contains(v);
+    const int64_t room = kKeptElements - g_.chunks * g_.lanes;
+    const size_t at_a_time = static_cast<size_t>(std::max<int64_t>(1, room / (g_.lanes * std::max<int64_t>(1, late))));
     for (size_t from = 0; from < chunks.size(); from += at_a_time) {
       MutableArrayRef<Chunk> some = chunks.slice(from, std::min(at_a_time, chunks.size() - from));
       for (Chunk& chunk : some)

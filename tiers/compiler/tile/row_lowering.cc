@@ -39,8 +39,10 @@ RowLowering::RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise, bo
       is_device_(is_device) {}
 
 void RowLowering::Begin(OpBuilder& at) {
-  Classify();
-  if (!is_device_) FindSpills();
+  if (!is_device_) {
+    Classify();
+    FindSpills();
+  }
   SmallVector<Attribute> strides;
   for (const ViewPlan& v : nest_.views) strides.push_back(v.known ? v.known : at.getDenseI64ArrayAttr({}));
   tile_ = tile::KernelOp::create(at, loc_, kernel_.getNameAttr(), kernel_.getPositionAttr(), kernel_.getStepsAttr(),

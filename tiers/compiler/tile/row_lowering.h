@@ -117,6 +117,7 @@ class RowLowering {
   bool MovesInside(size_t view) const;
   bool IsRun(size_t view) const;
 
+  /// Devices do this before they begin, because it says how they do it.
   void Classify();
   bool IsHeavy(mlir::Value v);
   void FindSpills();
