@@ -11,10 +11,10 @@
 // CHECK: scf.if
 // CHECK-COUNT-4: tsr_tile.load {{.*}} aligned : bf16 -> vector<8xf32>
 // CHECK-NOT: tsr_tile.load
-// CHECK: tsr_tile.map "add_f32"
+// CHECK: tsr_tile.map "add_f32_narrow"
 // CHECK: tsr_tile.map "exp_f32_narrow"
 // CHECK: tsr_tile.store {{.*}} aligned : vector<8xf32> -> bf16
-// CHECK: tsr_tile.map "add_f32"
+// CHECK: tsr_tile.map "add_f32_narrow"
 // CHECK: tsr_tile.store {{.*}} aligned : vector<8xf32> -> bf16
 // CHECK: scf.for
 // CHECK: tsr_tile.load %in0[{{.*}}] : bf16 -> f32

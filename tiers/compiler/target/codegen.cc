@@ -206,10 +206,14 @@ void Optimize(llvm::Module& module, llvm::TargetMachine& machine, const CodegenO
     f.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/false));
     f.addPass(llvm::SimplifyCFGPass());
     f.addPass(llvm::InstCombinePass());
-    llvm::LoopPassManager loops;
-    loops.addPass(llvm::LoopRotatePass(/*EnableHeaderDuplication=*/true, /*PrepareForLTO=*/false));
-    loops.addPass(llvm::LICMPass(llvm::LICMOptions()));
-    f.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(loops), /*UseMemorySSA=*/true));
+    // On a device a block goes around its outer loop once, as a rule: addresses that are kept for the next time cost
+    // registers, and the assembler knows better which of them are worth it.
+    if (!IsDevice(CpuOf(options))) {
+      llvm::LoopPassManager loops;
+      loops.addPass(llvm::LoopRotatePass(/*EnableHeaderDuplication=*/true, /*PrepareForLTO=*/false));
+      loops.addPass(llvm::LICMPass(llvm::LICMOptions()));
+      f.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(loops), /*UseMemorySSA=*/true));
+    }
     if (options.opt_level > 1) {
       f.addPass(llvm::SimplifyCFGPass());
       f.addPass(llvm::GVNPass());

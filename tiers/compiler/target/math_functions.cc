@@ -218,6 +218,11 @@ TSR_NARROW_FN(tanh, TanhNarrow(x))
 TSR_NARROW_FN(gelu, GeluNarrow(x))
 TSR_NARROW_FN(gelu_tanh, GeluTanhNarrow(x))
 TSR_NARROW_FN(rsqrt, RsqrtNarrow(x))
+#define TSR_CONTRACTED_FN(name, expression) \
+  TSR_C float tsr_##name##_f32_narrow(float a, float b) { _Pragma("clang fp contract(fast)") return expression; }
+TSR_CONTRACTED_FN(add, a + b)
+TSR_CONTRACTED_FN(sub, a - b)
+TSR_CONTRACTED_FN(mul, a* b)
 TSR_C float tsr_rsqrt_f32_row(float x) { return RsqrtRow(x); }
 #endif
 

@@ -4,6 +4,8 @@
 // They are built on the device's own approximations of 2^x (2^-22), 1/x and 1/sqrt(x) (2^-22.9). Results below
 // 2^-121 may become 0. Infinities and NaN are those of the exact functions.
 //
+// Sums and products there may be contracted, which only makes them more exact.
+//
 // Not among them are functions with zeros away from 0 (log) or with results near 0 that take more than one formula
 // (expm1, erf).
 #ifndef TESSERA_TIERS_COMPILER_TARGET_MATH_NARROW_H_
@@ -46,21 +48,21 @@ TSR_MATH float GeluTanhNarrow(float x) {
   const float c = AtLeast(x, -11.5f);
   return c * SigmoidNarrow(c * Fma(0x1.2444f2p-4f, c * c, 0x1.988454p+0f));
 }
-// As Gelu, with a polynomial of degree 6 (relative error 2^-17) for the normal distribution's tail.
+// As Gelu, with a polynomial of degree 6 (relative error 2^-17) for the normal distribution's tail: max(x, 0) less
+// |x| Phi(-|x|). At -0 the result is +0.
 TSR_MATH float GeluNarrow(float x) {
-  const float a = AtMost(Abs(x), 15.0f);
+  const float a = __nvvm_fmin_f(Abs(x), 15.0f);
   const float inverse = ReciprocalNarrow(a + 4.0f);
-  const float t = (a - 4.0f) * inverse;
-  float p = -0x1.49bec2p-7f;
-  p = Fma(p, t, -0x1.cf3aeep-7f);
-  p = Fma(p, t, 0x1.f5e73ap-4f);
-  p = Fma(p, t, -0x1.7df016p-2f);
-  p = Fma(p, t, 0x1.8c4cep-1f);
-  p = Fma(p, t, -0x1.373f36p+0f);
-  p = Fma(p, t, 0x1.82b51ap+0f);
+  const float t = Fma(-8.0f, inverse, 1.0f);
+  float p = -0x1.49bec2p-8f;
+  p = Fma(p, t, -0x1.cf3aeep-8f);
+  p = Fma(p, t, 0x1.f5e73ap-5f);
+  p = Fma(p, t, -0x1.7df016p-3f);
+  p = Fma(p, t, 0x1.8c4cep-2f);
+  p = Fma(p, t, -0x1.373f36p-1f);
+  p = Fma(p, t, 0x1.82b51ap-1f);
   const float e = __nvvm_ex2_approx_ftz_f(a * (a * (-0.5f * kLog2E)));
-  const float tail = p * e * (0.5f * a * inverse);
-  return Select(IsNegative(x), -tail, x - tail);
+  return Fma(-(p * e), a * inverse, __nvvm_fmax_nan_f(x, 0.0f));
 }
 
 }  // namespace tessera::cpu::TSR_ISA

@@ -33,7 +33,7 @@ namespace tessera::compiler {
 namespace {
 
 constexpr int64_t kSlotBytes = 256;    // of tsr_tile.team_reduce
-constexpr int64_t kKeptElements = 48;  // for which a thread has registers: its row, and operands that stores need
+constexpr int64_t kKeptElements = 40;  // for which a thread has registers: its row, and operands that stores need
 constexpr int64_t kStepsOfF32 = 8;     // that a loop adds before it goes on in f64
 
 Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
@@ -292,8 +292,9 @@ class GpuLowering : public RowLowering {
   }
 
   std::string FunctionOf(Operation* op, std::string function) override {
-    static const llvm::StringSet<> narrow = {"exp_f32",  "exp_weight_f32", "exp2_f32",      "sigmoid_f32", "silu_f32",
-                                             "tanh_f32", "gelu_f32",       "gelu_tanh_f32", "rsqrt_f32"};
+    static const llvm::StringSet<> narrow = {"exp_f32",   "exp_weight_f32", "exp2_f32", "sigmoid_f32",
+                                             "silu_f32",  "tanh_f32",       "gelu_f32", "gelu_tanh_f32",
+                                             "rsqrt_f32", "add_f32",        "sub_f32",  "mul_f32"};
     if (stores_narrow_ && narrow.contains(function)) return function + "_narrow";
     // What follows from a sum has no exact bits to keep.
     Value y = op->getResult(0);
