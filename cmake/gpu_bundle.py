@@ -63,9 +63,11 @@ def tests_of(build):
         if re.search(r"/python3?$", command[0]):
             command = ["python3", *command[1:]]
         command = [portable(word) for word in command]
-        foreign = [word for word in command if word.startswith("/")]
+        # LLVM's programs, for one, which on arm64 lie in build/sysroot-x86_64.
+        foreign = [word for word in command if word.startswith("/")
+                   or word.startswith("@ROOT@/build/") and not word.startswith(portable(str(build)))]
         if foreign:
-            left_out.setdefault(f"needs {foreign[0]}", []).append(name)
+            left_out.setdefault(f"needs {foreign[0].replace('@ROOT@/', '')}", []).append(name)
             continue
         row = {"name": name, "command": command, "labels": labels, "timeout": properties.get("TIMEOUT", 600)}
         for key, value in (
@@ -165,15 +167,13 @@ def main():
     (bundle / "COMMIT").write_text(described.stdout or "unknown\n")
 
     archive.parent.mkdir(parents=True, exist_ok=True)
-    # The programs hold the same core: a dictionary that spans them finds it again. Those of one kind lie side by side.
-    names = sorted((str(p.relative_to(bundle)) for p in bundle.rglob("*") if not p.is_dir() or not any(p.iterdir())),
-                   key=lambda name: (not name.startswith("build/"), name))
+    names = sorted(str(p.relative_to(bundle)) for p in bundle.rglob("*") if not p.is_dir() or not any(p.iterdir()))
     tar = subprocess.Popen(["tar", "-C", bundle, "--owner=0", "--group=0", "--numeric-owner", "--transform=s,^,tessera-gpu/,S",
                             "-cf", "-", "--no-recursion", "--verbatim-files-from", "-T", "-"], stdin=subprocess.PIPE,
                            stdout=subprocess.PIPE)
     part = archive.with_suffix(".part")
     with open(part, "wb") as out:
-        xz = subprocess.Popen(["xz", "-6", "-T2", "-c"], stdin=tar.stdout, stdout=out)
+        xz = subprocess.Popen(["xz", "-T2", "--x86", "--lzma2=preset=6", "-c"], stdin=tar.stdout, stdout=out)
         tar.stdout.close()
         tar.stdin.write("\n".join(names).encode() + b"\n")
         tar.stdin.close()
