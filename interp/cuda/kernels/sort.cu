@@ -322,7 +322,7 @@ __device__ __forceinline__ void RadixMove(const RadixArgs& a) {
 
 }  // namespace
 
-// Registers for at least four blocks of a multiprocessor.
+// Registers for at least three blocks of a multiprocessor.
 #define TSR_KERNEL(name, Args, call) \
   extern "C" __global__ void __launch_bounds__(kBlock, 3) name(const __grid_constant__ Args a) { call(a); }
 #define TSR_TYPED(...) __VA_ARGS__
