@@ -3,7 +3,7 @@
 #
 #   TESSERA_CUDA                 ON or OFF from here on
 #   TESSERA_CUDA_INCLUDE         the toolkit's headers
-#   tessera_cuda_images(target)  an object library with all images
+#   tessera_cuda_images(target)  an object library with all images; target_shared is a shared one
 
 if(NOT TESSERA_CUDA STREQUAL "OFF")
   find_program(TESSERA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
@@ -54,16 +54,23 @@ function(tessera_cuda_images target)
       VERBATIM)
     set(assembly ${PROJECT_BINARY_DIR}/cuda/${name}.c)
     file(CONFIGURE OUTPUT ${assembly} @ONLY CONTENT
-"__asm__(\".section .rodata.tessera_cuda_image_@name@,\\\"a\\\"\\n\"
-        \".globl tessera_cuda_image_@name@\\n\"
-        \".hidden tessera_cuda_image_@name@\\n\"
+"__asm__(\".section .rodata.tessera_fatbin_@name@,\\\"a\\\"\\n\"
+        \".globl tessera_fatbin_@name@\\n\"
+        \".hidden tessera_fatbin_@name@\\n\"
         \".balign 64\\n\"
-        \"tessera_cuda_image_@name@:\\n\"
+        \"tessera_fatbin_@name@:\\n\"
         \".incbin \\\"@fatbin@\\\"\\n\"
         \".previous\\n\");
+extern const unsigned char tessera_fatbin_@name@[] __attribute__((visibility(\"hidden\")));
+const unsigned char* tessera_cuda_image_@name@(void);
+const unsigned char* tessera_cuda_image_@name@(void) { return tessera_fatbin_@name@; }
 ")
     set_source_files_properties(${assembly} PROPERTIES OBJECT_DEPENDS ${fatbin})
     list(APPEND objects ${assembly})
   endforeach()
   add_library(${target} OBJECT ${objects})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  # The same as a library, for programs that hold the core itself: so it is on the disk once.
+  add_library(${target}_shared SHARED $<TARGET_OBJECTS:${target}>)
+  set_target_properties(${target}_shared PROPERTIES LINKER_LANGUAGE C)
 endfunction()

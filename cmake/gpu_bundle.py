@@ -16,7 +16,7 @@ SOURCE = pathlib.Path(__file__).resolve().parent.parent
 LLVM = pathlib.Path("/usr/lib/llvm-22/bin")
 LIMIT_MIB = 60
 GLIBC = (2, 39)  # Ubuntu 24.04
-NEEDED = re.compile(r"^(lib(c|m|dl|rt|pthread)\.so\.\d|ld-linux-x86-64\.so\.2)$")
+NEEDED = re.compile(r"^(lib(c|m|dl|rt|pthread)\.so\.\d|libtessera_\w+\.so|ld-linux-x86-64\.so\.2)$")
 # Of no use there: they check the source tree.
 LABELS_LEFT_OUT = {"tree"}
 PROGRAMS_LEFT_OUT = {"tessera_docs", "tessera_tiers_page"}

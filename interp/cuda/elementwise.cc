@@ -8,19 +8,19 @@
 #include "interp/cuda/launch.h"
 
 extern "C" {
-extern const unsigned char tessera_cuda_image_ew_f32[];
-extern const unsigned char tessera_cuda_image_ew_f16[];
-extern const unsigned char tessera_cuda_image_ew_bf16[];
-extern const unsigned char tessera_cuda_image_ew_f64[];
-extern const unsigned char tessera_cuda_image_ew_int[];
-extern const unsigned char tessera_cuda_image_ew_bool[];
+const unsigned char* tessera_cuda_image_ew_f32();
+const unsigned char* tessera_cuda_image_ew_f16();
+const unsigned char* tessera_cuda_image_ew_bf16();
+const unsigned char* tessera_cuda_image_ew_f64();
+const unsigned char* tessera_cuda_image_ew_int();
+const unsigned char* tessera_cuda_image_ew_bool();
 }
 
 namespace tessera::cuda {
 namespace {
 
 /// The image with the kernels for operands of that dtype; null where there are none (f8 goes through f32).
-const unsigned char* ImageOf(DType dtype) {
+Image ImageOf(DType dtype) {
   switch (dtype) {
     case DType::f32: return tessera_cuda_image_ew_f32;
     case DType::f16: return tessera_cuda_image_ew_f16;
@@ -48,7 +48,7 @@ const Kernel& KernelFor(const ir::OpInfo& op, DType dtype, Form form) {
       op.op == ir::Op::k_where
           ? absl::StrCat("ew_where_", SizeOf(dtype))
           : absl::StrCat("ew_", std::string(op.name), "_", std::string(Name(dtype)), form == kFlat ? "_flat" : "_strided");
-  const unsigned char* image = op.op == ir::Op::k_where ? tessera_cuda_image_ew_bool : ImageOf(dtype);
+  const Image image = op.op == ir::Op::k_where ? tessera_cuda_image_ew_bool : ImageOf(dtype);
   // Both stay for the life of the process.
   auto* made = new Kernel(image, (new std::string(name))->c_str());
   if (slot.compare_exchange_strong(kernel, made, std::memory_order_acq_rel)) return *made;

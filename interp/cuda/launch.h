@@ -15,8 +15,8 @@
 
 /// The image of kernels/NAME.cu.
 #define TSR_CUDA_IMAGE(name)                                     \
-  extern "C" const unsigned char tessera_cuda_image_##name[]; \
-  static constexpr const unsigned char* kImage = tessera_cuda_image_##name
+  extern "C" const unsigned char* tessera_cuda_image_##name(); \
+  static constexpr ::tessera::cuda::Image kImage = tessera_cuda_image_##name
 
 namespace tessera::cuda {
 

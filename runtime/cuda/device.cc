@@ -203,7 +203,7 @@ absl::StatusOr<CUfunction> Device::Load(const Kernel& kernel) {
     if (image == kernel.image) module = loaded;
   if (module == nullptr) {
     const int64_t start = rt::NowNs();
-    TSR_RETURN_IF_ERROR(Check("cuModuleLoadData", driver.cuModuleLoadData(&module, kernel.image)));
+    TSR_RETURN_IF_ERROR(Check("cuModuleLoadData", driver.cuModuleLoadData(&module, kernel.image())));
     modules_.emplace_back(kernel.image, module);
     TSR_LOG(2, name_, ": loaded the image of kernel ", kernel.name, " in ", (rt::NowNs() - start) / 1000, " us");
   }

@@ -29,10 +29,13 @@ class Staging;
 
 inline constexpr int kMaxDevices = 16;
 
-/// A kernel of an image (a fatbin or cubin in memory), loaded on each device when it is first launched there.
+/// Gives a fatbin that is part of the program.
+using Image = const unsigned char* (*)();
+
+/// A kernel of an image, loaded on each device when it is first launched there.
 struct Kernel {
-  constexpr Kernel(const unsigned char* image, const char* name) : image(image), name(name) {}
-  const unsigned char* image;
+  constexpr Kernel(Image image, const char* name) : image(image), name(name) {}
+  Image image;
   const char* name;
   mutable std::atomic<CUfunction> on[kMaxDevices] = {};
 };
@@ -121,7 +124,7 @@ class Device final : public rt::Device {
   std::unique_ptr<Staging> staging_;
 
   std::mutex modules_mutex_;
-  std::vector<std::pair<const unsigned char*, CUmodule>> modules_;
+  std::vector<std::pair<Image, CUmodule>> modules_;
 
   std::atomic<bool> lost_{false};
   std::mutex lost_mutex_;
