@@ -1,6 +1,7 @@
 // What every device must do. A new device only has to appear in AllDevices().
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <set>
@@ -146,11 +147,15 @@ TEST_P(DeviceCts, WorksFromManyThreads) {
 TEST(Devices, UnknownNameListsThem) {
   const absl::Status status = FindDevice("tpu").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(status.message(), "no device is called 'tpu'; the devices are cpu and null");
+  EXPECT_TRUE(std::string(status.message()).starts_with("no device is called 'tpu'; the devices are cpu, null")) << status;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DeviceCts, testing::ValuesIn(AllDevices()),
-                         [](const auto& info) { return std::string(info.param->name()); });
+                         [](const auto& info) {
+                           std::string name(info.param->name());
+                           std::replace(name.begin(), name.end(), ':', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace tessera::rt
