@@ -87,7 +87,7 @@ void RegisterPasses() {
   mlir::registerPass([] { return MakeSimplifyPass(); });
   mlir::registerPass([] { return MakeLowerKernelsPass(TheCommandLine().Options()); });
   mlir::registerPass([] { return MakeLowerToLlvmPass(); });
-  mlir::registerPass([] { return MakeLowerKernelsGpuPass(); });
+  mlir::registerPass([] { return MakeLowerKernelsGpuPass(TheCommandLine().Options()); });
   mlir::registerPass([] { return MakeLowerToNvvmPass(); });
   mlir::registerPass([] { return mlir::createCanonicalizerPass(); });
   mlir::registerPass([] { return mlir::createCSEPass(); });

@@ -45,7 +45,7 @@ std::unique_ptr<mlir::Pass> MakeLowerToLlvmPass();
 // In place of the last two, for CUDA devices:
 
 /// tile/lower_kernels_gpu.cc: each tsr_sched.kernel becomes a tsr_tile.kernel of blocks and threads.
-std::unique_ptr<mlir::Pass> MakeLowerKernelsGpuPass();
+std::unique_ptr<mlir::Pass> MakeLowerKernelsGpuPass(const CompileOptions& options);
 /// target/lower_to_nvvm.cc: each of those becomes a kernel function and a tsr_target.launch.
 std::unique_ptr<mlir::Pass> MakeLowerToNvvmPass();
 

@@ -124,7 +124,7 @@ void AddPasses(OpPassManager& passes, Stage stage, const CompileOptions& options
       passes.addPass(createCSEPass());
       break;
     case Stage::tile:
-      passes.addPass(options.device.empty() ? MakeLowerKernelsPass(options) : MakeLowerKernelsGpuPass());
+      passes.addPass(options.device.empty() ? MakeLowerKernelsPass(options) : MakeLowerKernelsGpuPass(options));
       passes.addPass(createCSEPass());
       break;
     case Stage::target:

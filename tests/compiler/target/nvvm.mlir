@@ -7,13 +7,13 @@
 
 // CHECK: llvm.mlir.global internal @k1_shared() {{.*}}addr_space = 3
 // Two views, two dims and the number of tasks.
-// CHECK: tsr_target.launch @k1 at 1 steps [0, 1] inputs [0] outputs [2] dims {{\[}}[0, 1], [0, 0]] strides {{\[}}[], []] tasks [1] unit [0] grain 32768 scratch [] team [512, 1, 0]
 // CHECK: llvm.func ptx_kernelcc @k1(%arg0: i64, %arg1: i64, %arg2: i64, %arg3: i64, %arg4: i64)
 // CHECK-SAME: ["nvvm.maxntid", "512"]
 // CHECK: llvm.icmp "slt" %arg0
 // CHECK: llvm.load {{.*}} : !llvm.ptr<1> -> i64
 // CHECK: llvm.call_intrinsic "llvm.nvvm.shfl.sync.bfly.i32"
 // CHECK: llvm.call_intrinsic "llvm.nvvm.barrier.cta.sync.aligned.all"
+// CHECK: tsr_target.launch @k1 at 1 steps [0, 1] inputs [0] outputs [2] dims {{\[}}[0, 0], [0, 1]] strides {{\[}}[], []] tasks [0] unit [1] grain 32768 scratch [] team [512, 1, 0]
 
 // PTX: .target sm_90
 // PTX: .visible .entry k1(

@@ -88,6 +88,7 @@ std::optional<GpuGeometry> ChooseGeometry(const GpuFacts& facts) {
   // or compute much, and twice that for f64.
   const bool is_large = g.keeps_rows ? g.chunks * g.lanes > 16 : facts.is_heavy && !facts.is_reduction;
   int64_t busy = is_large && g.Threads() <= kThreads ? 768 : 1024;
+  if (facts.needs_registers) busy = std::min<int64_t>(busy, 512);
   if (facts.computed > 4) busy /= 2;
   g.blocks = std::max<int64_t>(1, busy / g.Threads());
   return g;

@@ -27,17 +27,18 @@ int64_t LikelySize(sched::KernelOp kernel, const Dim& d);
 
 /// What is to be known of a kernel for its geometry.
 struct GpuFacts {
-  int64_t row = 0;            ///< elements of a row, as far as known; -1: not
-  bool is_row_exact = false;  ///< for all runs
-  int64_t num_rows = 0;       ///< as far as known; -1: not
-  bool is_reduction = false;  ///< results need whole rows
-  bool is_one_run = false;    ///< there is only one row
-  int64_t narrowest = 0;      ///< bytes of an element, of what moves along a row; 0: nothing moves
-  int64_t widest = 0;         ///< the same
-  int64_t computed = 4;       ///< bytes of the widest value that is computed
-  bool is_heavy = false;      ///< it computes exact exponentials and the like
-  int64_t num_inputs = 0;     ///< that move along a row
-  int64_t early_bytes = 0;    ///< of an element, of inputs that reductions need
+  int64_t row = 0;               ///< elements of a row, as far as known; -1: not
+  bool is_row_exact = false;     ///< for all runs
+  int64_t num_rows = 0;          ///< as far as known; -1: not
+  bool is_reduction = false;     ///< results need whole rows
+  bool is_one_run = false;       ///< there is only one row
+  int64_t narrowest = 0;         ///< bytes of an element, of what moves along a row; 0: nothing moves
+  int64_t widest = 0;            ///< the same
+  int64_t computed = 4;          ///< bytes of the widest value that is computed
+  bool needs_registers = false;  ///< code for the device takes more of them than for later ones
+  bool is_heavy = false;         ///< it computes exact exponentials and the like
+  int64_t num_inputs = 0;        ///< that move along a row
+  int64_t early_bytes = 0;       ///< of an element, of inputs that reductions need
 };
 
 /// Nothing where the device would mostly be idle: a few long rows, which tier 1 shares among all blocks.

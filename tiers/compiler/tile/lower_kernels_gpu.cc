@@ -33,7 +33,7 @@ namespace tessera::compiler {
 namespace {
 
 constexpr int64_t kSlotBytes = 256;    // of tsr_tile.team_reduce
-constexpr int64_t kKeptElements = 40;  // for which a thread has registers: its row, and operands that stores need
+constexpr int64_t kKeptElements = 32;  // for which a thread has registers: its row, and operands that stores need
 constexpr int64_t kStepsOfF32 = 8;     // that a loop adds before it goes on in f64
 
 Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
@@ -41,8 +41,9 @@ int64_t BytesOf(Type dtype) { return (dtype.getIntOrFloatBitWidth() + 7) / 8; }
 
 class GpuLowering : public RowLowering {
  public:
-  GpuLowering(sched::KernelOp kernel, LoopNest nest)
-      : RowLowering(kernel, std::move(nest), /*bitwise=*/false, /*is_device=*/true) {}
+  GpuLowering(sched::KernelOp kernel, LoopNest nest, StringRef device)
+      : RowLowering(kernel, std::move(nest), /*bitwise=*/false, /*is_device=*/true),
+        needs_registers_(device.starts_with("sm_8")) {}
 
   void Run(OpBuilder& at) {
     const std::optional<GpuGeometry> geometry = ChooseGeometry(Facts());
@@ -92,6 +93,7 @@ class GpuLowering : public RowLowering {
 
   GpuFacts Facts() {
     GpuFacts facts;
+    facts.needs_registers = needs_registers_;
     facts.is_row_exact = true;
     facts.row = nest_.loops.empty() ? 1 : LikelyLoop(nest_.loops.size() - 1, &facts.is_row_exact);
     exact_row_ = facts.is_row_exact ? facts.row : -1;
@@ -496,6 +498,7 @@ class GpuLowering : public RowLowering {
     });
   }
 
+  const bool needs_registers_;
   GpuGeometry g_;
   int64_t exact_row_ = -1;  // elements of a row, where that is known
   int64_t likely_row_ = -1;
@@ -509,6 +512,7 @@ class GpuLowering : public RowLowering {
 class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPass<ModuleOp>> {
  public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerKernelsGpuPass)
+  explicit LowerKernelsGpuPass(CompileOptions options) : options_(std::move(options)) {}
   StringRef getArgument() const override { return "tsr-lower-kernels-gpu"; }
   StringRef getDescription() const override { return "scheduled kernels as blocks and threads"; }
   void getDependentDialects(DialectRegistry& registry) const override {
@@ -523,16 +527,21 @@ class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPas
       std::optional<LoopNest> nest = LoopNest::Plan(kernel);
       if (!nest || ProductsOf(kernel).first != nullptr) continue;
       at.setInsertionPointToEnd(module.getBody());
-      GpuLowering(kernel, *std::move(nest)).Run(at);
+      GpuLowering(kernel, *std::move(nest), options_.device).Run(at);
     }
     SmallVector<graph::TraceOp> traces;
     module.walk([&](graph::TraceOp trace) { traces.push_back(trace); });
     for (graph::TraceOp trace : traces) trace.erase();
   }
+
+ private:
+  const CompileOptions options_;
 };
 
 }  // namespace
 
-std::unique_ptr<Pass> MakeLowerKernelsGpuPass() { return std::make_unique<LowerKernelsGpuPass>(); }
+std::unique_ptr<Pass> MakeLowerKernelsGpuPass(const CompileOptions& options) {
+  return std::make_unique<LowerKernelsGpuPass>(options);
+}
 
 }  // namespace tessera::compiler
