@@ -227,7 +227,7 @@ def TsrTile_TeamReduceOp : TsrTile_Op<"team_reduce", [MemoryEffects<[MemRead, Me
     thread reads all of them. Nobody may use the slot again before another barrier. All threads of the block come here.
 
     ```mlir
-    %sum = tsr_tile.team_reduce "add_f32" %f32 threads 256 scratch %view slot 0 : f32
+    %sum = tsr_tile.team_reduce "add_f32" %scalar threads 256 scratch %view slot 0 : f32
     ```
   }];
   let arguments = (ins StrAttr:$function, AnyType:$x, I64Attr:$threads, Tsr_Pointer:$scratch, I64Attr:$slot);
