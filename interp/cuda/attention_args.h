@@ -1,0 +1,30 @@
+// The arguments of attention.cu. nvcc compiles this file, too.
+#ifndef TESSERA_INTERP_CUDA_ATTENTION_ARGS_H_
+#define TESSERA_INTERP_CUDA_ATTENTION_ARGS_H_
+
+#include "interp/cuda/args.h"
+
+namespace tessera::cuda {
+
+/// Matrices of a tensor: the dims before the last two, and the strides of those.
+struct Matrices {
+  Address data;
+  Layout at;
+  int64_t row, col;
+};
+
+struct AttentionArgs {
+  Matrices q, k, v;
+  Matrices mask;  // seen as [..., H, S, T]
+  Address y;
+  int64_t heads;  // of all batches
+  int64_t share;  // heads of q for each of k and v
+  int32_t queries, keys, dim, value_dim;
+  int32_t dtype, mask_dtype;
+  int32_t has_mask, causal;
+  double scale;
+};
+
+}  // namespace tessera::cuda
+
+#endif  // TESSERA_INTERP_CUDA_ATTENTION_ARGS_H_
