@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "runtime/metrics.h"
 #include "runtime/thread_pool.h"
@@ -92,6 +93,31 @@ void GeneratedKernels::Launch(size_t k, void* const* data) {
   });
 }
 
+int32_t GeneratedKernels::NumberOf(tracer::ValueId v) {
+  for (size_t i = 0; i < numbers_.size(); ++i)
+    if (numbers_[i].value == v) return static_cast<int32_t>(i);
+  numbers_.push_back({v});
+  return static_cast<int32_t>(numbers_.size() - 1);
+}
+
+absl::Status GeneratedKernels::WriteNumber(Number& number, const void* host) {
+  uint64_t bits;
+  std::memcpy(&bits, host, sizeof bits);
+  if (number.written && number.bits == bits) [[likely]]
+    return absl::OkStatus();
+  constexpr size_t kPitch = 16;
+  if (!number_memory_) {
+    TSR_ASSIGN_OR_RETURN(number_memory_, rt::Storage::Make(*device_, kPitch * numbers_.size()));
+    for (size_t i = 0; i < numbers_.size(); ++i)
+      numbers_[i].place = static_cast<char*>(number_memory_->data()) + i * kPitch;
+  }
+  // Kernels that were submitted before read the old one.
+  TSR_RETURN_IF_ERROR(device_->CopyFromHost(number.place, &bits, sizeof bits));
+  number.bits = bits;
+  number.written = true;
+  return absl::OkStatus();
+}
+
 absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
   const Code::Kernel& kernel = code_.kernels()[k];
   Bound& b = bound_[k];
@@ -99,7 +125,16 @@ absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
   if (b.tasks == 0) return absl::OkStatus();
   // All parameters have eight bytes.
   absl::InlinedVector<void*, 32> params;
-  for (tracer::ValueId v : kernel.views) params.push_back(const_cast<void**>(&data[v]));
+  for (size_t i = 0; i < kernel.views.size(); ++i) {
+    const tracer::ValueId v = kernel.views[i];
+    if (b.numbers[i] < 0) {
+      params.push_back(const_cast<void**>(&data[v]));
+      continue;
+    }
+    Number& number = numbers_[static_cast<size_t>(b.numbers[i])];
+    TSR_RETURN_IF_ERROR(WriteNumber(number, data[v]));
+    params.push_back(&number.place);
+  }
   for (int64_t& dim : b.dims) params.push_back(&dim);
   params.push_back(&b.tasks);
   const int64_t blocks = std::min<int64_t>((b.tasks - 1) / kernel.per_block + 1, INT32_MAX);

@@ -13,10 +13,16 @@ namespace tessera::tiers {
 
 class GeneratedKernels {
  public:
-  GeneratedKernels(const Code& code, rt::Device& device)
+  /// `is_number(v)`: is the value a number of the host?
+  template <class IsNumber>
+  GeneratedKernels(const Code& code, rt::Device& device, IsNumber is_number)
       : code_(code),
         device_(device.kind() == rt::DeviceKind::cpu ? nullptr : &device),
-        bound_(code.kernels().size()) {}
+        bound_(code.kernels().size()) {
+    if (device_ == nullptr) return;
+    for (size_t k = 0; k < bound_.size(); ++k)
+      for (tracer::ValueId v : code.kernels()[k].views) bound_[k].numbers.push_back(is_number(v) ? NumberOf(v) : -1);
+  }
 
   /// The shapes may be others: reads dims and strides from the views of all values. A kernel whose assumptions do not
   /// hold for them is not used until the next call.
@@ -60,7 +66,17 @@ class GeneratedKernels {
     int64_t unit = 1;
     size_t scratch = 0;
     std::vector<int64_t> dims;
+    std::vector<int32_t> numbers;  // for each view, on a device that is not the cpu: index in numbers_, or -1
   };
+  /// A number of the host that kernels of a device read from its memory, where it is written when it has changed.
+  struct Number {
+    tracer::ValueId value;
+    uint64_t bits = 0;
+    bool written = false;
+    void* place = nullptr;
+  };
+  int32_t NumberOf(tracer::ValueId v);
+  absl::Status WriteNumber(Number& number, const void* host);
   void Launch(size_t k, void* const* data);
   /// The same on a device that is not the cpu.
   absl::Status Submit(size_t k, void* const* data);
@@ -68,6 +84,8 @@ class GeneratedKernels {
   const Code& code_;
   rt::Device* const device_;  // null: the cpu
   std::vector<Bound> bound_;
+  std::vector<Number> numbers_;
+  rt::Ref<rt::Storage> number_memory_;
 };
 
 }  // namespace tessera::tiers

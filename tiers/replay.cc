@@ -17,7 +17,10 @@ using rt::TensorImpl;
 
 ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), replay_(replay), plan_(replay.plan()) {
   const size_t n = trace_.values.size();
-  if (replay.code() != nullptr) generated_ = std::make_unique<GeneratedKernels>(*replay.code(), *trace_.device);
+  if (replay.code() != nullptr) {
+    generated_ = std::make_unique<GeneratedKernels>(*replay.code(), *trace_.device,
+                                                    [&](ValueId v) { return number_of_[v] >= 0; });
+  }
   arena_data_.assign(n, nullptr);
   storages_.resize(n);
   roots_.assign(n, -1);

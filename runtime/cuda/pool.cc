@@ -37,7 +37,7 @@ size_t LargeBytes(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-size_t SpanBytes(int size_class) { return std::max<size_t>(size_t{2} << 20, 8 * SmallBytes(size_class)); }
+size_t SpanBytes(int size_class) { return std::max<size_t>(size_t{2} << 20, 2 * SmallBytes(size_class)); }
 
 /// Blocks of a class that a thread keeps at most; it takes and gives back half as many at a time.
 constexpr uint32_t kMostKept = 32;
