@@ -36,12 +36,12 @@ Tensor Normal(const Dims& dims, DType dtype, int64_t seed) {
 struct Rows {
   const char* name;
   const char* body;
-  int vectors;      // operands of [N] beside x
+  int vectors;        // operands of [N] beside x
   bool sums = false;  // the result is [M]
 };
 constexpr Rows kRows[] = {
-    {"gelu",
-     "%p = mul %x, %w : T\n%s = add %p, %b : T\n%g = gelu %s : T\n%h = mul %g, 0.5 : T\n%y = add %h, %x : T\n", 2},
+    {"gelu", "%p = mul %x, %w : T\n%s = add %p, %b : T\n%g = gelu %s : T\n%h = mul %g, 0.5 : T\n%y = add %h, %x : T\n",
+     2},
     {"layer_norm", "%y = layer_norm %x, %w, %b : T\n", 2},
     {"rms_norm", "%y = rms_norm %x, %w : T\n", 2},
     {"softmax", "%y = softmax %x : T\n", 0},
@@ -118,8 +118,8 @@ Function SmallChain(int ops) {
 }
 
 Process Start(Tier tier, const Settings& more = {}) {
-  Settings settings = {"TESSERA_DEVICE=cuda", "TESSERA_CACHE=false", "TESSERA_HOT_FUNCTION=4", "TESSERA_HOT_EAGER=4",
-                       "TESSERA_COMPILE_AFTER=0", "TESSERA_PROFIT_GATE=false"};
+  Settings settings = {"TESSERA_DEVICE=cuda", "TESSERA_CACHE=false",     "TESSERA_HOT_FUNCTION=4",
+                       "TESSERA_HOT_EAGER=4", "TESSERA_COMPILE_AFTER=0", "TESSERA_PROFIT_GATE=false"};
   settings.push_back(tier == Tier::one ? "TESSERA_TIER=1" : tier == Tier::two ? "TESSERA_TIER=2" : "TESSERA_TIER=3");
   settings.push_back(tier == Tier::all ? "TESSERA_SPECIALISE_AFTER=0" : "TESSERA_SPECIALISE_AFTER=1000000000");
   settings.insert(settings.end(), more.begin(), more.end());
@@ -258,7 +258,8 @@ void GpuFused() {
         const double bytes = BytesOf(rows, m, n, dtype);
         std::vector<Timed> contenders = {PeerProcess::Task(tier3, task)};
         std::vector<std::string> peers;
-        Add(contenders, peers, raw, "copy " + std::to_string(static_cast<int64_t>(bytes / 2)), "a copy of the same bytes");
+        Add(contenders, peers, raw, "copy " + std::to_string(static_cast<int64_t>(bytes / 2)),
+            "a copy of the same bytes");
         Add(contenders, peers, tier2, task, "tier 2");
         Add(contenders, peers, tier1, task, "tier 1");
         Add(contenders, peers, torch, task, "torch.compile");

@@ -34,7 +34,8 @@ void* Library(const char* name) {
 /// The functions of the driver that are used here.
 struct Cuda {
   void* library = Library("libcuda.so.1");
-#define TSR_F(name) decltype(&::name) f_##name = Symbol<std::remove_pointer_t<decltype(&::name)>>(library, TSR_TEXT(name));
+#define TSR_F(name) \
+  decltype(&::name) f_##name = Symbol<std::remove_pointer_t<decltype(&::name)>>(library, TSR_TEXT(name));
   TSR_F(cuInit)
   TSR_F(cuDeviceGet)
   TSR_F(cuDevicePrimaryCtxRetain)
@@ -195,8 +196,8 @@ std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::strin
     if (s != CUBLAS_STATUS_SUCCESS) throw std::runtime_error("cuBLASLt gives " + std::to_string(s));
   };
   check(g->api.f_cublasLtCreate(&g->handle));
-  check(g->api.f_cublasLtMatmulDescCreate(
-      &g->op, dtype == "tf32" ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  check(g->api.f_cublasLtMatmulDescCreate(&g->op, dtype == "tf32" ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                          CUDA_R_32F));
   // c^T = b^T a^T of row-major matrices; f8 needs the first factor transposed.
   const cublasOperation_t ta = dtype == "f8e4m3" ? CUBLAS_OP_T : CUBLAS_OP_N;
   check(g->api.f_cublasLtMatmulDescSetAttribute(g->op, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta));

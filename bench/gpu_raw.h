@@ -1,5 +1,5 @@
-// Peers of the gpu benchmarks: the CUDA driver and cuBLASLt called with nothing in between. Tasks for a process of their
-// own (tessera_bench --serve gpu_raw):
+// Peers of the gpu benchmarks: the CUDA driver and cuBLASLt called with nothing in between. Tasks for a process of
+// their own (tessera_bench --serve gpu_raw):
 //
 //   launch            one kernel of one block
 //   graph N           one launch of a CUDA graph of N such kernels

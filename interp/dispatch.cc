@@ -372,8 +372,7 @@ absl::StatusOr<Ref<TensorImpl>> OnHost(TensorImpl& x) {
   if (x.device().kind() == rt::DeviceKind::cpu) return Ref<TensorImpl>::Share(&x);
   TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> source, Contiguous(x));
   TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> y, TensorImpl::Make(rt::Cpu(), x));
-  TSR_RETURN_IF_ERROR(
-      x.device().CopyToHost(y->data, source->data, static_cast<size_t>(x.size()) * SizeOf(x.dtype)));
+  TSR_RETURN_IF_ERROR(x.device().CopyToHost(y->data, source->data, static_cast<size_t>(x.size()) * SizeOf(x.dtype)));
   return y;
 }
 

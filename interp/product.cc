@@ -105,10 +105,10 @@ GemmArgs DescribeMatmul(const KernelArgs& args) {
 absl::StatusOr<GemmArgs> DescribeDotGeneral(const KernelArgs& args,
                                             absl::FunctionRef<absl::StatusOr<View>(const View& v, int i)> contiguous) {
   Grouped a, b;
-  TSR_RETURN_IF_ERROR(GroupDims(
-      *args.in[0], args.ints(2), args.ints(0), [&](const View& v) { return contiguous(v, 0); }, &a));
-  TSR_RETURN_IF_ERROR(GroupDims(
-      *args.in[1], args.ints(3), args.ints(1), [&](const View& v) { return contiguous(v, 1); }, &b));
+  TSR_RETURN_IF_ERROR(
+      GroupDims(*args.in[0], args.ints(2), args.ints(0), [&](const View& v) { return contiguous(v, 0); }, &a));
+  TSR_RETURN_IF_ERROR(
+      GroupDims(*args.in[1], args.ints(3), args.ints(1), [&](const View& v) { return contiguous(v, 1); }, &b));
   GemmArgs p;
   p.dtype = args.out[0]->dtype;
   p.c = args.out[0]->data;

@@ -47,8 +47,8 @@ struct Stream {
     matching,   // ops wait for a version
     recording,  // ops run in tier 1 and are recorded
   };
-  /// Two paths in one entry drive each other out, and the op at which a stretch begins may be one of them: many more entries
-  /// than ops of a training step.
+  /// Two paths in one entry drive each other out, and the op at which a stretch begins may be one of them: many more
+  /// entries than ops of a training step.
   static constexpr int kEntries = 1 << 14;
 
   Mode mode = Mode::idle;

@@ -27,6 +27,7 @@ class CpuDevice final : public Device {
     if (bytes != 0) std::memset(p, 0, bytes);
     return absl::OkStatus();
   }
+  void Wait() override {}
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
   MemoryStats memory_stats() const override { return PoolStats(); }

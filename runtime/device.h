@@ -63,7 +63,9 @@ class Device {
   /// Between two places of this device that do not overlap, in the order of what is submitted to it.
   virtual absl::Status CopyWithin(void* dst, const void* src, size_t bytes) = 0;
   virtual absl::Status Zero(void* p, size_t bytes) = 0;
-  /// Returns when everything submitted before has finished. An error that something of it met is returned here, once.
+  /// Returns when everything submitted before has finished, whatever came of it.
+  virtual void Wait() = 0;
+  /// The same. An error that something of it met is returned here, once.
   virtual absl::Status Synchronize() = 0;
 
   // ---- generated code, for devices that are not the cpu

@@ -43,6 +43,7 @@ class NullDevice final : public Device {
   }
   absl::Status CopyWithin(void*, const void*, size_t) override { return absl::OkStatus(); }
   absl::Status Zero(void*, size_t) override { return absl::OkStatus(); }
+  void Wait() override {}
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
   MemoryStats memory_stats() const override {

@@ -99,7 +99,8 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     kernel.threads = static_cast<int>(plan.Word());
     kernel.per_block = plan.Word();
     kernel.shared = static_cast<int>(plan.Word());
-    if (header.kind != kHostObject && (kernel.threads < 1 || kernel.threads > 1024 || kernel.per_block < 1 || kernel.shared < 0))
+    if (header.kind != kHostObject &&
+        (kernel.threads < 1 || kernel.threads > 1024 || kernel.per_block < 1 || kernel.shared < 0))
       return Damaged();
     std::sort(kernel.steps.begin(), kernel.steps.end());
     if (kernel.steps.empty() || kernel.strides.size() != kernel.views.size() || kernel.views.size() > 64 ||

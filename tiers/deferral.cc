@@ -432,10 +432,10 @@ absl::Status Deferral::Run(int to) {
 absl::Status Deferral::Finish() {
   const bool whole = matched_ == num_steps_;
   const bool timed = whole && Manager::TimeThisRun(*version_);
-  const int64_t start = timed ? rt::NowNs() : 0;
+  const int64_t start = timed ? Manager::TimeOf(*version_) : 0;
   TSR_RETURN_IF_ERROR(Run(matched_));
   rt::Count(rt::Metric::ops_deferred, matched_);
-  const int64_t ns = timed ? rt::NowNs() - start : 0;
+  const int64_t ns = timed ? Manager::TimeOf(*version_) - start : 0;
   const int escapes = activation_->ReleaseHandles();
   if (whole) {
     rt::Count(rt::Metric::version_runs);

@@ -181,7 +181,7 @@ class Driver {
     Version& version = *f.version;
     const Trace& trace = version.trace();
     const int size = static_cast<int>(trace.steps.size());
-    const int64_t start = Manager::TimeThisRun(version) ? rt::NowNs() : 0;
+    const int64_t start = Manager::TimeThisRun(version) ? Manager::TimeOf(version) : 0;
     iterations_ = 0;
     if (!f.is_straight) frame_.Own();
     bool forced = false;
@@ -208,8 +208,9 @@ class Driver {
     }
     if (iterations_ > 0) {
       rt::Count(rt::Metric::version_runs, iterations_);
-      Manager::Get().AddRun(place.anchor(), version, start == 0 ? 0 : std::max<int64_t>(rt::NowNs() - start, 1),
-                            iterations_, start == 0 ? 0 : a->Size());
+      Manager::Get().AddRun(place.anchor(), version,
+                            start == 0 ? 0 : std::max<int64_t>(Manager::TimeOf(version) - start, 1), iterations_,
+                            start == 0 ? 0 : a->Size());
       TSR_LOG(3, "version ", version.id, " of ", trace.name, " ran ", iterations_, " times");
     }
     const bool complete = status.ok() && a->position() == size && a->failure().step < 0;

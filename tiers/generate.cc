@@ -31,8 +31,8 @@ TesseraCompileRequest RequestOf(const std::string& text, int tier, const std::st
 std::string KeyOf(const TesseraCompilerApi& api, const TesseraCompileRequest& request) {
   return absl::StrCat("code ", kArtifactVersion, " ", TESSERA_VERSION, "\n", api.build_id, "\ntier ", request.tier,
                       " fuse ", request.fuse, " bitwise ", request.bitwise, " fast_math ", request.fast_math, " grain ",
-                      request.grain, " threads ", request.threads, " schedule ", request.schedule, " target ", request.target, "\n",
-                      absl::string_view(request.trace, request.trace_size));
+                      request.grain, " threads ", request.threads, " schedule ", request.schedule, " target ",
+                      request.target, "\n", absl::string_view(request.trace, request.trace_size));
 }
 
 }  // namespace

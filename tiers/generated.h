@@ -16,9 +16,7 @@ class GeneratedKernels {
   /// `is_number(v)`: is the value a number of the host?
   template <class IsNumber>
   GeneratedKernels(const Code& code, rt::Device& device, IsNumber is_number)
-      : code_(code),
-        device_(device.kind() == rt::DeviceKind::cpu ? nullptr : &device),
-        bound_(code.kernels().size()) {
+      : code_(code), device_(device.kind() == rt::DeviceKind::cpu ? nullptr : &device), bound_(code.kernels().size()) {
     if (device_ == nullptr) return;
     for (size_t k = 0; k < bound_.size(); ++k)
       for (tracer::ValueId v : code.kernels()[k].views) bound_[k].numbers.push_back(is_number(v) ? NumberOf(v) : -1);

@@ -70,6 +70,11 @@ int64_t FastestRun(const Version& version) {
   return ns > 0 ? static_cast<int64_t>(ns) : INT64_MAX;
 }
 
+// What a recording tells of tier 1. Ops that only were submitted tell nothing (profit_gate.cc).
+void LearnTier1(Version& version, int64_t size, const Trace& recording) {
+  if (recording.device->kind() == rt::DeviceKind::cpu) version.tier1_costs->Add(size, recording.tier1_ns);
+}
+
 }  // namespace
 
 // ---- Anchor
@@ -210,7 +215,7 @@ Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_p
                      anchor->sample_wanted_.load(std::memory_order_relaxed) || anchor->versions_.empty();
   for (const Ref<Version>& v : anchor->versions_) {
     if (!SameSteps(v->trace(), *trace) || !Serves(v->trace(), *trace)) continue;
-    v->tier1_costs->Add(v->rung() == Rung::exact ? 0 : SizeOfRun(*trace), trace->tier1_ns);
+    LearnTier1(*v, v->rung() == Rung::exact ? 0 : SizeOfRun(*trace), *trace);
     if (!asked) return Kept::kept;
     // The program took the way that a version serves already. It may take the other one next time, but not for ever.
     if (++anchor->useless_samples_ >= kUselessSamples) {
@@ -462,9 +467,9 @@ void Manager::Build(const Job& job) {
   const Rung rung = trace->symbols == nullptr ? Rung::exact : job.widenings > 0 ? Rung::symbolic : Rung::bucketed;
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, rung));
   version->example = job.samples.back();
-  if (rung == Rung::exact) version->tier1_costs->Add(0, trace->tier1_ns);
+  if (rung == Rung::exact) LearnTier1(*version, 0, *trace);
   for (const auto& sample : job.samples)
-    if (rung != Rung::exact) version->tier1_costs->Add(SizeOfRun(*sample), sample->tier1_ns);
+    if (rung != Rung::exact) LearnTier1(*version, SizeOfRun(*sample), *sample);
   if (rt::options().tier() >= 2) version->generate_at.store(rt::options().compile_after() * 1000);
   const int64_t ns = rt::NowNs() - start;
   built_ns_.fetch_add(ns, std::memory_order_relaxed);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "runtime/clock.h"
 #include "tiers/costs.h"
 #include "tiers/version.h"
 #include "tracer/trace.h"
@@ -138,6 +139,12 @@ class Manager {
     const int64_t runs = version.counters->runs.load(std::memory_order_relaxed);
     return runs < 16 || (runs & 63) == 0;
   }
+  /// The time before and after a run that is timed. A device that is not the cpu is waited for, so that its work
+  /// counts.
+  static int64_t TimeOf(const Version& version) {
+    if (rt::Device& device = *version.trace().device; device.kind() != rt::DeviceKind::cpu) device.Wait();
+    return rt::NowNs();
+  }
 
   /// Waits until nothing is queued or being built; for tests.
   void Drain();
@@ -182,6 +189,8 @@ class Manager {
   /// The profit gate (profit_gate.cc): does a version do better than tier 1, and generated code better than replay?
   /// Each is judged by times with shapes of the same size. False: it was given up.
   bool JudgeStretches(Anchor& anchor);
+  /// Does generated code do better than the replay before it? If not, that is asked for again.
+  bool BeatsReplay(Anchor& anchor, Version& version);
   bool JudgeRun(Anchor& anchor, Version& version, int64_t each, int64_t runs, int64_t size);
   void Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group);
   void Build(const Job& job);

@@ -1,5 +1,7 @@
 // The profit gate: a version is kept while it does better than what it replaced. Tier 1 was timed while it was recorded
-// (functions) or for whole stretches (eager ops); both times are of shapes of the same size (costs.h).
+// (functions) or for whole stretches (eager ops); both times are of shapes of the same size (costs.h). On a GPU the ops
+// of tier 1 are not waited for, so their times say nothing: there, generated code is compared with the replay that it
+// replaced, in runs that are waited for.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -122,17 +124,31 @@ void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs,
   JudgeRun(anchor, version, each, runs, size);
 }
 
+bool Manager::BeatsReplay(Anchor& anchor, Version& version) {
+  if (version.code() == nullptr || version.replaced_costs == nullptr) return true;
+  const Costs::Sums sums = Costs::Compare(*version.costs, *version.replaced_costs);
+  if (Decide(sums.a <= 1.05 * sums.b, 8)) return true;
+  Ask(anchor, version, 0,
+      absl::StrCat("generated code took ", static_cast<int64_t>(sums.a), " ns, replay ", static_cast<int64_t>(sums.b),
+                   " ns"));
+  return false;
+}
+
 bool Manager::JudgeRun(Anchor& anchor, Version& version, int64_t each, int64_t runs, int64_t size) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   const bool gate = rt::options().profit_gate();
   const bool eager = version.trace().is_eager;
-  if (version.rung() != Rung::exact && !eager && gate && version.tier1_costs->Count(size) < kTimings &&
+  const bool on_cpu = version.trace().device->kind() == rt::DeviceKind::cpu;
+  if (on_cpu && version.rung() != Rung::exact && !eager && gate && version.tier1_costs->Count(size) < kTimings &&
       anchor.time_recordings_.load(kRelaxed) < kMostTimings && !anchor.time_wanted_.load(kRelaxed)) {
     anchor.time_recordings_.fetch_add(1, kRelaxed);
     anchor.time_wanted_.store(true, kRelaxed);
   }
   const double tier1 = version.tier1_costs->Of(size);
-  if (tier1 == 0) return true;
+  if (tier1 == 0) {
+    const bool enough = version.timed.fetch_add(1, kRelaxed) % 16 == 15;
+    return !enough || !gate || BeatsReplay(anchor, version);
+  }
   deopt::VersionCounters& c = *version.counters;
   c.compared_runs.fetch_add(runs, kRelaxed);
   c.compared_ns.fetch_add(each * runs, kRelaxed);
@@ -149,16 +165,7 @@ bool Manager::JudgeRun(Anchor& anchor, Version& version, int64_t each, int64_t r
   const double sum = version.sum_of_bests.load(kRelaxed) + best;
   version.sum_of_bests.store(nth == 15 ? 0 : sum, kRelaxed);
   if (nth != 15 || !gate) return true;
-  // Generated code must beat what it replaced.
-  if (version.code() != nullptr && version.replaced_costs != nullptr) {
-    const Costs::Sums sums = Costs::Compare(*version.costs, *version.replaced_costs);
-    if (!Decide(sums.a <= 1.05 * sums.b, 8)) {
-      Ask(anchor, version, 0,
-          absl::StrCat("generated code took ", static_cast<int64_t>(sums.a), " ns, replay ",
-                       static_cast<int64_t>(sums.b), " ns"));
-      return false;
-    }
-  }
+  if (!BeatsReplay(anchor, version)) return false;
   // Where whole stretches were timed, those decide.
   if (eager && anchor.num_tier1_.load(kRelaxed) >= kFewStretches) return true;
   if (Decide(sum / 4 <= 1.1, 8)) return true;

@@ -379,8 +379,7 @@ absl::StatusOr<Ref<TensorImpl>> ReplayActivation::MakeTensor(ValueId v) {
     if (!storages_[root]) {
       TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, BytesOf(views_[root])));
       stored_.push_back(root);
-      TSR_RETURN_IF_ERROR(
-          trace_.device->CopyWithin(storages_[root]->data(), data_[root], BytesOf(views_[root])));
+      TSR_RETURN_IF_ERROR(trace_.device->CopyWithin(storages_[root]->data(), data_[root], BytesOf(views_[root])));
       const char* old = static_cast<const char*>(data_[root]);
       char* const now = static_cast<char*>(storages_[root]->data());
       // Windows that were made already look at the copy from now on.

@@ -157,9 +157,12 @@ ValueId FunctionRecorder::Result(const View& type, int32_t step) {
 }
 
 TraceStep& FunctionRecorder::NewStep(Kind kind, const Insn& insn) {
-  // What decides only where to go saves nothing by itself. A product may be worth code of its own.
+  // What decides only where to go saves nothing by itself. A product may be worth code of its own; so may, on a GPU,
+  // whatever has no fixed number of elements in each result.
   ops_ += kind != Kind::branch && kind != Kind::for_begin;
-  ops_ += kind == Kind::op && ir::Info(insn.op).bound == ir::Bound::dot;
+  const bool on_cpu = trace().device->kind() == rt::DeviceKind::cpu;
+  ops_ += kind == Kind::op &&
+          (ir::Info(insn.op).bound == ir::Bound::dot || (!on_cpu && ir::Info(insn.op).bound == ir::Bound::accum));
   TraceStep& step = trace().steps.emplace_back();
   step.kind = kind;
   step.op = insn.op;

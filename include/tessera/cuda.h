@@ -1,5 +1,5 @@
-// For applications that use CUDA themselves: their context, their stream, their memory. Handles of the driver are void*,
-// so that no CUDA header is needed here (CUcontext, CUstream; the runtime API's cudaStream_t is the same).
+// For applications that use CUDA themselves: their context, their stream, their memory. Handles of the driver are
+// void*, so that no CUDA header is needed here (CUcontext, CUstream; the runtime API's cudaStream_t is the same).
 #ifndef TESSERA_CUDA_H_
 #define TESSERA_CUDA_H_
 

@@ -50,9 +50,10 @@ Result<Tensor> wrap(tessera::Device device, void* data, DType dtype, const Dims&
   static_cast<TensorType&>(*x) = type;
   x->SetContiguousStrides();
   x->data = data;
-  x->set_storage(rt::Storage::Wrap(*device.impl(), data, static_cast<size_t>(bytes),
-                                   release != nullptr ? release : [](void*) {}, argument)
-                     .release());
+  x->set_storage(
+      rt::Storage::Wrap(
+          *device.impl(), data, static_cast<size_t>(bytes), release != nullptr ? release : [](void*) {}, argument)
+          .release());
   return Tensor::Adopt(x);
 }
 

@@ -99,8 +99,7 @@ absl::Status Cast(const interp::KernelArgs& op, const View& in, const View& out)
   return Move(op, in, out);
 }
 
-absl::Status CastTo(const interp::KernelArgs& op, const View& v, DType through, DType to, View* out,
-                    Scratch* scratch) {
+absl::Status CastTo(const interp::KernelArgs& op, const View& v, DType through, DType to, View* out, Scratch* scratch) {
   View y = v;
   y.dtype = to;
   y.weak = false;

@@ -44,10 +44,10 @@ const Kernel& KernelFor(const ir::OpInfo& op, DType dtype, Form form) {
   const Kernel* kernel = slot.load(std::memory_order_acquire);
   if (kernel != nullptr) [[likely]]
     return *kernel;
-  const std::string name =
-      op.op == ir::Op::k_where
-          ? absl::StrCat("ew_where_", SizeOf(dtype))
-          : absl::StrCat("ew_", std::string(op.name), "_", std::string(Name(dtype)), form == kFlat ? "_flat" : "_strided");
+  const std::string name = op.op == ir::Op::k_where
+                               ? absl::StrCat("ew_where_", SizeOf(dtype))
+                               : absl::StrCat("ew_", std::string(op.name), "_", std::string(Name(dtype)),
+                                              form == kFlat ? "_flat" : "_strided");
   const Image image = op.op == ir::Op::k_where ? tessera_cuda_image_ew_bool : ImageOf(dtype);
   // Both stay for the life of the process.
   auto* made = new Kernel(image, (new std::string(name))->c_str());
@@ -102,8 +102,7 @@ EwStrided StridedArgs(const View& out, const Ready* in, int n) {
     a.kind[k] = in[k].kind;
     if (in[k].kind != OperandKind::elements) continue;
     const View& v = in[k].view;
-    for (int d = 0; d < v.rank; ++d)
-      strides[k][out.rank - v.rank + d] = v.dims[d] == 1 ? 0 : v.strides[d];
+    for (int d = 0; d < v.rank; ++d) strides[k][out.rank - v.rank + d] = v.dims[d] == 1 ? 0 : v.strides[d];
   }
   // From the last dim on; a dim joins the one after it where every operand lets it.
   int64_t dims[kMaxRank], merged[kMostOperands][kMaxRank];
@@ -160,8 +159,8 @@ absl::Status RunElementwise(const interp::KernelArgs& args) {
   bool flat = !is_where && AddressOf(out) % 16 == 0;
   for (int k = 0; k < n_in; ++k) {
     const bool condition = is_where && k == 0;
-    TSR_RETURN_IF_ERROR(Prepare(args, *args.in[k], condition ? DType::boolean : dtype,
-                                condition ? DType::boolean : storage, &in[k]));
+    TSR_RETURN_IF_ERROR(
+        Prepare(args, *args.in[k], condition ? DType::boolean : dtype, condition ? DType::boolean : storage, &in[k]));
     if (in[k].kind == OperandKind::elements && !(LiesAs(in[k].view, out) && in[k].in % 16 == 0)) flat = false;
   }
   const Kernel& kernel = KernelFor(args.op, storage, flat ? kFlat : kStrided);

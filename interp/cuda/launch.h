@@ -14,7 +14,7 @@
 #include "runtime/cuda/device.h"
 
 /// The image of kernels/NAME.cu.
-#define TSR_CUDA_IMAGE(name)                                     \
+#define TSR_CUDA_IMAGE(name)                                   \
   extern "C" const unsigned char* tessera_cuda_image_##name(); \
   static constexpr ::tessera::cuda::Image kImage = tessera_cuda_image_##name
 

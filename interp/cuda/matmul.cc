@@ -102,10 +102,10 @@ class Lt {
     const double one64 = 1, zero64 = 0;
     const bool wide = kind.in == DType::f64;
     TSR_RETURN_IF_ERROR(device_.Enter());
-    const cublasStatus_t status = api_.cublasLtMatmul(
-        handle_, p->op, wide ? static_cast<const void*>(&one64) : &one, b, p->b, a, p->a,
-        wide ? static_cast<const void*>(&zero64) : &zero, c, p->c, c, p->c, &p->algo, workspace_, kWorkspace,
-        device_.stream());
+    const cublasStatus_t status =
+        api_.cublasLtMatmul(handle_, p->op, wide ? static_cast<const void*>(&one64) : &one, b, p->b, a, p->a,
+                            wide ? static_cast<const void*>(&zero64) : &zero, c, p->c, c, p->c, &p->algo, workspace_,
+                            kWorkspace, device_.stream());
     rt::Count(rt::Metric::products_run);
     return LtError("cublasLtMatmul", status);
   }
@@ -127,9 +127,9 @@ class Lt {
                                                                 static_cast<uint64_t>(cols), ld)));
     if (batches == 1) return absl::OkStatus();
     const auto count = static_cast<int32_t>(batches);
-    TSR_RETURN_IF_ERROR(LtError("cublasLtMatrixLayoutSetAttribute",
-                                api_.cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
-                                                                      &count, sizeof count)));
+    TSR_RETURN_IF_ERROR(LtError(
+        "cublasLtMatrixLayoutSetAttribute",
+        api_.cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count)));
     return LtError("cublasLtMatrixLayoutSetAttribute",
                    api_.cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
                                                          sizeof stride));
@@ -172,8 +172,8 @@ class Lt {
     cublasLtMatmulHeuristicResult_t best = {};
     int found = 0;
     TSR_RETURN_IF_ERROR(device_.Enter());
-    const cublasStatus_t status = api_.cublasLtMatmulAlgoGetHeuristic(handle_, p->op, p->b, p->a, p->c, p->c,
-                                                                       preference, 1, &best, &found);
+    const cublasStatus_t status =
+        api_.cublasLtMatmulAlgoGetHeuristic(handle_, p->op, p->b, p->a, p->c, p->c, preference, 1, &best, &found);
     api_.cublasLtMatmulPreferenceDestroy(preference);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0)
       return Unsupported("cuBLASLt has no kernel for a product of ", kind.m, "x", kind.k, " and ", kind.k, "x", kind.n,
@@ -312,8 +312,7 @@ absl::Status Product(const interp::KernelArgs& args, const GemmArgs& p) {
   int64_t batches = 1;
   for (int d = 0; d < p.batch_rank; ++d) batches *= p.batch_dims[d];
   if (batches * p.m * p.n == 0) return absl::OkStatus();
-  if (p.k == 0)
-    return args.device->Zero(p.c, static_cast<size_t>(batches * p.m * p.n) * SizeOf(p.dtype));
+  if (p.k == 0) return args.device->Zero(p.c, static_cast<size_t>(batches * p.m * p.n) * SizeOf(p.dtype));
   if (IsFloat(p.dtype)) return FloatProduct(args, p);
 
   GemmAnyArgs g = {};

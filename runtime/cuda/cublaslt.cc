@@ -15,7 +15,7 @@ absl::StatusOr<const CublasLt*> Open() {
                                                   "matrix products on a CUDA device need cuBLASLt"));
   auto* table = new CublasLt;
   const char* missing = nullptr;
-#define TSR_CUBLASLT(name)                                                            \
+#define TSR_CUBLASLT(name)                                                      \
   table->name = reinterpret_cast<decltype(table->name)>(dlsym(library, #name)); \
   if (table->name == nullptr) missing = #name;
 #include "runtime/cuda/cublaslt.def"

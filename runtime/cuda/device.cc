@@ -34,8 +34,7 @@ absl::StatusOr<Device*> Device::Make(int index, CUcontext adopted) {
   TSR_RETURN_IF_ERROR(d->Check("cuDeviceGet", driver.cuDeviceGet(&handle, index)));
   d->context_ = adopted;
   if (adopted == nullptr)
-    TSR_RETURN_IF_ERROR(
-        d->Check("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(&d->context_, handle)));
+    TSR_RETURN_IF_ERROR(d->Check("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(&d->context_, handle)));
   TSR_RETURN_IF_ERROR(d->Enter());
   Properties& p = d->properties_;
   char text[256] = {};
@@ -52,15 +51,14 @@ absl::StatusOr<Device*> Device::Make(int index, CUcontext adopted) {
   // Code for a generation runs on its later members.
   const int version = p.major * 10 + p.minor;
   d->target_ = absl::StrCat("sm_", p.major == 8 && version >= 86 && version < 89 ? 86
-                                   : version == 89                                ? 89
-                                                                                  : p.major * 10);
-  TSR_RETURN_IF_ERROR(
-      d->Check("cuStreamCreate", driver.cuStreamCreate(&d->own_stream_, CU_STREAM_NON_BLOCKING)));
+                                   : version == 89                               ? 89
+                                                                                 : p.major * 10);
+  TSR_RETURN_IF_ERROR(d->Check("cuStreamCreate", driver.cuStreamCreate(&d->own_stream_, CU_STREAM_NON_BLOCKING)));
   d->stream_.store(d->own_stream_, std::memory_order_relaxed);
   void* error = nullptr;
-  TSR_RETURN_IF_ERROR(d->Check("cuMemHostAlloc", driver.cuMemHostAlloc(&error, sizeof(DeviceError),
-                                                                         CU_MEMHOSTALLOC_PORTABLE |
-                                                                             CU_MEMHOSTALLOC_DEVICEMAP)));
+  TSR_RETURN_IF_ERROR(d->Check(
+      "cuMemHostAlloc",
+      driver.cuMemHostAlloc(&error, sizeof(DeviceError), CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)));
   std::memset(error, 0, sizeof(DeviceError));
   d->error_ = static_cast<DeviceError*>(error);
   TSR_ASSIGN_OR_RETURN(d->pool_, Pool::Make(*d, handle));
@@ -90,9 +88,10 @@ absl::Status Device::Failed(const char* call, CUresult result) {
       const char* name = recent_[(launches - i) % kRecent].load(std::memory_order_relaxed);
       if (name != nullptr) absl::StrAppend(&kernels, kernels.empty() ? "" : ", ", name);
     }
-    lost_why_ = absl::StrCat(name_, " is lost: ", Describe(call, result),
-                             kernels.empty() ? "" : absl::StrCat("; launched last, latest first: ", kernels),
-                             "; TESSERA_CUDA_SYNC=true names the kernel. Other devices work on; this one needs a new process");
+    lost_why_ =
+        absl::StrCat(name_, " is lost: ", Describe(call, result),
+                     kernels.empty() ? "" : absl::StrCat("; launched last, latest first: ", kernels),
+                     "; TESSERA_CUDA_SYNC=true names the kernel. Other devices work on; this one needs a new process");
     lost_ = true;
     TSR_LOG(0, lost_why_);
   }
@@ -151,16 +150,18 @@ absl::Status Device::CopyToHost(void* dst, const void* src, size_t bytes) {
 absl::Status Device::CopyWithin(void* dst, const void* src, size_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   TSR_RETURN_IF_ERROR(Enter());
-  return Check("cuMemcpyDtoDAsync",
-               TheDriver().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(dst), reinterpret_cast<CUdeviceptr>(src),
-                                             bytes, stream()));
+  return Check("cuMemcpyDtoDAsync", TheDriver().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(dst),
+                                                                  reinterpret_cast<CUdeviceptr>(src), bytes, stream()));
 }
 
 absl::Status Device::Zero(void* p, size_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   TSR_RETURN_IF_ERROR(Enter());
-  return Check("cuMemsetD8Async",
-               TheDriver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(p), 0, bytes, stream()));
+  return Check("cuMemsetD8Async", TheDriver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(p), 0, bytes, stream()));
+}
+
+void Device::Wait() {
+  if (Enter().ok()) TheDriver().cuStreamSynchronize(stream());
 }
 
 absl::Status Device::Synchronize() {
@@ -213,9 +214,9 @@ absl::StatusOr<CUfunction> Device::Load(const Kernel& kernel) {
   int wanted = 0;
   driver.cuFuncGetAttribute(&wanted, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
   // What is left of a block's shared memory may all be asked for at a launch.
-  TSR_RETURN_IF_ERROR(Check("cuFuncSetAttribute",
-                            driver.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                      properties_.shared_bytes - wanted)));
+  TSR_RETURN_IF_ERROR(
+      Check("cuFuncSetAttribute", driver.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                            properties_.shared_bytes - wanted)));
   kernel.on[index_].store(function, std::memory_order_release);
   return function;
 }
@@ -249,9 +250,8 @@ class LoadedCode final : public rt::DeviceCode {
     int wanted = 0;
     TheDriver().cuFuncGetAttribute(&wanted, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
     TSR_RETURN_IF_ERROR(device_.Check(
-        "cuFuncSetAttribute",
-        TheDriver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                       device_.properties().shared_bytes - wanted)));
+        "cuFuncSetAttribute", TheDriver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                             device_.properties().shared_bytes - wanted)));
     return function;
   }
 
@@ -275,9 +275,9 @@ absl::Status Device::Launch(const void* kernel, const char* name, const rt::Laun
   const uint32_t n = launches_.load(std::memory_order_relaxed);
   recent_[n % kRecent].store(name, std::memory_order_relaxed);
   launches_.store(n + 1, std::memory_order_relaxed);
-  const CUresult result = TheDriver().cuLaunchKernel(
-      function, static_cast<unsigned>(grid.blocks), 1, 1, static_cast<unsigned>(grid.threads), 1, 1,
-      static_cast<unsigned>(grid.shared), stream(), params, nullptr);
+  const CUresult result = TheDriver().cuLaunchKernel(function, static_cast<unsigned>(grid.blocks), 1, 1,
+                                                     static_cast<unsigned>(grid.threads), 1, 1,
+                                                     static_cast<unsigned>(grid.shared), stream(), params, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]]
     return Annotate(Check("cuLaunchKernel", result), absl::StrCat(name, ": "));
   if (rt::options().cuda_sync()) [[unlikely]]

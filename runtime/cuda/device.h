@@ -3,9 +3,9 @@
 // Everything of a device is ordered by its stream, whichever thread it comes from. So memory that is given back may be
 // handed out again at once: what uses it next runs after what used it last. The host waits only where it reads values.
 //
-// Errors that a kernel finds in values (an index out of range) are kept on the device and returned by the next call that
-// waits for it. After an error that ends the context (a kernel that reads where there is no memory) every call returns
-// what is known about it; the process goes on with the other devices.
+// Errors that a kernel finds in values (an index out of range) are kept on the device and returned by the next call
+// that waits for it. After an error that ends the context (a kernel that reads where there is no memory) every call
+// returns what is known about it; the process goes on with the other devices.
 #ifndef TESSERA_RUNTIME_CUDA_DEVICE_H_
 #define TESSERA_RUNTIME_CUDA_DEVICE_H_
 
@@ -67,6 +67,7 @@ class Device final : public rt::Device {
   absl::Status CopyToHost(void* dst, const void* src, size_t bytes) override;
   absl::Status CopyWithin(void* dst, const void* src, size_t bytes) override;
   absl::Status Zero(void* p, size_t bytes) override;
+  void Wait() override;
   absl::Status Synchronize() override;
   std::string_view code_target() const override { return target_; }
   absl::StatusOr<std::unique_ptr<rt::DeviceCode>> LoadCode(std::string_view image) override;

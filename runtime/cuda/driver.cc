@@ -29,7 +29,7 @@ absl::StatusOr<const Driver*> Open() {
   }
   auto* table = new Driver;
   const char* missing = nullptr;
-#define TSR_CUDA(name)                                                                       \
+#define TSR_CUDA(name)                                                                   \
   table->name = reinterpret_cast<decltype(table->name)>(dlsym(library, TSR_NAME(name))); \
   if (table->name == nullptr) missing = TSR_NAME(name);
 #include "runtime/cuda/driver.def"

@@ -1,7 +1,8 @@
 // The memory of a CUDA device: a caching pool over a memory pool of the driver.
 //
 // Every request is rounded up to a size class, and all numbers count rounded bytes.
-//   small  (at most 1 MiB; classes a quarter of a power of two apart): from spans, through a cache per thread that needs
+//   small  (at most 1 MiB; classes a quarter of a power of two apart): from spans, through a cache per thread that
+//   needs
 //          neither lock nor atomic read-modify-write.
 //   large  (the rest; classes a sixteenth apart): one piece of the driver's pool each, behind one mutex. Freed ones are
 //          kept for reuse up to the option cuda_cache_bytes, the longest unused going first. What is given back to the
@@ -72,9 +73,9 @@ class Pool {
   Device& device_;
   CUmemoryPool driver_pool_ = nullptr;
   std::mutex mutex_;
-  std::map<uintptr_t, Span> spans_;          // by address
+  std::map<uintptr_t, Span> spans_;           // by address
   std::vector<std::vector<uintptr_t>> room_;  // spans with free blocks, by class
-  std::list<Large> cached_;                  // the one freed last is first
+  std::list<Large> cached_;                   // the one freed last is first
   std::multimap<size_t, std::list<Large>::iterator> by_size_;
   int64_t held_ = 0;  // from the driver
   int64_t large_in_use_ = 0, large_cached_ = 0, small_taken_ = 0;

@@ -16,8 +16,7 @@ absl::Status Staging::Start() {
       TSR_RETURN_IF_ERROR(device_.Check("cuMemHostAlloc", driver.cuMemHostAlloc(&memory, kPiece, 0)));
     piece.memory = static_cast<char*>(memory);
     if (piece.event == nullptr)
-      TSR_RETURN_IF_ERROR(
-          device_.Check("cuEventCreate", driver.cuEventCreate(&piece.event, CU_EVENT_DISABLE_TIMING)));
+      TSR_RETURN_IF_ERROR(device_.Check("cuEventCreate", driver.cuEventCreate(&piece.event, CU_EVENT_DISABLE_TIMING)));
   }
   return absl::OkStatus();
 }

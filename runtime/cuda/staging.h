@@ -1,5 +1,5 @@
-// Copies between the memory of the host and that of a device, through a ring of pinned memory: the host fills or empties
-// one piece while the device copies another.
+// Copies between the memory of the host and that of a device, through a ring of pinned memory: the host fills or
+// empties one piece while the device copies another.
 #ifndef TESSERA_RUNTIME_CUDA_STAGING_H_
 #define TESSERA_RUNTIME_CUDA_STAGING_H_
 

@@ -147,15 +147,15 @@ TEST_P(DeviceCts, WorksFromManyThreads) {
 TEST(Devices, UnknownNameListsThem) {
   const absl::Status status = FindDevice("tpu").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(std::string(status.message()).starts_with("no device is called 'tpu'; the devices are cpu, null")) << status;
+  EXPECT_TRUE(std::string(status.message()).starts_with("no device is called 'tpu'; the devices are cpu, null"))
+      << status;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, DeviceCts, testing::ValuesIn(AllDevices()),
-                         [](const auto& info) {
-                           std::string name(info.param->name());
-                           std::replace(name.begin(), name.end(), ':', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, DeviceCts, testing::ValuesIn(AllDevices()), [](const auto& info) {
+  std::string name(info.param->name());
+  std::replace(name.begin(), name.end(), ':', '_');
+  return name;
+});
 
 }  // namespace
 }  // namespace tessera::rt

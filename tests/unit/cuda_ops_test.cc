@@ -1,6 +1,6 @@
-// Every op on a CUDA device against the same op on the cpu. What only moves or is exact must give the same bits; so must
-// element-wise ops, which are one source. What sums may differ by what the op table allows. Without a device there is
-// nothing to run.
+// Every op on a CUDA device against the same op on the cpu. What only moves or is exact must give the same bits; so
+// must element-wise ops, which are one source. What sums may differ by what the op table allows. Without a device there
+// is nothing to run.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,7 +43,8 @@ class CudaOps : public testing::Test {
     for (int64_t i = 0; i < wide->size(); ++i) {
       double x = normal(rng_);
       if (special && i % 7 == 3) {
-        constexpr double kSpecial[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1.0, -1.0, 0.5, 1e-40, 3e38, 1e300, 700, -700, 2.0, 65504};
+        constexpr double kSpecial[] = {0.0,   -0.0, INFINITY, -INFINITY, NAN,  1.0, -1.0, 0.5,
+                                       1e-40, 3e38, 1e300,    700,       -700, 2.0, 65504};
         x = kSpecial[rng_() % std::size(kSpecial)];
       }
       if (!IsFloat(dtype)) x = std::round(std::isfinite(x) ? std::clamp(x * 10, -1e9, 1e9) : 7);
@@ -53,7 +54,8 @@ class CudaOps : public testing::Test {
   }
   Ref<TensorImpl> Ids(std::vector<int64_t> dims, int64_t bound) {
     Ref<TensorImpl> ids = Make(DType::i64, std::move(dims));
-    for (int64_t i = 0; i < ids->size(); ++i) ids->as<int64_t>()[i] = static_cast<int64_t>(rng_() % (2 * bound)) - bound;
+    for (int64_t i = 0; i < ids->size(); ++i)
+      ids->as<int64_t>()[i] = static_cast<int64_t>(rng_() % (2 * bound)) - bound;
     return ids;
   }
   /// The same values in memory of another order: the last two dims swapped, or every second element.
@@ -169,7 +171,8 @@ TEST_F(CudaOps, Elementwise) {
         for (size_t k = 0; k < n; ++k) {
           const bool condition = op.operands[k].role == ir::Role::boolean;
           // As it lies, transposed, flipped, and the second operand one row of the first.
-          const std::vector<int64_t> dims = how == 3 && k == 1 ? std::vector<int64_t>{37} : std::vector<int64_t>{29, 37};
+          const std::vector<int64_t> dims =
+              how == 3 && k == 1 ? std::vector<int64_t>{37} : std::vector<int64_t>{29, 37};
           in.push_back(Strided(Random(condition ? DType::boolean : dtype, dims, 3, true), how % 3));
         }
         Compare(op.op, in, {});
@@ -198,8 +201,7 @@ TEST_F(CudaOps, MixedDTypes) {
 TEST_F(CudaOps, CastAndCopy) {
   for (DType from : kAll)
     for (DType to : kAll)
-      for (int how = 0; how < 3; ++how)
-        Compare(Op::k_cast, {Strided(Random(from, {7, 33, 19}, 50, true), how)}, {to});
+      for (int how = 0; how < 3; ++how) Compare(Op::k_cast, {Strided(Random(from, {7, 33, 19}, 50, true), how)}, {to});
   for (DType t : {DType::f64, DType::f32, DType::bf16, DType::u8}) {
     Compare(Op::k_copy, {Strided(Random(t, {70, 133}), 1)}, {});
     Compare(Op::k_copy, {Strided(Random(t, {3, 200, 65}), 1)}, {});
@@ -208,9 +210,11 @@ TEST_F(CudaOps, CastAndCopy) {
 }
 
 TEST_F(CudaOps, Reductions) {
-  const std::vector<std::vector<int64_t>> shapes = {{}, {1}, {5}, {1000}, {7, 1300}, {1300, 7}, {3, 40, 50}, {64, 4096}, {2, 100000}, {300000}, {0, 4}, {4, 0}};
+  const std::vector<std::vector<int64_t>> shapes = {
+      {}, {1}, {5}, {1000}, {7, 1300}, {1300, 7}, {3, 40, 50}, {64, 4096}, {2, 100000}, {300000}, {0, 4}, {4, 0}};
   for (DType dtype : kAll) {
-    for (Op op : {Op::k_sum, Op::k_prod, Op::k_mean, Op::k_var, Op::k_max, Op::k_min, Op::k_any, Op::k_all, Op::k_logsumexp}) {
+    for (Op op :
+         {Op::k_sum, Op::k_prod, Op::k_mean, Op::k_var, Op::k_max, Op::k_min, Op::k_any, Op::k_all, Op::k_logsumexp}) {
       for (const auto& dims : shapes) {
         int64_t count = 1;
         for (int64_t d : dims) count *= d;
@@ -244,7 +248,8 @@ TEST_F(CudaOps, Reductions) {
     for (const auto& dims : shapes) {
       if (dims.empty()) continue;
       for (int flags = 0; flags < 4; ++flags) {
-        Compare(Op::k_cumsum, {Strided(Random(dtype, dims), flags % 2)}, {int64_t{-1}, flags % 2 == 1, flags >= 2}, 16, 300);
+        Compare(Op::k_cumsum, {Strided(Random(dtype, dims), flags % 2)}, {int64_t{-1}, flags % 2 == 1, flags >= 2}, 16,
+                300);
         Compare(Op::k_cumsum, {Random(dtype, dims)}, {int64_t{0}, flags % 2 == 1, flags >= 2}, 16, 300);
       }
     }
@@ -253,8 +258,15 @@ TEST_F(CudaOps, Reductions) {
 
 TEST_F(CudaOps, RowsOfNeuralNetworks) {
   for (DType dtype : kFloats) {
-    for (const std::vector<int64_t>& dims :
-         {std::vector<int64_t>{1}, {7}, {5, 33}, {64, 1024}, {3, 5, 1000}, {2, 20000}, {2, 70001}, {4, 300, 5}, {0, 7}}) {
+    for (const std::vector<int64_t>& dims : {std::vector<int64_t>{1},
+                                             {7},
+                                             {5, 33},
+                                             {64, 1024},
+                                             {3, 5, 1000},
+                                             {2, 20000},
+                                             {2, 70001},
+                                             {4, 300, 5},
+                                             {0, 7}}) {
       const int64_t n = dims.back();
       for (int how = 0; how < 2; ++how) {
         for (int64_t axis : {int64_t{-1}, int64_t{0}}) {
@@ -269,7 +281,8 @@ TEST_F(CudaOps, RowsOfNeuralNetworks) {
       if (dims.size() >= 2) {
         const int64_t c = dims[1];
         Ref<TensorImpl> var = Run1(Op::k_square, {Random(dtype, {c})}, {});
-        Compare(Op::k_batch_norm, {Random(dtype, dims), Random(dtype, {c}), var, Random(dtype, {c}), Random(dtype, {c})}, {}, 32, 400);
+        Compare(Op::k_batch_norm,
+                {Random(dtype, dims), Random(dtype, {c}), var, Random(dtype, {c}), Random(dtype, {c})}, {}, 32, 400);
         Ref<TensorImpl> targets = Make(DType::i64, std::vector<int64_t>(dims.begin(), dims.end() - 1));
         for (int64_t i = 0; i < targets->size(); ++i) targets->as<int64_t>()[i] = i % 5 == 0 ? -100 : i % n;
         Compare(Op::k_cross_entropy, {Random(dtype, dims, 2), targets}, {}, 8, 10);
@@ -286,7 +299,13 @@ TEST_F(CudaOps, Products) {
   for (DType dtype : kAll) {
     if (dtype == DType::boolean) continue;
     for (int how = 0; how < 4; ++how) {
-      for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 1, 1}, {5, 7, 3}, {33, 64, 17}, {64, 128, 96}, {130, 257, 65}, {16, 0, 8}, {0, 3, 4}}) {
+      for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 1, 1},
+                                    {5, 7, 3},
+                                    {33, 64, 17},
+                                    {64, 128, 96},
+                                    {130, 257, 65},
+                                    {16, 0, 8},
+                                    {0, 3, 4}}) {
         const auto a = how % 2 ? Random(dtype, {k, m}) : Random(dtype, {m, k});
         const auto b = how / 2 ? Random(dtype, {n, k}) : Random(dtype, {k, n});
         Compare(Op::k_matmul, {a, b}, {how % 2 == 1, how / 2 == 1}, 8 + static_cast<double>(k) / 2, std::sqrt(k + 1.0));
@@ -306,11 +325,13 @@ TEST_F(CudaOps, ConvAndPools) {
   for (DType dtype : kFloats) {
     const auto w = [&](std::vector<int64_t> dims) { return Random(dtype, std::move(dims), 0.3); };
     Compare(Op::k_conv, {Random(dtype, {2, 4, 30}), w({6, 4, 5}), w({6})}, {}, 64, 2);
-    Compare(Op::k_conv, {Random(dtype, {2, 6, 17, 19}), w({8, 3, 3, 3}), w({8})}, {ir::Ints{2, 1}, ir::Ints{1, 1}, ir::Ints{1, 2}, int64_t{2}}, 64, 2);
+    Compare(Op::k_conv, {Random(dtype, {2, 6, 17, 19}), w({8, 3, 3, 3}), w({8})},
+            {ir::Ints{2, 1}, ir::Ints{1, 1}, ir::Ints{1, 2}, int64_t{2}}, 64, 2);
     Compare(Op::k_conv, {Strided(Random(dtype, {1, 3, 8, 9, 10}), 1), w({5, 3, 2, 3, 2})}, {}, 64, 2);
     Compare(Op::k_conv, {Random(dtype, {3, 64, 28, 28}), w({96, 64, 3, 3})}, {ir::Ints{}, ir::Ints{1, 1}}, 300, 8);
     for (Op op : {Op::k_max_pool, Op::k_avg_pool}) {
-      Compare(op, {Random(dtype, {2, 3, 17, 19})}, {ir::Ints{3, 2}, ir::Ints{2, 2}, ir::Ints{1, 1}}, op == Op::k_max_pool ? 0 : 4, 1);
+      Compare(op, {Random(dtype, {2, 3, 17, 19})}, {ir::Ints{3, 2}, ir::Ints{2, 2}, ir::Ints{1, 1}},
+              op == Op::k_max_pool ? 0 : 4, 1);
       Compare(op, {Strided(Random(dtype, {2, 3, 40}), 2)}, {ir::Ints{4}}, op == Op::k_max_pool ? 0 : 4, 1);
     }
   }
@@ -320,12 +341,15 @@ TEST_F(CudaOps, Attention) {
   for (DType dtype : kFloats) {
     for (int64_t d : {8, 40, 64, 128, 200}) {
       for (bool causal : {false, true}) {
-        Compare(Op::k_attention, {Random(dtype, {2, 4, 33, d}), Random(dtype, {2, 2, 65, d}), Random(dtype, {2, 2, 65, d})}, {causal, 0.0}, 64, 2);
+        Compare(Op::k_attention,
+                {Random(dtype, {2, 4, 33, d}), Random(dtype, {2, 2, 65, d}), Random(dtype, {2, 2, 65, d})},
+                {causal, 0.0}, 64, 2);
       }
     }
     Ref<TensorImpl> keep = Random(DType::boolean, {33, 65});
     for (int64_t i = 0; i < 65; ++i) keep->as<bool>()[i] = false;
-    const Inputs in = {Random(dtype, {2, 4, 33, 64}), Strided(Random(dtype, {2, 4, 65, 64}), 1), Random(dtype, {2, 4, 65, 64})};
+    const Inputs in = {Random(dtype, {2, 4, 33, 64}), Strided(Random(dtype, {2, 4, 65, 64}), 1),
+                       Random(dtype, {2, 4, 65, 64})};
     Compare(Op::k_attention, {in[0], in[1], in[2], keep}, {}, 64, 2);
     Compare(Op::k_attention, {in[0], in[1], in[2], Random(dtype, {4, 33, 65})}, {false, 0.2}, 64, 2);
   }
@@ -367,7 +391,8 @@ TEST_F(CudaOps, Indexing) {
 
 TEST_F(CudaOps, SortAndTopk) {
   for (DType dtype : kAll) {
-    for (const std::vector<int64_t>& dims : {std::vector<int64_t>{1}, {37}, {9, 100}, {100, 9}, {3, 5000}, {70000}, {0, 5}}) {
+    for (const std::vector<int64_t>& dims :
+         {std::vector<int64_t>{1}, {37}, {9, 100}, {100, 9}, {3, 5000}, {70000}, {0, 5}}) {
       for (bool flag : {false, true}) {
         for (int64_t axis : {int64_t{0}, int64_t{-1}}) {
           const auto x = Random(dtype, dims, 1, true);
