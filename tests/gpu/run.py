@@ -322,7 +322,8 @@ def cmd_sanitize(args):
             results.write()
     results.write()
     if not lines:
-        print("sanitize.txt names no command")
+        print("sanitize.txt names no command: nothing was run")
+        return 1
     for tool, n in clean.items():
         print(f"{tool}: {n} of {len(lines)} commands clean{'' if n == len(lines) else ': FAILED'}")
     return 0 if all(n == len(lines) for n in clean.values()) else 1
