@@ -188,7 +188,7 @@ __device__ __forceinline__ void AllDirect(const ConvArgs& a) {
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(256, 1) conv_large_f32(const __grid_constant__ ConvArgs a) {
+extern "C" __global__ void __launch_bounds__(256, 2) conv_large_f32(const __grid_constant__ ConvArgs a) {
   Tiles<float, 8>(a);
 }
 extern "C" __global__ void __launch_bounds__(256, 2) conv_small_f32(const __grid_constant__ ConvArgs a) {
