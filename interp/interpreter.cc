@@ -180,8 +180,8 @@ class Machine {
     if (&value->device() == f_.device) {
       out->Retain();
     } else {
-      TSR_RETURN_IF_ERROR(
-          Execute(ir::Op::k_constant, {}, f_.attrs[insn.attrs], *f_.device, {&out, 1}, Site{ThePc(), {}}));
+      TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> there, f_.instance->ConstantOn(*value, *f_.device));
+      out = there.release();
     }
     SetRegister(f_.registers[code_.registers[insn.results]], out);
     return absl::OkStatus();
@@ -298,6 +298,17 @@ class Machine {
 };
 
 }  // namespace
+
+absl::StatusOr<Ref<TensorImpl>> Instance::ConstantOn(const TensorImpl& value, rt::Device& device) {
+  std::lock_guard lock(constants_mutex_);
+  Ref<TensorImpl>& there = constants_[{&value, &device}];
+  if (there) return there;
+  TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> copy, TensorImpl::Make(device, value));
+  TSR_RETURN_IF_ERROR(
+      device.CopyFromHost(copy->data, value.data, static_cast<size_t>(value.size()) * SizeOf(value.dtype)));
+  there = copy;
+  return copy;
+}
 
 absl::Status Bind(const Bytecode& code, absl::Span<const TensorType* const> args,
                   absl::InlinedVector<int64_t, 8>* values) {

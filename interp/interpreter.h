@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -81,8 +82,14 @@ struct Instance {
   std::shared_ptr<const Program> program;
   BufferEpoch buffer_epoch;                           // of all buffers
   std::vector<std::unique_ptr<BufferState>> buffers;  // as in the module
+  /// A constant of the program on a device that is not the one where it was read: copied there once.
+  absl::StatusOr<rt::Ref<rt::TensorImpl>> ConstantOn(const rt::TensorImpl& value, rt::Device& device);
   /// Receives what host_read hands over. Called on the thread that runs the function.
   std::function<void(std::string_view label, rt::Ref<rt::TensorImpl>)> on_host_read;
+
+ private:
+  std::mutex constants_mutex_;
+  std::map<std::pair<const rt::TensorImpl*, rt::Device*>, rt::Ref<rt::TensorImpl>> constants_;
 };
 
 std::unique_ptr<Instance> MakeInstance(std::shared_ptr<const ir::Module> module);

@@ -32,6 +32,13 @@ class DeviceCode {
   virtual absl::StatusOr<const void*> Find(const char* kernel) = 0;
 };
 
+/// Work of a device that was recorded, to be submitted again as one piece.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  virtual absl::Status Launch() = 0;
+};
+
 /// How many threads run a generated kernel.
 struct LaunchShape {
   int64_t blocks = 1;
@@ -75,6 +82,11 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<DeviceCode>> LoadCode(std::string_view image);
   /// Submits a kernel. `params` points at each of its parameters; they are copied. `name` stays.
   virtual absl::Status Launch(const void* kernel, const char* name, const LaunchShape& shape, void** params);
+
+  /// From here on what this thread submits is recorded and not run. False: not on this device, or not now.
+  virtual bool BeginRecording() { return false; }
+  /// Null where something cannot be recorded: the host waited or copied, or memory was asked for. Nothing has run then.
+  virtual std::unique_ptr<DeviceGraph> EndRecording() { return nullptr; }
 
   virtual MemoryStats memory_stats() const = 0;
   virtual void ResetPeak() = 0;

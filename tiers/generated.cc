@@ -118,6 +118,11 @@ absl::Status GeneratedKernels::WriteNumber(Number& number, const void* host) {
   return absl::OkStatus();
 }
 
+absl::Status GeneratedKernels::WriteNumbers(void* const* data) {
+  for (Number& number : numbers_) TSR_RETURN_IF_ERROR(WriteNumber(number, data[number.value]));
+  return absl::OkStatus();
+}
+
 absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
   const Code::Kernel& kernel = code_.kernels()[k];
   Bound& b = bound_[k];

@@ -42,6 +42,15 @@ class GeneratedKernels {
     return all;
   }
 
+  /// Brings numbers of the host to a device that is not the cpu, where they have changed. `data` as for Run().
+  absl::Status WriteNumbers(void* const* data);
+  /// Appends which kernels were chosen; gives their number.
+  int64_t AppendChosen(std::vector<uint64_t>& words) const {
+    int64_t n = 0;
+    for (const Bound& b : bound_) words.push_back(b.use), n += b.use;
+    return n;
+  }
+
   /// Is the step part of a kernel that was chosen? Then it is done once the kernel at its position has run.
   bool Takes(int step) const {
     const int k = code_.kernel_of(step);

@@ -7,6 +7,7 @@
 #include "interp/dispatch.h"
 #include "interp/kernel.h"
 #include "interp/views.h"
+#include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "tiers/replay_activation.h"
 
@@ -20,6 +21,12 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
   if (replay.code() != nullptr) {
     generated_ = std::make_unique<GeneratedKernels>(*replay.code(), *trace_.device,
                                                     [&](ValueId v) { return number_of_[v] >= 0; });
+  }
+  if (trace_.device->kind() == rt::DeviceKind::cuda) {
+    const bool all_ops = std::all_of(trace_.steps.begin(), trace_.steps.end(), [](const TraceStep& s) {
+      return s.kind == TraceStep::Kind::op && s.op != ir::Op::k_constant;
+    });
+    if (all_ops) graphs_ = std::make_unique<ReplayGraphs>();
   }
   arena_data_.assign(n, nullptr);
   storages_.resize(n);
@@ -70,6 +77,7 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
 }
 
 absl::Status ReplayActivation::Prepare(int to) {
+  ++bindings_;
   for (int i = position_; i < to; ++i) {
     if (bound_once_ && (!layout_.steps[i].varies || BindAgain(i))) continue;
     Bind(i);
@@ -206,9 +214,7 @@ absl::Status ReplayActivation::Copy(int i) {
 }
 
 absl::Status ReplayActivation::RunSteps(int to) {
-  absl::Status status;
-  int i = position_;
-  const int from = i;
+  const int from = position_;
   failure_.step = -1;
   if (generated_ != nullptr) {
     const bool all = generated_->Choose(position_, to, [&](ValueId v) {
@@ -221,6 +227,64 @@ absl::Status ReplayActivation::RunSteps(int to) {
   const uint64_t buffer_epoch = visits_buffers_ ? instance->buffer_epoch.now() : 0;
   buffers_known_ = visits_buffers_ && buffer_epoch == read_epoch_;
   if (!buffers_known_) read_epoch_ = 0;
+  absl::Status status;
+  bool stopped = false;
+  const bool whole = from == 0 && to == static_cast<int>(fast_.size());
+  if (graphs_ != nullptr && whole && RunGraph(&status)) {
+    position_ = to;
+  } else {
+    status = Steps(to, &stopped);
+  }
+  if (stopped) return status;
+  if (whole && position_ == to) read_epoch_ = buffer_epoch;
+  rt::Count(rt::Metric::version_ops, position_ - from);
+  if (trace_.is_eager) Publish(position_);
+  return status;
+}
+
+bool ReplayActivation::RunGraph(absl::Status* status) {
+  if (graphs_->given_up()) return false;
+  std::vector<uint64_t>& key = graphs_->key();
+  key.assign(1, bindings_);
+  for (size_t v = 0; v < roots_.size(); ++v)
+    if (roots_[v] == static_cast<int32_t>(v) && number_of_[v] < 0) key.push_back(reinterpret_cast<uintptr_t>(data_[v]));
+  // Kernels of tier 1 take numbers with the launch; generated ones read them.
+  for (const interp::ScalarView& number : numbers_) key.push_back(BitsOf(number));
+  const int64_t kernels = generated_ != nullptr ? generated_->AppendChosen(key) : 0;
+  ReplayGraphs::Entry* entry = graphs_->Find();
+  if (entry == nullptr) return false;
+  if (generated_ != nullptr) {
+    *status = generated_->WriteNumbers(data_.data());
+    if (!status->ok()) return true;
+  }
+  rt::Device& device = *trace_.device;
+  if (entry->graph == nullptr) {
+    if (!device.BeginRecording()) return false;
+    graphs_->Count();
+    bool stopped = false;
+    const absl::Status recorded = Steps(static_cast<int>(fast_.size()), &stopped);
+    std::unique_ptr<rt::DeviceGraph> graph = device.EndRecording();
+    position_ = 0;
+    if (!recorded.ok() || stopped || graph == nullptr) {
+      graphs_->GiveUp();
+      return false;
+    }
+    entry->graph = std::move(graph);
+    entry->data = data_;
+    TSR_LOG(2, "version ", version_.id, " of ", trace_.name, ": its run is a graph of ", device.name());
+  } else {
+    for (size_t v = 0; v < roots_.size(); ++v)
+      if (roots_[v] != static_cast<int32_t>(v) && number_of_[v] < 0) SetData(static_cast<ValueId>(v), entry->data[v]);
+  }
+  *status = entry->graph->Launch();
+  rt::Count(rt::Metric::graphs_launched);
+  rt::Count(rt::Metric::kernels_generated, kernels);
+  return true;
+}
+
+absl::Status ReplayActivation::Steps(int to, bool* stopped) {
+  absl::Status status;
+  int i = position_;
   for (; i < to; ++i) {
     const FastStep& b = fast_[i];
     if (generated_ != nullptr && generated_->Takes(i)) {
@@ -247,6 +311,7 @@ absl::Status ReplayActivation::RunSteps(int to) {
         if (!holds) {
           position_ = stop_after_ ? i + 1 : i;
           stop_after_ = false;
+          *stopped = true;
           return absl::OkStatus();
         }
         break;
@@ -256,9 +321,6 @@ absl::Status ReplayActivation::RunSteps(int to) {
       break;
   }
   position_ = i;
-  if (from == 0 && i == static_cast<int>(fast_.size())) read_epoch_ = buffer_epoch;
-  rt::Count(rt::Metric::version_ops, i - from);
-  if (trace_.is_eager) Publish(i);
   return status;
 }
 

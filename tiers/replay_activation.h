@@ -15,6 +15,7 @@
 #include "runtime/options.h"
 #include "tiers/generated.h"
 #include "tiers/replay.h"
+#include "tiers/replay_graphs.h"
 #include "tiers/replay_step.h"
 
 namespace tessera::tiers {
@@ -48,6 +49,10 @@ class ReplayActivation final : public Activation {
   void Expand(const Bound& b);
   // A program uses few different numbers, in many places: what is repeated for one of them stays in the cache.
   void Fill(Splat& s);
+  // The steps from position_ up to `to`, one by one. *stopped: a guard failed, and position_ says where.
+  absl::Status Steps(int to, bool* stopped);
+  // All of them as a graph of the device. False: they are to be run one by one.
+  bool RunGraph(absl::Status* status);
   // Handles that are still held get what was computed for them.
   void Publish(int to);
 
@@ -130,6 +135,8 @@ class ReplayActivation final : public Activation {
   rt::Ref<rt::Storage> arena_;
   rt::Ref<rt::Storage> spare_;  // the spare slots of the plan; none until the steps of a kernel run in its place
   std::unique_ptr<GeneratedKernels> generated_;
+  std::unique_ptr<ReplayGraphs> graphs_;        // null: on the cpu, and where a step needs the host
+  uint64_t bindings_ = 0;                       // counts changes of shapes
   std::vector<rt::TensorImpl*> buffer_values_;  // read from buffers; theirs, and good only for...
   uint64_t read_epoch_ = 0;                     // ...this epoch of the buffers; 0: for none
   bool buffers_known_ = false;                  // in this run

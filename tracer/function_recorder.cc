@@ -283,7 +283,8 @@ void FunctionRecorder::After(Frame& frame, const Insn& insn, int, int64_t ticks)
   if (insn.code == Code::move) {
     for (size_t i = 0; i < level.in.size(); ++i) Change(level, results[i], level.in[i]);
   } else if (insn.code == Code::constant) {
-    const auto& constant = std::get<rt::Ref<rt::TensorImpl>>(frame.attrs[insn.attrs][0]);
+    // As the interpreter brought it to the device.
+    auto constant = rt::Ref<rt::TensorImpl>::Share(frame.registers[results[0]]);
     if (&constant->device() != trace().device) return Abort(TraceAbort::other_device);
     NewValue(TraceValue::Kind::constant, *constant).constant = constant;
     Change(level, results[0], LastValue());

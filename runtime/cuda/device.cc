@@ -15,6 +15,10 @@ namespace {
 /// Copies up to here go through memory of the driver's own, which costs less than an event.
 constexpr size_t kSmallCopy = size_t{64} << 10;
 
+absl::Status NotRecorded() {
+  return absl::FailedPreconditionError("the host cannot read or write a device while its work is recorded");
+}
+
 int Attribute(CUdevice device, CUdevice_attribute which) {
   int value = 0;
   TheDriver().cuDeviceGetAttribute(&value, which, device);
@@ -102,6 +106,7 @@ absl::Status Device::Failed(const char* call, CUresult result) {
 
 absl::StatusOr<void*> Device::Allocate(size_t bytes) {
   TSR_RETURN_IF_ERROR(Enter());
+  Spoil();  // a graph would use memory that others get meanwhile
   if (void* p = pool_->Allocate(bytes)) [[likely]]
     return p;
   if (lost_) return absl::UnavailableError(lost_why_);
@@ -129,6 +134,7 @@ void Device::SetMemoryLimit(int64_t bytes) { pool_->SetLimit(bytes); }
 
 absl::Status Device::CopyFromHost(void* dst, const void* src, size_t bytes) {
   if (bytes == 0) return absl::OkStatus();
+  if (Spoil()) return NotRecorded();
   TSR_RETURN_IF_ERROR(Enter());
   const auto to = reinterpret_cast<CUdeviceptr>(dst);
   if (bytes > kSmallCopy) return staging_->ToDevice(to, static_cast<const char*>(src), bytes);
@@ -136,6 +142,7 @@ absl::Status Device::CopyFromHost(void* dst, const void* src, size_t bytes) {
 }
 
 absl::Status Device::CopyToHost(void* dst, const void* src, size_t bytes) {
+  if (Spoil()) return NotRecorded();
   TSR_RETURN_IF_ERROR(Enter());
   const auto from = reinterpret_cast<CUdeviceptr>(src);
   if (bytes > kSmallCopy) {
@@ -161,10 +168,11 @@ absl::Status Device::Zero(void* p, size_t bytes) {
 }
 
 void Device::Wait() {
-  if (Enter().ok()) TheDriver().cuStreamSynchronize(stream());
+  if (!Spoil() && Enter().ok()) TheDriver().cuStreamSynchronize(stream());
 }
 
 absl::Status Device::Synchronize() {
+  if (Spoil()) return NotRecorded();
   TSR_RETURN_IF_ERROR(Enter());
   TSR_RETURN_IF_ERROR(Check("cuStreamSynchronize", TheDriver().cuStreamSynchronize(stream())));
   return TakeError();
@@ -261,6 +269,57 @@ class LoadedCode final : public rt::DeviceCode {
 };
 
 }  // namespace
+
+// ---- recording
+
+namespace {
+
+class Graph final : public rt::DeviceGraph {
+ public:
+  Graph(Device& device, CUgraphExec exec) : device_(device), exec_(exec) {}
+  ~Graph() override {
+    // It may be on its way.
+    device_.Wait();
+    TheDriver().cuGraphExecDestroy(exec_);
+  }
+  absl::Status Launch() override {
+    TSR_RETURN_IF_ERROR(device_.Enter());
+    return device_.Check("cuGraphLaunch", TheDriver().cuGraphLaunch(exec_, device_.stream()));
+  }
+
+ private:
+  Device& device_;
+  CUgraphExec exec_;
+};
+
+}  // namespace
+
+bool Device::BeginRecording() {
+  if (t_recording.device != nullptr || !Enter().ok() || !recording_mutex_.try_lock()) return false;
+  const Driver& driver = TheDriver();
+  if ((recording_stream_ == nullptr &&
+       driver.cuStreamCreate(&recording_stream_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) ||
+      driver.cuStreamBeginCapture(recording_stream_, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS) {
+    recording_mutex_.unlock();
+    return false;
+  }
+  t_recording = {this, false};
+  return true;
+}
+
+std::unique_ptr<rt::DeviceGraph> Device::EndRecording() {
+  const Driver& driver = TheDriver();
+  const bool spoiled = t_recording.spoiled;
+  t_recording = {};
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUresult result = driver.cuStreamEndCapture(recording_stream_, &graph);
+  recording_mutex_.unlock();
+  if (result == CUDA_SUCCESS && !spoiled) result = driver.cuGraphInstantiateWithFlags(&exec, graph, 0);
+  if (graph != nullptr) driver.cuGraphDestroy(graph);
+  if (result != CUDA_SUCCESS || exec == nullptr) return nullptr;
+  return std::make_unique<Graph>(*this, exec);
+}
 
 absl::StatusOr<std::unique_ptr<rt::DeviceCode>> Device::LoadCode(std::string_view image) {
   TSR_RETURN_IF_ERROR(Enter());

@@ -24,6 +24,7 @@ struct DeviceError;
 /// The text of an error that a kernel left. Defined where the ops are known (interp/cuda/errors.cc).
 std::string DescribeError(const DeviceError& error);
 
+class Device;
 class Pool;
 class Staging;
 
@@ -51,6 +52,12 @@ struct Properties {
   size_t memory_bytes = 0;
 };
 
+/// What a thread records, if anything.
+struct Recording {
+  const Device* device = nullptr;
+  bool spoiled = false;
+};
+
 class Device final : public rt::Device {
  public:
   /// `adopted`: a context to use; null: the primary one.
@@ -72,6 +79,8 @@ class Device final : public rt::Device {
   std::string_view code_target() const override { return target_; }
   absl::StatusOr<std::unique_ptr<rt::DeviceCode>> LoadCode(std::string_view image) override;
   absl::Status Launch(const void* kernel, const char* name, const rt::LaunchShape& shape, void** params) override;
+  bool BeginRecording() override;
+  std::unique_ptr<rt::DeviceGraph> EndRecording() override;
   rt::MemoryStats memory_stats() const override;
   void ResetPeak() override;
   void SetMemoryLimit(int64_t bytes) override;
@@ -80,7 +89,14 @@ class Device final : public rt::Device {
   int index() const { return index_; }
   const Properties& properties() const { return properties_; }
   CUcontext context() const { return context_; }
-  CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
+  /// Where this thread's work goes: the device's stream, or a recording.
+  CUstream stream() const {
+    if (t_recording.device == this) [[unlikely]]
+      return recording_stream_;
+    return live_stream();
+  }
+  /// The device's stream, also while this thread records.
+  CUstream live_stream() const { return stream_.load(std::memory_order_relaxed); }
   /// In memory that both sides see.
   DeviceError* error() const { return error_; }
 
@@ -111,6 +127,14 @@ class Device final : public rt::Device {
   /// What kernels found in values since the last look.
   absl::Status TakeError();
 
+  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit Recording t_recording = {};
+  /// Called by whatever cannot be recorded: true while this thread records, and then nothing may be done.
+  bool Spoil() const {
+    if (t_recording.device != this) [[likely]]
+      return false;
+    t_recording.spoiled = true;
+    return true;
+  }
   // The context that this thread's driver calls go to, as far as this file knows.
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit CUcontext t_context = nullptr;
 
@@ -123,6 +147,9 @@ class Device final : public rt::Device {
   DeviceError* error_ = nullptr;
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<Staging> staging_;
+
+  std::mutex recording_mutex_;  // one thread records at a time
+  CUstream recording_stream_ = nullptr;
 
   std::mutex modules_mutex_;
   std::vector<std::pair<Image, CUmodule>> modules_;

@@ -150,15 +150,15 @@ void* Pool::FromDriver(size_t bytes) {
   if (!WithinLimit(bytes)) return nullptr;
   const Driver& driver = TheDriver();
   CUdeviceptr p = 0;
-  CUresult result = driver.cuMemAllocFromPoolAsync(&p, bytes, driver_pool_, device_.stream());
+  CUresult result = driver.cuMemAllocFromPoolAsync(&p, bytes, driver_pool_, device_.live_stream());
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     // Everything that is cached goes, what the device still uses is waited for, and the driver's pages become free.
     while (!cached_.empty()) EvictOldest();
     while (DropEmptySpan()) {
     }
-    driver.cuStreamSynchronize(device_.stream());
+    driver.cuStreamSynchronize(device_.live_stream());
     driver.cuMemPoolTrimTo(driver_pool_, 0);
-    result = driver.cuMemAllocFromPoolAsync(&p, bytes, driver_pool_, device_.stream());
+    result = driver.cuMemAllocFromPoolAsync(&p, bytes, driver_pool_, device_.live_stream());
   }
   if (result != CUDA_SUCCESS) return nullptr;
   held_ += static_cast<int64_t>(bytes);
@@ -168,7 +168,7 @@ void* Pool::FromDriver(size_t bytes) {
 }
 
 void Pool::ToDriver(void* p, size_t bytes) {
-  TheDriver().cuMemFreeAsync(reinterpret_cast<CUdeviceptr>(p), device_.stream());
+  TheDriver().cuMemFreeAsync(reinterpret_cast<CUdeviceptr>(p), device_.live_stream());
   held_ -= static_cast<int64_t>(bytes);
   rt::Record(rt::EventKind::system_free, static_cast<int64_t>(bytes), held_);
 }
@@ -359,7 +359,7 @@ void Pool::Trim() {
   while (!cached_.empty()) EvictOldest();
   while (DropEmptySpan()) {
   }
-  TheDriver().cuStreamSynchronize(device_.stream());
+  TheDriver().cuStreamSynchronize(device_.live_stream());
   TheDriver().cuMemPoolTrimTo(driver_pool_, 0);
 }
 

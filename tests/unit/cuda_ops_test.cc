@@ -175,7 +175,8 @@ TEST_F(CudaOps, Elementwise) {
               how == 3 && k == 1 ? std::vector<int64_t>{37} : std::vector<int64_t>{29, 37};
           in.push_back(Strided(Random(condition ? DType::boolean : dtype, dims, 3, true), how % 3));
         }
-        Compare(op.op, in, {});
+        // gelu divides roughly on a GPU, and makes up for it.
+        Compare(op.op, in, {}, op.op == Op::k_gelu && dtype != DType::f64 ? 4 : 0);
       }
       Inputs one, none;
       for (size_t k = 0; k < n; ++k) {

@@ -215,7 +215,9 @@ TEST_P(FileTests, Run) {
     }
     ExpectLines(prints, want.prints);
     ExpectLines(reads, want.reads);
-    if (want.frees) {
+    // A device keeps the constants of a program.
+    const bool first = k < static_cast<int>(test.order.size());
+    if (want.frees && (device.kind() == rt::DeviceKind::cpu || !first)) {
       tiers::Manager::Get().Reset();
       EXPECT_EQ(device.memory_stats().bytes_in_use, before);
     }

@@ -97,7 +97,7 @@ TSR_MATH float Gelu(float x) {
   const float sq = half * a;
   const ExpRough<float> e = ExpKernelRough(-sq, -Fma(half, a, -sq));
   const Pair<float> den = TwoSum(a, 4.0f);
-  const float inverse = 1.0f / den.hi;
+  const float inverse = RoughReciprocal(den.hi);
   const float num = den.hi - 8.0f;
   const float q = num * inverse;
   const float t = Fma(Fma(-q, den.hi, num), inverse, q);

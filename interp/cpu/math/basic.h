@@ -96,6 +96,18 @@ TSR_MATH double NaN(double) { return __builtin_nan(""); }
 TSR_MATH bool IsInf(float x) { return Abs(x) == Inf(x); }
 TSR_MATH bool IsInf(double x) { return Abs(x) == Inf(x); }
 
+// 1 / x for normal x and results, where what it lacks is made good afterwards: exact on a cpu, 1 ulp on a GPU, which
+// would take a dozen instructions for the last bit.
+TSR_MATH float RoughReciprocal(float x) {
+#if defined(__CUDACC__) || defined(__NVPTX__)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / x;
+#endif
+}
+
 TSR_MATH float Floor(float x) { return __builtin_floorf(x); }
 TSR_MATH double Floor(double x) { return __builtin_floor(x); }
 TSR_MATH float Ceil(float x) { return __builtin_ceilf(x); }
