@@ -60,8 +60,8 @@ __device__ __forceinline__ void LoadEighths(const T* from, int64_t step, int r, 
   for (int i = 0; i < 8; ++i) v[i] = inside && r + 8 * i < rows ? Get<float>(e[i]) : 0.0f;
 }
 
-/// Rows [row, row + 64) and columns [col, col + 32) of a matrix, transposed; 0 outside of it. A warp moves 8 columns of 4
-/// rows at a time, which go to different banks.
+/// Rows [row, row + 64) and columns [col, col + 32) of a matrix, transposed; 0 outside of it. A warp moves 8 columns of
+/// 4 rows at a time, which go to different banks.
 __device__ __forceinline__ void LoadTransposed(int dtype, const Matrices& m, int64_t at, int row, int rows, int col,
                                                int cols, float (*to)[kWide]) {
   int t = threadIdx.x;

@@ -9,8 +9,8 @@
 //
 // An Op has the compute type C, First and Second (void: one pass is enough), Initial(args) and Param(args, first) that
 // give the passes their parameter, and Finish(args, output, accumulator of the last pass, param). A pass has kPacks
-// (whether it is worth wide accesses), Acc, Start(), Merge(a, b), and Block(acc, values, param, index), where index(k) is
-// the place of value k among the elements of the output, which grows from call to call of a thread.
+// (whether it is worth wide accesses), Acc, Start(), Merge(a, b), and Block(acc, values, param, index), where index(k)
+// is the place of value k among the elements of the output, which grows from call to call of a thread.
 #ifndef TESSERA_INTERP_CUDA_KERNELS_REDUCE_WALK_CUH_
 #define TESSERA_INTERP_CUDA_KERNELS_REDUCE_WALK_CUH_
 

@@ -1,8 +1,8 @@
 // What kernels over rows and columns share: storage dtypes by number, elements to and from the compute type, sums in a
 // fixed order, and the reduction of accumulators over a group of threads.
 //
-// A group is a part of a warp (4, 8, 16 or 32 lanes) or a block of whole warps. Which group a thread belongs to is given
-// by the number of its lanes alone: thread t of a block is member t % lanes of group t / lanes.
+// A group is a part of a warp (4, 8, 16 or 32 lanes) or a block of whole warps. Which group a thread belongs to is
+// given by the number of its lanes alone: thread t of a block is member t % lanes of group t / lanes.
 #ifndef TESSERA_INTERP_CUDA_KERNELS_ROWS_CUH_
 #define TESSERA_INTERP_CUDA_KERNELS_ROWS_CUH_
 

@@ -140,10 +140,12 @@ __device__ __forceinline__ void AllCols(const SoftmaxArgs& a) {
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kRowFloatThreads, 1) softmax_rows_f32(const __grid_constant__ SoftmaxArgs a) {
+extern "C" __global__ void __launch_bounds__(kRowFloatThreads, 1)
+    softmax_rows_f32(const __grid_constant__ SoftmaxArgs a) {
   Rows<float>(a);
 }
-extern "C" __global__ void __launch_bounds__(kRowDoubleThreads, 1) softmax_rows_f64(const __grid_constant__ SoftmaxArgs a) {
+extern "C" __global__ void __launch_bounds__(kRowDoubleThreads, 1)
+    softmax_rows_f64(const __grid_constant__ SoftmaxArgs a) {
   Rows<double>(a);
 }
 extern "C" __global__ void __launch_bounds__(256) softmax_join(const __grid_constant__ SoftmaxArgs a) { Join(a); }
