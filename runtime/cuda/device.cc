@@ -75,7 +75,6 @@ absl::StatusOr<Device*> Device::Make(int index, CUcontext adopted) {
 absl::Status Device::EnterSlow() const {
   const CUresult result = TheDriver().cuCtxSetCurrent(context_);
   if (result != CUDA_SUCCESS) return absl::UnavailableError(Describe("cuCtxSetCurrent", result));
-  t_context = context_;
   return absl::OkStatus();
 }
 

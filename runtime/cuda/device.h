@@ -102,9 +102,10 @@ class Device final : public rt::Device {
 
   /// Puts a kernel, which takes one struct, on the stream.
   absl::Status Launch(const Kernel& kernel, const Grid& grid, const void* args, size_t size);
-  /// Makes the context the calling thread's, where it is not.
+  /// Makes the context the calling thread's, where it is not: the application may have set another one meanwhile.
   absl::Status Enter() const {
-    if (t_context == context_) [[likely]]
+    CUcontext current = nullptr;
+    if (TheDriver().cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context_) [[likely]]
       return absl::OkStatus();
     return EnterSlow();
   }
@@ -135,8 +136,6 @@ class Device final : public rt::Device {
     t_recording.spoiled = true;
     return true;
   }
-  // The context that this thread's driver calls go to, as far as this file knows.
-  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit CUcontext t_context = nullptr;
 
   int index_ = 0;
   std::string name_, target_;
