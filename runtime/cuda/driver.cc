@@ -19,7 +19,6 @@ namespace {
 constinit std::atomic<const Driver*> driver{nullptr};
 
 absl::StatusOr<const Driver*> Open() {
-  if (rt::FaultFires(rt::Fault::cuda_load)) return NotFound("libcuda.so.1: refused by the fault point cuda_load");
   const int64_t start = rt::NowNs();
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -54,6 +53,7 @@ absl::StatusOr<const Driver*> Open() {
 
 absl::StatusOr<const Driver*> GetDriver() {
   if (const Driver* d = driver.load(std::memory_order_acquire)) return d;
+  if (rt::FaultFires(rt::Fault::cuda_load)) return NotFound("libcuda.so.1: refused by the fault point cuda_load");
   static auto* mutex = new std::mutex;
   static auto* failure = new absl::Status;
   std::lock_guard lock(*mutex);

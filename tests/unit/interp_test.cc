@@ -266,6 +266,7 @@ TEST(Metrics, EveryRowMoves) {
     // With one core nothing is ever split.
     if (rt::NumThreads() == 1 && row.name.starts_with("parallel")) continue;
     if (row.id >= rt::Metric::traces_recorded) continue;
+    if (row.id == rt::Metric::graphs_launched) continue;  // cuda_device_test.cc
     EXPECT_TRUE(moved(row.id)) << row.name;
   }
 }
