@@ -9,6 +9,10 @@
 #include "tiers/compiler/compile.h"
 #include "tiers/compiler/target/nvptx.h"
 
+// nvJitLink keeps some of what it allocates for each link.
+extern "C" const char* __lsan_default_suppressions();  // NOLINT
+extern "C" const char* __lsan_default_suppressions() { return "leak:libnvJitLink"; }
+
 namespace tessera::compiler {
 namespace {
 
