@@ -31,6 +31,8 @@ def number(value):
 def bench(data):
     lines = ["| what | measured | peer | peer measured | ratio | goal |", "| --- | --: | --- | --: | --: | --- |"]
     for row in (row for file in data for row in file.get("bench", {}).get("results", [])):
+        if row.get("peer") in ("tier 1", "tier 2"):
+            continue
         goal = row.get("goal")
         goal = f"{goal}: {'met' if row.get('goal_met') else 'missed'}" if goal and row.get("goal_met") is not None else ""
         lines.append(f"| `{row['name']}` | {number(row['value'])} {row['unit']} | {row.get('peer') or ''} | "

@@ -171,7 +171,7 @@ static void TheRuntime(void) {
   CHECK(tsr_set_option("parallel_grain", "4096") == TSR_OK);
   CHECK(tsr_get_option("parallel_grain", value, sizeof(value), NULL) == TSR_OK && strcmp(value, "4096") == 0);
   CHECK_ERROR(TSR_NOT_FOUND, "parallel_grain", tsr_set_option("parallel_grian", "1"));
-  CHECK_ERROR(TSR_NOT_FOUND, "cpu", tsr_set_device("cuda:7"));
+  CHECK_ERROR(TSR_NOT_FOUND, "CUDA", tsr_set_device("cuda:7"));
   tsr_statistics statistics = TSR_INIT(tsr_statistics);
   CHECK(tsr_get_statistics(&statistics) == TSR_OK);
   CHECK(statistics.ops_executed > 0 && statistics.functions_called > 0);
