@@ -30,10 +30,13 @@ def number(value):
 
 def bench(data):
     lines = ["| what | measured | peer | peer measured | ratio | goal |", "| --- | --: | --- | --: | --: | --- |"]
+    last = None
     for row in (row for file in data for row in file.get("bench", {}).get("results", [])):
         if row.get("peer") in ("tier 1", "tier 2"):
             continue
-        goal = row.get("goal")
+        # The goal is about the first peer.
+        goal = row.get("goal") if row["name"] != last else None
+        last = row["name"]
         goal = f"{goal}: {'met' if row.get('goal_met') else 'missed'}" if goal and row.get("goal_met") is not None else ""
         lines.append(f"| `{row['name']}` | {number(row['value'])} {row['unit']} | {row.get('peer') or ''} | "
                      f"{number(row.get('peer_value'))} | {number(row.get('ratio'))} | {goal} |")
