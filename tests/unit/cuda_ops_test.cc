@@ -340,19 +340,27 @@ TEST_F(CudaOps, ConvAndPools) {
 
 TEST_F(CudaOps, Attention) {
   for (DType dtype : kFloats) {
+    // Narrow floats are rounded at the end, weights among them on the way.
+    const double units = dtype == DType::f64 || dtype == DType::f32 ? 64 : 2;
     for (int64_t d : {8, 40, 64, 128, 200}) {
       for (bool causal : {false, true}) {
         Compare(Op::k_attention,
                 {Random(dtype, {2, 4, 33, d}), Random(dtype, {2, 2, 65, d}), Random(dtype, {2, 2, 65, d})},
-                {causal, 0.0}, 64, 2);
+                {causal, 0.0}, units, 2);
       }
     }
     Ref<TensorImpl> keep = Random(DType::boolean, {33, 65});
     for (int64_t i = 0; i < 65; ++i) keep->as<bool>()[i] = false;
     const Inputs in = {Random(dtype, {2, 4, 33, 64}), Strided(Random(dtype, {2, 4, 65, 64}), 1),
                        Random(dtype, {2, 4, 65, 64})};
-    Compare(Op::k_attention, {in[0], in[1], in[2], keep}, {}, 64, 2);
-    Compare(Op::k_attention, {in[0], in[1], in[2], Random(dtype, {4, 33, 65})}, {false, 0.2}, 64, 2);
+    Compare(Op::k_attention, {in[0], in[1], in[2], keep}, {}, units, 2);
+    Compare(Op::k_attention, {in[0], in[1], in[2], Random(dtype, {4, 33, 65})}, {false, 0.2}, units, 2);
+    // Several tiles of queries and keys, of which the last are not whole; heads that lie between one another; more keys
+    // than queries; values that are narrower than keys.
+    const Inputs far = {Strided(Random(dtype, {2, 3, 200, 64}), 1), Strided(Random(dtype, {2, 3, 333, 64}), 1),
+                        Random(dtype, {2, 3, 333, 24})};
+    for (bool causal : {false, true}) Compare(Op::k_attention, far, {causal, 0.0}, units, 2);
+    Compare(Op::k_attention, {far[0], far[1], far[2], Random(DType::boolean, {3, 200, 333})}, {true, 0.1}, units, 2);
   }
 }
 
