@@ -91,6 +91,41 @@ TSR_MATH double GeluTanh(double x) {
 
 // x Phi(x), Phi the normal distribution: -|x| Phi(-|x|) below zero, x - x Phi(-x) above, with
 // Phi(-a) = exp(-a^2/2) p(t) / (2 (a + K)) from special.h. 3 ulp (f32 3.0, f64 1.9).
+#if defined(__CUDACC__) || defined(__NVPTX__)
+// On a GPU the same as exp(-a^2/2) s p(s) / 2 with s = 1 / (a + 4), half the instructions: 4 ulp (3.93, over all floats).
+// Errors of s and of the exponent are small, so they are made good together at the end: the result changes 0.74 + 9.5 s
+// times as much as s does.
+TSR_MATH float Gelu(float x) {
+  const float a = AtMost(Abs(x), 15.0f);
+  const float half = 0.5f * a;
+  const float sq = a * a;
+  constexpr float kHi = -0x1.715476p-1f, kLo = -0x1.4ae0cp-27f;  // -log2(e) / 2
+  const float u = sq * kHi;
+  const float u_lo = Fma(Fma(a, a, -sq), kHi, Fma(sq, kLo, Fma(sq, kHi, -u)));
+  const float den = a + 4.0f;
+  const float den_lo = a - (den - 4.0f);
+  const float s = RoughReciprocal(den);
+  const float missing = Fma(-s, den_lo, Fma(-s, den, 1.0f));
+  // Minimax for a up to 15, relative error 2^-26.7.
+  float p = 0x1.196cf6p+15f;
+  p = Fma(p, s, -0x1.0ed134p+15f);
+  p = Fma(p, s, 0x1.e8f94cp+12f);
+  p = Fma(p, s, 0x1.1ce9eap+9f);
+  p = Fma(p, s, 0x1.6bdfep+7f);
+  p = Fma(p, s, 0x1.4d4a0cp+7f);
+  p = Fma(p, s, 0x1.2eb3eep+5f);
+  p = Fma(p, s, 0x1.857cccp+3f);
+  p = Fma(p, s, 0x1.97bde6p+1f);
+  p = Fma(p, s, 0x1.988e34p-1f);
+  const float y = p * s;
+  const float y_lo = Fma(p, s, -y);
+  const float e = RoughExp2(u);
+  const float z = half * e;
+  const float z_lo = Fma(z, Fma(Fma(9.5f, s, 0.74f), missing, u_lo * 0x1.62e43p-1f), Fma(half, e, -z));
+  const float tail = Fma(y, z, Fma(y, z_lo, y_lo * z));
+  return Select(x < 0.0f, -tail, x - tail);
+}
+#else
 TSR_MATH float Gelu(float x) {
   const float a = AtMost(Abs(x), 15.0f);
   const float half = 0.5f * a;
@@ -112,6 +147,7 @@ TSR_MATH float Gelu(float x) {
   const float tail = Scale(Fma(half, z, half * z_lo), e.shifted);
   return Select(IsNegative(x), -tail, x - tail);
 }
+#endif
 TSR_MATH double Gelu(double x) {
   const double a = AtMost(Abs(x), 39.5);
   const double half = 0.5 * a;

@@ -108,6 +108,15 @@ TSR_MATH float RoughReciprocal(float x) {
 #endif
 }
 
+#if defined(__CUDACC__) || defined(__NVPTX__)
+// 2^x by the device's own approximation, 2 ulp.
+TSR_MATH float RoughExp2(float x) {
+  float y;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#endif
+
 TSR_MATH float Floor(float x) { return __builtin_floorf(x); }
 TSR_MATH double Floor(double x) { return __builtin_floor(x); }
 TSR_MATH float Ceil(float x) { return __builtin_ceilf(x); }
