@@ -42,8 +42,9 @@ class DeviceGraph {
 /// How many threads run a generated kernel.
 struct LaunchShape {
   int64_t blocks = 1;
-  int threads = 1;  // of a block
-  int shared = 0;   // bytes of dynamic shared memory
+  int threads = 1;   // of a block
+  int shared = 0;    // bytes of dynamic shared memory
+  int resident = 0;  // at most so many blocks for each multiprocessor; 0: any number
 };
 
 /// One place where tensors live and kernels run. Objects are created at first use, are never destroyed, and all

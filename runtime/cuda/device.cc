@@ -65,6 +65,10 @@ absl::StatusOr<Device*> Device::Make(int index, CUcontext adopted) {
       driver.cuMemHostAlloc(&error, sizeof(DeviceError), CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)));
   std::memset(error, 0, sizeof(DeviceError));
   d->error_ = static_cast<DeviceError*>(error);
+  CUdeviceptr taken = 0;
+  TSR_RETURN_IF_ERROR(d->Check("cuMemAlloc", driver.cuMemAlloc(&taken, sizeof(int32_t))));
+  d->error_->taken = reinterpret_cast<int32_t*>(taken);
+  TSR_RETURN_IF_ERROR(d->Check("cuMemsetD8Async", driver.cuMemsetD8Async(taken, 0, sizeof(int32_t), d->own_stream_)));
   TSR_ASSIGN_OR_RETURN(d->pool_, Pool::Make(*d, handle));
   d->staging_ = std::make_unique<Staging>(*d);
   TSR_LOG(1, d->name_, " is ", p.name, ", compute capability ", p.major, ".", p.minor, ", ", p.memory_bytes >> 30,
@@ -183,6 +187,7 @@ absl::Status Device::TakeError() {
     return absl::OkStatus();
   const DeviceError seen = *error_;
   state.store(0, std::memory_order_release);
+  TSR_RETURN_IF_ERROR(Zero(seen.taken, sizeof *seen.taken));
   return OutOfRange(DescribeError(seen));
 }
 
@@ -333,9 +338,11 @@ absl::Status Device::Launch(const void* kernel, const char* name, const rt::Laun
   const uint32_t n = launches_.load(std::memory_order_relaxed);
   recent_[n % kRecent].store(name, std::memory_order_relaxed);
   launches_.store(n + 1, std::memory_order_relaxed);
-  const CUresult result = TheDriver().cuLaunchKernel(function, static_cast<unsigned>(grid.blocks), 1, 1,
-                                                     static_cast<unsigned>(grid.threads), 1, 1,
-                                                     static_cast<unsigned>(grid.shared), stream(), params, nullptr);
+  int64_t blocks = grid.blocks;
+  if (grid.resident > 0) blocks = std::min<int64_t>(blocks, int64_t{grid.resident} * properties_.multiprocessors);
+  const CUresult result =
+      TheDriver().cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(grid.threads), 1,
+                                 1, static_cast<unsigned>(grid.shared), stream(), params, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]]
     return Annotate(Check("cuLaunchKernel", result), absl::StrCat(name, ": "));
   if (rt::options().cuda_sync()) [[unlikely]]

@@ -6,13 +6,15 @@
 
 namespace tessera::cuda {
 
-/// Kernels write the first one of a device into memory that both sides see; the host looks at it whenever it has waited
-/// for the device.
+/// Kernels write one of them into memory that both sides see; the host looks at it whenever it has waited for the
+/// device. Which thread may write is decided in the device's own memory: atomics on the host's are not for every
+/// system.
 struct DeviceError {
   int32_t state;  // 0: none
   int32_t op;     // ir::Op
   int64_t value;  // an index, and the bound that it breaks
   int64_t bound;
+  int32_t* taken;  // on the device; not 0: somebody has written
 };
 
 }  // namespace tessera::cuda

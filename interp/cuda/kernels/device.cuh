@@ -58,13 +58,13 @@ __device__ __forceinline__ int64_t OffsetOf(const Layout& l, int64_t i) {
   return offset;
 }
 
-/// The first error wins; op and numbers are there when the state is seen to be 1 after the device has been waited for.
+/// The first error wins; it is there when the device has been waited for.
 __device__ inline void Report(DeviceError* e, int op, int64_t value, int64_t bound) {
-  if (atomicCAS_system(&e->state, 0, 1) == 0) {
+  if (atomicCAS(e->taken, 0, 1) == 0) {
     e->op = op;
     e->value = value;
     e->bound = bound;
-    __threadfence_system();
+    e->state = 1;
   }
 }
 
