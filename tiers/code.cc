@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/log.h"
+
 namespace tessera::tiers {
 namespace {
 
@@ -99,8 +101,9 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     kernel.threads = static_cast<int>(plan.Word());
     kernel.per_block = plan.Word();
     kernel.shared = static_cast<int>(plan.Word());
-    if (header.kind != kHostObject &&
-        (kernel.threads < 1 || kernel.threads > 1024 || kernel.per_block < 1 || kernel.shared < 0))
+    kernel.resident = static_cast<int>(plan.Word());
+    if (header.kind != kHostObject && (kernel.threads < 1 || kernel.threads > 1024 || kernel.per_block < 1 ||
+                                       kernel.shared < 0 || kernel.resident < 0))
       return Damaged();
     std::sort(kernel.steps.begin(), kernel.steps.end());
     if (kernel.steps.empty() || kernel.strides.size() != kernel.views.size() || kernel.views.size() > 64 ||
@@ -127,6 +130,8 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
   if (count == 0) return std::shared_ptr<const Code>(std::move(code));
   code->bytes_ = header.object_bytes;
   if (header.kind != kHostObject) {
+    if (header.kind == kPtx)
+      TSR_LOG(1, "no usable libnvJitLink: the driver of ", trace.device->name(), " assembles generated kernels itself");
     TSR_ASSIGN_OR_RETURN(code->device_code_, trace.device->LoadCode(artifact.substr(
                                                  sizeof header + header.plan_words * 8, header.object_bytes)));
     for (Kernel& kernel : code->kernels_) {

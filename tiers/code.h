@@ -31,7 +31,7 @@ class Code {
     // On a device that is not the cpu: the kernel there, and how it is launched.
     const void* function = nullptr;
     std::string name;
-    int threads = 0, shared = 0;
+    int threads = 0, shared = 0, resident = 0;
     int64_t per_block = 0;  // tasks
     /// Results of its steps that are never in memory.
     std::vector<tracer::ValueId> inner;

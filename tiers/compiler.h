@@ -74,7 +74,8 @@ namespace tessera::tiers {
 /// An artifact is this header, the plan (int64 words) and the object. The plan: the number of kernels; then for each
 /// its position, and as lists (a count, then its elements) steps, inputs, outputs, dims as pairs, strides of each view
 /// (lists), tasks, blocks, unit, scratch; then its fixed scratch, its grain, and the threads of a block, the tasks that
-/// a block does and its bytes of dynamic shared memory, which are 0 on the host. tsr_target.launch in
+/// a block does, its bytes of dynamic shared memory and the most blocks for each multiprocessor (0: any number), which
+/// are 0 on the host. tsr_target.launch in
 /// tiers/compiler/dialects/target.td says what they mean.
 ///
 /// A kernel for CUDA devices is named k<position>, as on the host. It takes parameters of 8 bytes: the views (inputs,
@@ -89,7 +90,7 @@ struct ArtifactHeader {
   uint64_t plan_words;
   uint64_t object_bytes;
 };
-inline constexpr uint32_t kArtifactVersion = 3;
+inline constexpr uint32_t kArtifactVersion = 4;
 
 /// What the object of an artifact is. PTX is text that ends with a NUL, where no assembler was at hand: the driver has
 /// one.

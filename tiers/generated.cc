@@ -143,7 +143,7 @@ absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
   for (int64_t& dim : b.dims) params.push_back(&dim);
   params.push_back(&b.tasks);
   const int64_t blocks = std::min<int64_t>((b.tasks - 1) / kernel.per_block + 1, INT32_MAX);
-  return device_->Launch(kernel.function, kernel.name.c_str(), {blocks, kernel.threads, kernel.shared}, params.data());
+  return device_->Launch(kernel.function, kernel.name.c_str(), {blocks, kernel.threads, kernel.shared, kernel.resident}, params.data());
 }
 
 }  // namespace tessera::tiers

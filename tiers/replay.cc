@@ -267,6 +267,8 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
     position_ = 0;
     if (!recorded.ok() || stopped || graph == nullptr) {
       graphs_->GiveUp();
+      TSR_LOG(2, "version ", version_.id, " of ", trace_.name, ": its run cannot be a graph of ", device.name(),
+              recorded.ok() ? "" : ": ", recorded.message());
       return false;
     }
     entry->graph = std::move(graph);

@@ -372,8 +372,13 @@ TEST(Functions, AreBitwiseTier1sAtEveryWidth) {
         int nans = 0;
         for (size_t k = 0; k < data.size(); ++k) nans += IsNanAt(data[k], meaning.in[k], i);
         // The sanitizers have tier 1's loops optimised otherwise, and then the sign and the kind of one NaN are open,
-        // too.
-        if (rt::kAddressSanitizer && nans > 0) nans = 2;
+        // too. So they are on x86-64, where operands that change places decide them.
+#if defined(__x86_64__)
+        constexpr bool kOpen = true;
+#else
+        constexpr bool kOpen = rt::kAddressSanitizer;
+#endif
+        if (kOpen && nans > 0) nans = 2;
         if (nans > 1 && IsNanAt(got, meaning.out, i) && IsNanAt(want, meaning.out, i)) continue;
         ++wrong;
         std::string text;

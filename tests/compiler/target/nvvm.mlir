@@ -13,7 +13,7 @@
 // CHECK: llvm.load {{.*}} : !llvm.ptr<1> -> i64
 // CHECK: llvm.call_intrinsic "llvm.nvvm.shfl.sync.bfly.i32"
 // CHECK: llvm.call_intrinsic "llvm.nvvm.barrier.cta.sync.aligned.all"
-// CHECK: tsr_target.launch @k1 at 1 steps [0, 1] inputs [0] outputs [2] dims {{\[}}[0, 0], [0, 1]] strides {{\[}}[], []] tasks [0] unit [1] grain 32768 scratch [] team [512, 1, 0]
+// CHECK: tsr_target.launch @k1 at 1 steps [0, 1] inputs [0] outputs [2] dims {{\[}}[0, 0], [0, 1]] strides {{\[}}[], []] tasks [0] unit [1] grain 32768 scratch [] team [512, 1, 0, 0]
 
 // PTX: .target sm_90
 // PTX: .visible .entry k1(

@@ -4,7 +4,7 @@
 // Vectors of 8, two of each operand in flight, each operand's before anything is stored. One scalar loop for what is
 // not aligned.
 // CHECK-LABEL: tsr_tile.kernel @k1 at 1
-// CHECK-SAME: dims [] strides {{\[}}[], [], []] tasks [-65, -8193] unit [] grain 32768 scratch [] team [256, 4096, 4]
+// CHECK-SAME: dims [] strides {{\[}}[], [], []] tasks [-65, -8193] unit [] grain 32768 scratch [] team [256, 4096, 4, 0]
 // CHECK: %[[IN:.*]] = llvm.ptrtoint %in0
 // CHECK: tsr_tile.place "block"
 // CHECK: scf.for
@@ -30,7 +30,7 @@ tsr_graph.trace "elements" values [0, 1] strides [[], []] (%v0: !t, %v1: !r) {
 
 // A row of 1024 is a warp's, in registers: it is read once. Nobody but the first thread stores the number.
 // CHECK-LABEL: tsr_tile.kernel @k0
-// CHECK-SAME: tasks [-1001] unit [-1025] {{.*}} team [256, 8, 3]
+// CHECK-SAME: tasks [-1001] unit [-1025] {{.*}} team [256, 8, 3, 0]
 // CHECK-COUNT-8: tsr_tile.load {{.*}} aligned : f32 -> vector<4xf32>
 // CHECK-NOT: tsr_tile.load
 // CHECK-COUNT-7: arith.addf {{.*}} : vector<4xf32>
@@ -53,7 +53,7 @@ tsr_graph.trace "warps" values [0] strides [[]] (%v0: !t) {
 // A block for each row, cut for the size that was seen; vectors beyond the end of a row are loaded again, and count for
 // nothing. One slot: a barrier before it is used for the next row.
 // CHECK-LABEL: tsr_tile.kernel @k0
-// CHECK-SAME: plus 256 team [512, 1, 2]
+// CHECK-SAME: plus 256 team [512, 1, 2, 0]
 // CHECK: arith.cmpi ule, {{.*}} %c8192_i64
 // CHECK: arith.minui
 // CHECK-COUNT-4: tsr_tile.load {{.*}} aligned : f32 -> vector<4xf32>
@@ -75,4 +75,23 @@ tsr_graph.trace "block" values [0] strides [[]] likely [16384, 8192] (%v0: !t) {
 tsr_graph.trace "left" values [0, 1] strides [[], []] (%v0: !t, %v1: !t) {
   %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [end] {transpose_b = true} : (!t, !t) -> tensor<16384x16384xf32>
   %v3 = tsr_graph.sum %v0 step 1 values [3] until [end] {axes = array<i64: 0, 1>, keepdims = true} : (!t) -> !r
+}
+
+// -----
+
+// A row that takes a whole multiprocessor: the block stays, and fetches the next row while it works on one. Each thread
+// reads only what it has fetched itself, so there is nothing to wait for but its own copies.
+// CHECK-LABEL: tsr_tile.kernel @k0
+// CHECK-SAME: team [1024, 1, 1, 65536]
+// CHECK: scf.if
+// CHECK-COUNT-4: tsr_tile.fetch %in0[{{.*}}] to {{.*}} lanes 8 : bf16
+// CHECK: scf.for
+// CHECK: tsr_tile.await
+// CHECK-COUNT-4: tsr_tile.fetched {{.*}} : bf16 -> vector<8xf32>
+// CHECK: scf.if
+// CHECK-COUNT-4: tsr_tile.fetch %in0
+// CHECK: tsr_tile.team_reduce "maximum_f32"
+!w = tensor<4096x32768xbf16>
+tsr_graph.trace "fetched" values [0] strides [[]] (%v0: !w) {
+  %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] : (!w) -> !w
 }

@@ -166,8 +166,8 @@ LogicalResult VerifyTile(Operation* op, Type tile, Type dtype) {
 LogicalResult KernelOp::verify() {
   const size_t views = getInputs().size() + getOutputs().size();
   if (getStrides().size() != views) return emitOpError("has strides for each view");
-  if (getTeam() && getTeam()->size() != 3)
-    return emitOpError("has the threads and the tasks of a block, and blocks, for a team");
+  if (getTeam() && getTeam()->size() != 4)
+    return emitOpError("has the threads and the tasks of a block, blocks, and bytes of rows for a team");
   Block& body = getBody().front();
   bool fits = body.getNumArguments() == views + 4;
   for (auto [k, type] : llvm::enumerate(body.getArgumentTypes()))
@@ -242,6 +242,13 @@ LogicalResult TeamReduceOp::verify() {
   return success();
 }
 
+LogicalResult FetchOp::verify() {
+  const int64_t bytes = static_cast<int64_t>(getLanes()) * getDtype().getIntOrFloatBitWidth() / 8;
+  if (bytes != 4 && bytes != 8 && bytes % 16 != 0) return emitOpError("copies 4, 8 or a multiple of 16 bytes");
+  return success();
+}
+
+LogicalResult FetchedOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
 LogicalResult LoadOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
 LogicalResult StoreOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
 }  // namespace tile
@@ -258,8 +265,8 @@ LogicalResult LaunchOp::verify() {
   if (getStrides().size() != getInputs().size() + getOutputs().size()) return emitOpError("has strides for each view");
   for (Attribute dim : getDims())
     if (cast<DenseI64ArrayAttr>(dim).size() != 2) return emitOpError("has pairs for dims: a value and a dim of it");
-  if (getTeam() && getTeam()->size() != 3)
-    return emitOpError("has the threads, the tasks and the shared memory of a block for a team");
+  if (getTeam() && getTeam()->size() != 4)
+    return emitOpError("has the threads, the tasks and the shared memory of a block, and blocks, for a team");
   if (getBlocks() && getBlocks()->size() != getTasks().size())
     return emitOpError("has a block for each factor of tasks");
   for (ArrayRef<int64_t> product : {getTasks(), getUnit()})

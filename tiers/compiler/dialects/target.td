@@ -20,7 +20,8 @@ def TsrTarget_LaunchOp : Op<TsrTarget_Dialect, "launch"> {
     -1 that it reads them. Where they are not so, the core runs the steps instead. `scratch` has the bytes of an element
     for each row of scratch memory that a thread needs, `fixed` (written `plus`) the bytes that it needs besides. With
     `blocks` each factor of `tasks` is divided by its block and rounded up. `team`, for a CUDA device: the threads of a
-    block, the tasks that a block does, and its bytes of dynamic shared memory.
+    block, the tasks that a block does, its bytes of dynamic shared memory, and the most blocks for each multiprocessor
+    (0: any number).
 
     ```mlir
     tsr_target.launch @k4 at 4 steps [3, 4] inputs [0, 1] outputs [5] dims [[0, 0], [0, 1]] strides [[], [], []]

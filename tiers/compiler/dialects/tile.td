@@ -28,9 +28,9 @@ def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBl
     strides (!llvm.ptr), then the first task and the one after the last (i64). `dims` says what stands in the table,
     `tasks` how many tasks there are and `unit` how large one is, as in tsr_target.launch: the core reads them.
 
-    With `team` (threads of a block, tasks that a block does, blocks that a multiprocessor must have registers for) the
-    kernel is for a CUDA device. Its scratch memory is
-    shared by the threads of a block, and has `plus` bytes; the first task is 0 and the last one that of the launch: a
+    With `team` (threads of a block, tasks that a block does, blocks that a multiprocessor must have registers for, bytes
+    that tsr_tile.fetch has for a block) the kernel is for a CUDA device. Its scratch memory is shared by the threads of
+    a block, and has `plus` bytes; the first task is 0 and the last one that of the launch: a
     block begins at its own number and goes on by the number of blocks.
 
     ```mlir
@@ -246,6 +246,44 @@ def TsrTile_BarrierOp : TsrTile_Op<"barrier", [MemoryEffects<[MemRead, MemWrite]
     ```
   }];
   let assemblyFormat = "attr-dict";
+}
+
+def TsrTile_FetchOp : TsrTile_Op<"fetch", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Starts to copy elements that this thread will need to memory of its block";
+  let description = [{
+    `lanes` elements of `dtype` from view[offset] on go to byte `slot` of the block's dynamic shared memory; both are
+    multiples of 16 bytes, or of as many as are copied. The thread goes on at once. A thread uses no slot of another one.
+
+    ```mlir
+    tsr_tile.fetch %view[%offset] to %slot lanes 8 : bf16
+    ```
+  }];
+  let arguments = (ins Tsr_Pointer:$view, I64:$offset, I64:$slot, I64Attr:$lanes, TypeAttr:$dtype);
+  let assemblyFormat = "$view `[` $offset `]` `to` $slot `lanes` $lanes attr-dict `:` $dtype";
+  let hasVerifier = 1;
+}
+
+def TsrTile_AwaitOp : TsrTile_Op<"await", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits for all copies that this thread has started";
+  let description = [{
+    ```mlir
+    tsr_tile.await
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def TsrTile_FetchedOp : TsrTile_Op<"fetched", [MemoryEffects<[MemRead]>]> {
+  let summary = "A tile that tsr_tile.fetch has brought, in the computing dtype";
+  let description = [{
+    ```mlir
+    %y = tsr_tile.fetched %slot : bf16 -> vector<8xf32>
+    ```
+  }];
+  let arguments = (ins I64:$slot, TypeAttr:$dtype);
+  let results = (outs AnyType:$tile);
+  let assemblyFormat = "$slot attr-dict `:` $dtype `->` type($tile)";
+  let hasVerifier = 1;
 }
 
 #endif

@@ -49,7 +49,10 @@ class DeviceLowering : public TileLowering {
     map.map(body.getArgument(views + 3), entry->getArgument(views + dims));
     for (unsigned k = 0; k < dims; ++k) dims_.push_back(entry->getArgument(views + k));
     LowerBody(function, map);
-    Launch(b_.getI64IntegerAttr(0), b_.getDenseI64ArrayAttr({threads, (*kernel_.getTeam())[1], 0}));
+    // A block that fetches its next row while it works on one stays for many rows.
+    const int64_t bytes = (*kernel_.getTeam())[3];
+    const int64_t resident = bytes > 0 ? (*kernel_.getTeam())[2] : 0;
+    Launch(b_.getI64IntegerAttr(0), b_.getDenseI64ArrayAttr({threads, (*kernel_.getTeam())[1], bytes, resident}));
   }
 
  private:
@@ -95,6 +98,49 @@ class DeviceLowering : public TileLowering {
       LLVM::ReturnOp::create(b_, loc_, ValueRange(LLVM::UndefOp::create(b_, loc_, type)));
     }
     return Generic(LLVM::AddressOfOp::create(b_, loc_, global));
+  }
+
+  Value Byte(Value base, Value at) {
+    return LLVM::GEPOp::create(b_, loc_, base.getType(), b_.getI8Type(), base, ValueRange(at));
+  }
+
+  // The dynamic shared memory of a block from byte `slot` on.
+  Value Fetched(Value slot) {
+    const std::string name = (kernel_.getSymName() + "_rows").str();
+    auto global = module_.lookupSymbol<LLVM::GlobalOp>(name);
+    if (!global) {
+      OpBuilder::InsertionGuard guard(b_);
+      b_.setInsertionPointToStart(module_.getBody());
+      global = LLVM::GlobalOp::create(b_, loc_, LLVM::LLVMArrayType::get(b_.getI8Type(), 0), /*isConstant=*/false,
+                                      LLVM::Linkage::External, name, Attribute(), /*alignment=*/16, kShared);
+    }
+    return Byte(LLVM::AddressOfOp::create(b_, loc_, global), slot);
+  }
+
+  void Fetch(tile::FetchOp op) {
+    Type global = LLVM::LLVMPointerType::get(b_.getContext(), kGlobal);
+    Value from =
+        LLVM::AddrSpaceCastOp::create(b_, loc_, global, At(op.getView(), op.getOffset(), MemoryType(op.getDtype())));
+    Value to = Fetched(op.getSlot());
+    const int64_t bytes = static_cast<int64_t>(op.getLanes()) * op.getDtype().getIntOrFloatBitWidth() / 8;
+    const int64_t each = std::min<int64_t>(bytes, 16);
+    const std::string name = each == 16  ? "llvm.nvvm.cp.async.cg.shared.global.16"
+                             : each == 8 ? "llvm.nvvm.cp.async.ca.shared.global.8"
+                                         : "llvm.nvvm.cp.async.ca.shared.global.4";
+    for (int64_t at = 0; at < bytes; at += each) {
+      Value there = at == 0 ? to : Byte(to, Number(at));
+      Value here = at == 0 ? from : Byte(from, Number(at));
+      LLVM::CallIntrinsicOp::create(b_, loc_, b_.getStringAttr(name), ValueRange({there, here}));
+    }
+  }
+
+  Value LoadFetched(tile::FetchedOp op) {
+    Type memory = MemoryType(op.getDtype()), tile = op.getTile().getType();
+    const int64_t lanes = LanesOf(tile);
+    const auto bytes = static_cast<unsigned>(lanes) * memory.getIntOrFloatBitWidth() / 8;
+    Value bits = LLVM::LoadOp::create(b_, loc_, WithLanes(memory, lanes), Fetched(op.getSlot()),
+                                      std::min<unsigned>(16, bytes));
+    return IsNarrowFloat(op.getDtype()) ? FromMemory(bits, op.getDtype(), tile) : bits;
   }
 
   // ---- narrow floats
@@ -224,6 +270,15 @@ class DeviceLowering : public TileLowering {
     if (auto dim = dyn_cast<tile::DimOp>(op)) return dims_[dim.getIndex()];
     if (auto place = dyn_cast<tile::PlaceOp>(op)) return Place(place.getWhat());
     if (auto team = dyn_cast<tile::TeamReduceOp>(op)) return TeamReduce(team);
+    if (auto fetched = dyn_cast<tile::FetchedOp>(op)) return LoadFetched(fetched);
+    if (auto fetch = dyn_cast<tile::FetchOp>(op)) {
+      Fetch(fetch);
+      return Value();
+    }
+    if (isa<tile::AwaitOp>(op)) {
+      LLVM::CallIntrinsicOp::create(b_, loc_, b_.getStringAttr("llvm.nvvm.cp.async.wait.all"), ValueRange());
+      return Value();
+    }
     if (isa<tile::BarrierOp>(op)) {
       Barrier();
       return Value();

@@ -44,6 +44,7 @@ std::vector<Launch> PlanOf(ModuleOp module) {
       launch.threads = (*op.getTeam())[0];
       launch.per_block = (*op.getTeam())[1];
       launch.shared = (*op.getTeam())[2];
+      launch.resident = (*op.getTeam())[3];
     }
     plan.push_back(std::move(launch));
   }
@@ -73,6 +74,7 @@ std::string ArtifactOf(ArrayRef<Launch> plan, uint32_t kind, StringRef object) {
     words.push_back(launch.threads);
     words.push_back(launch.per_block);
     words.push_back(launch.shared);
+    words.push_back(launch.resident);
   }
   const tiers::ArtifactHeader header = {{'T', 'S', 'R', 'A'}, tiers::kArtifactVersion, kind, 0, words.size(),
                                         object.size()};

@@ -23,7 +23,7 @@ struct Launch {
   int64_t grain = 1;
   std::vector<int64_t> scratch;
   int64_t fixed = 0;
-  int64_t threads = 0, per_block = 0, shared = 0;  // CUDA devices
+  int64_t threads = 0, per_block = 0, shared = 0, resident = 0;  // CUDA devices
 };
 
 std::vector<Launch> PlanOf(mlir::ModuleOp module);

@@ -1,6 +1,7 @@
 #include "tiers/compiler/tile/gpu_geometry.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "llvm/Support/MathExtras.h"
 
@@ -14,6 +15,8 @@ constexpr int64_t kUnknownRow = 4096;  // elements of a row of which nothing is 
 // Threads that fill a large device, and rows that do not.
 constexpr int64_t kBusyThreads = 132 * 1024;
 constexpr int64_t kFewRows = 64;
+constexpr int64_t kMultiprocessors = 132;
+constexpr int64_t kFetchTeam = 512;  // so few teams fit that they do not cover each other's waits
 
 int64_t PowerOfTwo(int64_t n) {
   return static_cast<int64_t>(llvm::PowerOf2Ceil(static_cast<uint64_t>(std::max<int64_t>(1, n))));
@@ -91,6 +94,10 @@ std::optional<GpuGeometry> ChooseGeometry(const GpuFacts& facts) {
   if (facts.needs_registers) busy = std::min<int64_t>(busy, 512);
   if (facts.computed > 4) busy /= 2;
   g.blocks = std::max<int64_t>(1, busy / g.Threads());
+  static const int64_t least = std::getenv("TSR_FETCH") != nullptr ? std::atoll(std::getenv("TSR_FETCH")) : kFetchTeam;
+  g.fetches = g.keeps_rows && g.rows == 1 && g.team >= least &&
+              g.blocks * g.Capacity() * facts.early_bytes <= facts.shared_bytes &&
+              (facts.num_rows < 0 || facts.num_rows > 4 * kMultiprocessors * g.blocks);
   return g;
 }
 

@@ -17,6 +17,8 @@ struct GpuGeometry {
   int64_t blocks = 1;  ///< that fit a multiprocessor: this many must find registers there
   /// Rows are reduced, and kept in registers: they have at most Capacity() elements.
   bool keeps_rows = false;
+  /// The next row is fetched while one is worked on.
+  bool fetches = false;
 
   int64_t Threads() const { return team * rows; }
   int64_t Capacity() const { return team * chunks * lanes; }
@@ -39,6 +41,7 @@ struct GpuFacts {
   bool is_heavy = false;         ///< it computes exact exponentials and the like
   int64_t num_inputs = 0;        ///< that move along a row
   int64_t early_bytes = 0;       ///< of an element, of inputs that reductions need
+  int64_t shared_bytes = 0;      ///< of a multiprocessor, for rows that are fetched ahead
 };
 
 /// Nothing where the device would mostly be idle: a few long rows, which tier 1 shares among all blocks.

@@ -11,6 +11,8 @@
 //                         that a later pass needs is kept as it was computed: nothing is computed twice.) Where a row
 //                         has fewer elements than there is room for, the last ones are loaded again and count for
 //                         nothing. Rows that are longer, or not aligned, are read once for each pass, in a loop.
+//                         Blocks so large that a multiprocessor has few of them stay for many rows and fetch the next
+//                         one into shared memory while they work on one: each thread what it will need itself.
 //
 // A reduction is first one of each thread, then of its team (tsr_tile.team_reduce). Rows in registers are summed in
 // f32: at most 32 elements by a thread, in vectors of 4 or 8 lanes, then in a tree of at most 13 levels. The error is
@@ -41,9 +43,8 @@ int64_t BytesOf(Type dtype) { return (dtype.getIntOrFloatBitWidth() + 7) / 8; }
 
 class GpuLowering : public RowLowering {
  public:
-  GpuLowering(sched::KernelOp kernel, LoopNest nest, StringRef device)
-      : RowLowering(kernel, std::move(nest), /*bitwise=*/false, /*is_device=*/true),
-        needs_registers_(device.starts_with("sm_8")) {}
+  GpuLowering(sched::KernelOp kernel, LoopNest nest, const CompileOptions& options)
+      : RowLowering(kernel, std::move(nest), options.bitwise, /*is_device=*/true), device_(options.device) {}
 
   void Run(OpBuilder& at) {
     const std::optional<GpuGeometry> geometry = ChooseGeometry(Facts());
@@ -93,7 +94,8 @@ class GpuLowering : public RowLowering {
 
   GpuFacts Facts() {
     GpuFacts facts;
-    facts.needs_registers = needs_registers_;
+    facts.needs_registers = device_.starts_with("sm_8");
+    facts.shared_bytes = SharedBytes();
     facts.is_row_exact = true;
     facts.row = nest_.loops.empty() ? 1 : LikelyLoop(nest_.loops.size() - 1, &facts.is_row_exact);
     exact_row_ = facts.is_row_exact ? facts.row : -1;
@@ -126,6 +128,11 @@ class GpuLowering : public RowLowering {
     Classify();
     for (Operation& op : Body().without_terminator()) facts.is_heavy |= !stores_narrow_ && IsHeavy(op.getResult(0));
     return facts;
+  }
+
+  // Of a multiprocessor, for all of its blocks, less what each takes besides.
+  int64_t SharedBytes() const {
+    return device_ == "sm_80" ? 160 << 10 : device_ == "sm_90" || device_ == "sm_100" ? 220 << 10 : 96 << 10;
   }
 
   void CollectArguments(Value v, llvm::SmallPtrSet<Value, 8>& into) {
@@ -290,13 +297,14 @@ class GpuLowering : public RowLowering {
 
   void Finish(ArrayRef<int64_t> tasks, ArrayRef<int64_t> unit, int64_t per_block) {
     End(tasks, {}, unit, {}, num_slots_ * kSlotBytes);
-    tile_.setTeam(ArrayRef<int64_t>{g_.Threads(), std::max<int64_t>(1, per_block), g_.blocks});
+    tile_.setTeam(ArrayRef<int64_t>{g_.Threads(), std::max<int64_t>(1, per_block), g_.blocks, fetched_bytes_});
   }
 
   std::string FunctionOf(Operation* op, std::string function) override {
     static const llvm::StringSet<> narrow = {"exp_f32",   "exp_weight_f32", "exp2_f32", "sigmoid_f32",
                                              "silu_f32",  "tanh_f32",       "gelu_f32", "gelu_tanh_f32",
                                              "rsqrt_f32", "add_f32",        "sub_f32",  "mul_f32"};
+    if (bitwise_) return function;
     if (stores_narrow_ && narrow.contains(function)) return function + "_narrow";
     // What follows from a sum has no exact bits to keep.
     Value y = op->getResult(0);
@@ -371,15 +379,19 @@ class GpuLowering : public RowLowering {
     for (size_t l = 0; l < Outer(); ++l) AppendProduct(tasks, l);
     if (!nest_.loops.empty()) AppendProduct(unit, Outer());
     Value num_rows = end_;
+    Value is_usual = is_aligned_;
+    if (g_.keeps_rows && exact_row_ < 0)
+      is_usual = And(is_usual, Compare(arith::CmpIPredicate::ule, n_, I64(g_.Capacity())));
+    if (g_.fetches) PlaceFetched();
+    if (fetched_bytes_ > 0)
+      If(And(is_usual, Compare(arith::CmpIPredicate::ult, Place("block"), num_rows)), [&] { Fetch(Place("block")); });
     Blocks(Ceil(num_rows, g_.rows), [&](Value group) {
       Value is_row = BeginRow(group, num_rows);
+      row_ = group;
       auto scalars = [&] { Loops(1, is_row); };
       // Longer rows than were seen share the scalar loop with those that are not aligned: two loops are worth their
       // compile time only where they are the usual case.
       auto usual = [&] { g_.keeps_rows ? Registers(is_row) : Loops(g_.lanes, is_row); };
-      Value is_usual = is_aligned_;
-      if (g_.keeps_rows && exact_row_ < 0)
-        is_usual = And(is_usual, Compare(arith::CmpIPredicate::ule, n_, I64(g_.Capacity())));
       if (is_usual)
         IfElse(is_usual, usual, scalars);
       else
@@ -402,8 +414,7 @@ class GpuLowering : public RowLowering {
     return tile::ReduceOp::create(b_, loc_, vector.getElementType(), x, b_.getStringAttr(CombinerOf(a)));
   }
 
-  void Registers(Value is_row) {
-    ForgetRow();
+  SmallVector<Chunk> RowChunks() {
     SmallVector<Chunk> chunks;
     for (int64_t c = 0; c < g_.chunks; ++c) {
       Value at = Sum(Mul(team_thread_, I64(g_.lanes)), I64(c * g_.team * g_.lanes));
@@ -414,6 +425,53 @@ class GpuLowering : public RowLowering {
       }
       chunks.push_back(Chunk{at, is_valid, g_.lanes, g_.lanes > 1});
     }
+    return chunks;
+  }
+
+  // ---- rows that are fetched ahead
+
+  // A slot for each vector of the operands that reductions need.
+  void PlaceFetched() {
+    llvm::SmallPtrSet<Value, 8> early;
+    for (auto& [reduce, pass] : reductions_) CollectArguments(reduce.getX(), early);
+    for (size_t k = 0; k < num_inputs_; ++k) {
+      const int64_t bytes = BytesOf(nest_.views[k].type.getElementType());
+      if (!early.contains(Argument(k)) || !MovesInside(k) || !IsRun(k) || g_.lanes * bytes % 16 != 0) continue;
+      fetched_.push_back({k, fetched_bytes_});
+      fetched_bytes_ += g_.Capacity() * bytes;
+    }
+  }
+  Value SlotOf(const std::pair<size_t, int64_t>& view, size_t chunk) {
+    const int64_t bytes = g_.lanes * BytesOf(nest_.views[view.first].type.getElementType());
+    return Sum(Mul(team_thread_, I64(bytes)), I64(view.second + static_cast<int64_t>(chunk) * g_.team * bytes));
+  }
+  void Fetch(Value row) {
+    const SmallVector<Value> indices = indices_, offsets = offsets_;
+    SetOffsets(Indices(row, Outer()));
+    for (auto [c, chunk] : llvm::enumerate(RowChunks()))
+      for (const auto& view : fetched_)
+        tile::FetchOp::create(b_, loc_, view_args_[view.first], Sum(offsets_[view.first], chunk.at), SlotOf(view, c),
+                              b_.getI64IntegerAttr(g_.lanes),
+                              TypeAttr::get(nest_.views[view.first].type.getElementType()));
+    indices_ = indices;
+    offsets_ = offsets;
+  }
+  void TakeFetched(MutableArrayRef<Chunk> chunks) {
+    tile::AwaitOp::create(b_, loc_);
+    for (auto [c, chunk] : llvm::enumerate(chunks))
+      for (const auto& view : fetched_) {
+        Type element = nest_.views[view.first].type.getElementType();
+        chunk.tiles[Argument(view.first)] = tile::FetchedOp::create(
+            b_, loc_, TileType(ComputeType(element), chunk.lanes), SlotOf(view, c), TypeAttr::get(element));
+      }
+    Value next = Sum(row_, Place("blocks"));
+    If(Compare(arith::CmpIPredicate::ult, next, end_), [&] { Fetch(next); });
+  }
+
+  void Registers(Value is_row) {
+    ForgetRow();
+    SmallVector<Chunk> chunks = RowChunks();
+    if (fetched_bytes_ > 0) TakeFetched(chunks);
     for (Chunk& chunk : chunks)
       for (auto& [reduce, pass] : reductions_) LoadFor(reduce.getX(), chunk);
     int64_t slot = 0;
@@ -498,12 +556,15 @@ class GpuLowering : public RowLowering {
     });
   }
 
-  const bool needs_registers_;
+  const StringRef device_;
   GpuGeometry g_;
   int64_t exact_row_ = -1;  // elements of a row, where that is known
   int64_t likely_row_ = -1;
-  int64_t num_slots_ = 0;  // of shared memory
-  Value n_;                // elements of a row
+  int64_t num_slots_ = 0;                            // of shared memory
+  SmallVector<std::pair<size_t, int64_t>> fetched_;  // operands that are fetched ahead, and where they begin
+  int64_t fetched_bytes_ = 0;
+  Value row_;  // at hand
+  Value n_;    // elements of a row
   Value team_thread_, block_row_;
   Value is_aligned_;
   bool stores_narrow_ = false;  // all results are narrow floats
@@ -527,7 +588,7 @@ class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPas
       std::optional<LoopNest> nest = LoopNest::Plan(kernel);
       if (!nest || ProductsOf(kernel).first != nullptr) continue;
       at.setInsertionPointToEnd(module.getBody());
-      GpuLowering(kernel, *std::move(nest), options_.device).Run(at);
+      GpuLowering(kernel, *std::move(nest), options_).Run(at);
     }
     SmallVector<graph::TraceOp> traces;
     module.walk([&](graph::TraceOp trace) { traces.push_back(trace); });

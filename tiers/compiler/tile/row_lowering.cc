@@ -615,7 +615,7 @@ Value RowLowering::Apply(Operation* op, ArrayRef<Value> operands, int64_t lanes)
   const StringRef dtype = ComputeName(ElementOf(op->getOperands().back()));
   if (op->hasAttr("weight")) return Map(FunctionOf(op, "exp_weight_" + dtype.str()), operands, type);
   Value y = Map(FunctionOf(op, (name + "_" + dtype).str()), operands, type);
-  return is_device_ ? y : Round(y, out, lanes);
+  return is_device_ && !bitwise_ ? y : Round(y, out, lanes);
 }
 
 }  // namespace tessera::compiler

@@ -147,7 +147,8 @@ class RowLowering {
   const int64_t lanes_;
   const size_t num_inputs_;
   const bool bitwise_;    // f64 sums throughout
-  const bool is_device_;  // a CUDA device: nothing is kept in scratch memory, and only casts round narrow floats
+  const bool is_device_;  // a CUDA device: nothing is kept in scratch memory, and narrow floats are rounded by casts
+                          // only, unless bitwise_
   tile::KernelOp tile_;
   llvm::SmallVector<mlir::Value> view_args_, sizes_, offsets_, indices_;
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> loop_strides_;
