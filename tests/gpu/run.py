@@ -9,7 +9,7 @@
   --out DIR       where the results go: tests.json, bench.json, sanitize.json, logs/ ($OUT, or ./results)
   --timeout S     the most that one command may take (tests: what ctest allows, and at most this)
   --limit S       the most that all of it may take; what has not begun by then is listed as not run
-  --jobs N        tests at a time (all cores)
+  --jobs N        tests, or commands under compute-sanitizer, at a time (all cores)
   --seconds S     bench: the time for each comparison
   --runner WORDS  what programs of the bundle are run by: "qemu-x86_64-static -L /usr/x86_64-linux-gnu" on arm64
 
@@ -33,6 +33,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 TAIL_LINES = 15
+TAIL_COLUMNS = 500
 runner = []  # --runner
 
 
@@ -84,8 +85,12 @@ def said(status):
     return status if isinstance(status, str) else f"status {status}"
 
 
+def last_lines(text):
+    return [line[:TAIL_COLUMNS] for line in text.rstrip().splitlines()[-TAIL_LINES:]]
+
+
 def tail(text):
-    return "\n".join("    " + line for line in text.rstrip().splitlines()[-TAIL_LINES:])
+    return "\n".join("    " + line for line in last_lines(text))
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
@@ -170,7 +175,7 @@ def run_test(test, args):
     row = {"name": test["name"], "result": result, "seconds": seconds}
     if result == "failed":
         row["status"] = said(status)
-        row["tail"] = text.rstrip().splitlines()[-TAIL_LINES:]
+        row["tail"] = last_lines(text)
     skipped = first_match(r"\[  SKIPPED \] (\d+) test", text)
     if skipped:
         row["skipped_cases"] = int(skipped)
@@ -269,7 +274,7 @@ def cmd_bench(args):
             print(f"{row.get('name', name)}: {row.get('value')} {row.get('unit', '')}{peer}", flush=True)
         if status != 0:
             failed.append({"name": name, "status": said(status), "seconds": seconds,
-                           "tail": (text + errors).rstrip().splitlines()[-TAIL_LINES:]})
+                           "tail": last_lines(text + errors)})
             print(f"FAILED {name}: {said(status)}\n{tail(text + errors)}", flush=True)
         results.write()
     results.write()
@@ -289,37 +294,46 @@ def cmd_sanitize(args):
     lines = [line for line in lines if line]
     results = Results(args.out / "sanitize.json")
     rows = results.data["runs"] = []
-    clean = {}
-    for tool in args.words or TOOLS:
-        clean[tool] = 0
-        for words in lines:
-            row = {"tool": tool, "command": " ".join(words)}
-            timeout = args.timeout or 600
-            if args.end is not None:
-                timeout = min(timeout, args.end - time.monotonic())
-            if timeout <= 0:
-                row.update(result="not run")
+    tools = args.words or TOOLS
+    clean = dict.fromkeys(tools, 0)
+    lock = threading.Lock()
+
+    def one(tool, words):
+        row = {"tool": tool, "command": " ".join(words)}
+        timeout = args.timeout or 600
+        if args.end is not None:
+            timeout = min(timeout, args.end - time.monotonic())
+        if timeout <= 0:
+            row.update(result="not run")
+            text = ""
+        else:
+            status, text, seconds = run([program, "--tool", tool, "--error-exitcode", "86", "--target-processes", "all",
+                                         *words], timeout, environment(["TESSERA_CACHE=false"]))
+            # One for each process; a program that never calls CUDA has none worth the name.
+            summaries = re.findall(r"^=+ (\w+ SUMMARY: .*)$", text, re.MULTILINE)
+            found = any(not re.search(r"SUMMARY: 0 ", line) for line in summaries)
+            ok = status == 0 and summaries and not found
+            row.update(result="clean" if ok else "failed", status=said(status), seconds=seconds, summaries=summaries)
+            if "Target application terminated before first instrumented API call" in text:
+                row["note"] = "no CUDA call was made"
+        with lock:
+            if row["result"] == "clean":
+                clean[tool] += 1
+            elif row["result"] == "not run":
                 print(f"not run: {tool} {row['command']}")
             else:
-                status, text, seconds = run([program, "--tool", tool, "--error-exitcode", "86", "--target-processes",
-                                             "all", *words], timeout, environment(["TESSERA_CACHE=false"]))
-                # One for each process; a program that never calls CUDA has none worth the name.
-                summaries = re.findall(r"^=+ (\w+ SUMMARY: .*)$", text, re.MULTILINE)
-                found = any(not re.search(r"SUMMARY: 0 ", line) for line in summaries)
-                ok = status == 0 and summaries and not found
-                row.update(result="clean" if ok else "failed", status=said(status), seconds=seconds, summaries=summaries)
-                if "Target application terminated before first instrumented API call" in text:
-                    row["note"] = "no CUDA call was made"
-                if ok:
-                    clean[tool] += 1
-                else:
-                    row["tail"] = text.rstrip().splitlines()[-TAIL_LINES:]
-                    keep_log(args.out, f"{tool} {row['command']}", text)
-                    print(f"FAILED {tool} {row['command']}: {said(status)}; {'; '.join(summaries) or 'no summary'}\n"
-                          f"{tail(text)}", flush=True)
+                row["tail"] = last_lines(text)
+                keep_log(args.out, f"{tool} {row['command']}", text)
+                print(f"FAILED {tool} {row['command']}: {row['status']}; {'; '.join(row['summaries']) or 'no summary'}\n"
+                      f"{tail(text)}", flush=True)
             rows.append(row)
             results.data["tools"] = {name: {"clean": n, "of": len(lines)} for name, n in clean.items()}
             results.write()
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for future in [pool.submit(one, tool, words) for words in lines for tool in tools]:
+            future.result()
+    rows.sort(key=lambda row: (TOOLS.index(row["tool"]), row["command"]))
     results.write()
     if not lines:
         print("sanitize.txt names no command: nothing was run")

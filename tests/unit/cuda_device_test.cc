@@ -32,6 +32,74 @@ class CudaDevice : public testing::Test {
   std::vector<std::pair<std::string, std::string>> old_;
 };
 
+// A kernel that fails takes its context with it: a status that names the kernel, and the cpu goes on.
+int LoseTheDevice() {
+  constexpr char kTrap[] = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry trap_here() { trap; }\n";
+  const Device device = *Device::find("cuda");
+  rt::Device& cuda = **rt::Cuda(0);
+  const Tensor there = full({4}, 2.0).to(device);
+  auto code = cuda.LoadCode(std::string_view(kTrap, sizeof kTrap));
+  if (!code.ok()) return 1;
+  auto kernel = (*code)->Find("trap_here");
+  if (!kernel.ok() || !cuda.Launch(*kernel, "trap_here", {}, nullptr).ok()) return 2;
+  const Status lost = Runtime::synchronize(device);
+  if (lost.ok() || lost.message().find("is lost") == std::string::npos ||
+      lost.message().find("trap_here") == std::string::npos) {
+    std::fprintf(stderr, "%s\n", lost.message().c_str());
+    return 3;
+  }
+  try {
+    (there + there).to_vector<float>();
+    return 4;
+  } catch (const Error& e) {
+    if (std::string_view(e.what()).find("is lost") == std::string_view::npos) return 5;
+  }
+  const Tensor here = full({4}, 2.0).to(Device::cpu());
+  return (here + here).to_vector<float>() == std::vector<float>(4, 4.0f) ? 0 : 6;
+}
+
+TEST_F(CudaDevice, AKernelThatFailsLosesOnlyItsDevice) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Runtime::set_device(Device::cpu());
+        std::_Exit(LoseTheDevice());
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+// Rows that take a whole multiprocessor are fetched while others are worked on: as tier 1 has them, every one.
+TEST_F(CudaDevice, LongRowsAreFetchedAhead) {
+  Set("background", "false");
+  Set("hot_function", "1");
+  Set("profit_gate", "false");
+  Set("compile_after", "0");
+  for (const char* specialise_after : {"1000000000", "0"}) {
+    Set("specialise_after", specialise_after);
+    for (const DType dtype : {f32, bf16}) {
+      const std::string t(Name(dtype)), matrix = "tensor<M x N x " + t + ">", vector = "tensor<N x " + t + ">";
+      auto module = Module::parse("func @f(%x: " + matrix + ", %w: " + vector + ") -> (" + matrix + ", " + matrix +
+                                  ") {\n  %s = softmax %x : " + matrix + "\n  %n = layer_norm %x, %w, %w : " + matrix +
+                                  "\n  return %s, %n\n}\n");
+      ASSERT_TRUE(module.ok()) << module.status().message();
+      const Function f = *module->function("f");
+      for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1300, 16384}, {700, 32768}, {1300, 16008}}) {
+        const Tensor x = randn({rows, columns}).cast(dtype), w = randn({columns}).cast(dtype);
+        const int64_t before = rt::SnapshotMetrics()[static_cast<int>(rt::Metric::kernels_generated)];
+        std::vector<Tensor> y;
+        for (int i = 0; i < 6; ++i) y = f({x, w});
+        EXPECT_GT(rt::SnapshotMetrics()[static_cast<int>(rt::Metric::kernels_generated)], before);
+        const Tensor want[] = {softmax(x), layer_norm(x, w, w)};
+        for (int k = 0; k < 2; ++k) {
+          const Tensor off = max(abs(y[static_cast<size_t>(k)].cast(f32) - want[k].cast(f32)) /
+                                 (abs(want[k].cast(f32)) + (k == 0 ? 1e-6 : 1e-2)));
+          EXPECT_LT(off.item<float>(), dtype == f32 ? 1e-4f : 0.02f) << t << " " << rows << "x" << columns << " " << k;
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CudaDevice, RunsThatComeBackAreGraphs) {
   Set("background", "false");
   Set("hot_function", "1");

@@ -92,9 +92,16 @@ void CheckShape(Way way, const std::string& schedule, Shape s, bool ta, bool tb,
 
 TEST_F(TiersCodeProducts, EveryFormAndLayout) {
   const Shape shapes[] = {{1, 1, 1}, {2, 3, 5}, {7, 33, 19}, {8, 64, 70}, {37, 53, 29}, {65, 130, 300}};
-  for (const char* schedule : {"", "*:form=packed,rows=8,columns=32,depth=16,mr=4,nr=16",
-                               "*:form=packed,rows=12,columns=24,depth=7,mr=6,nr=12,copy=1",
-                               "*:form=packed,rows=5,columns=100,depth=1000,mr=5,nr=4", "*:form=library"}) {
+  // Columns of a register tile are whole vectors, of which those of x86-64 may have 16 elements.
+#if defined(__x86_64__)
+  constexpr char kOdd[] = "*:form=packed,rows=12,columns=96,depth=7,mr=3,nr=48,copy=1";
+  constexpr char kThin[] = "*:form=packed,rows=5,columns=112,depth=1000,mr=5,nr=16";
+#else
+  constexpr char kOdd[] = "*:form=packed,rows=12,columns=24,depth=7,mr=6,nr=12,copy=1";
+  constexpr char kThin[] = "*:form=packed,rows=5,columns=100,depth=1000,mr=5,nr=4";
+#endif
+  for (const char* schedule :
+       {"", "*:form=packed,rows=8,columns=32,depth=16,mr=4,nr=16", kOdd, kThin, "*:form=library"}) {
     for (const Shape s : shapes)
       for (const auto& [ta, tb] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
         const Way way = kTiers[(s.m + ta) % 2];
