@@ -32,11 +32,14 @@
   X(no_stall, NoStall, "calls of a program while its versions are compiled, and tier 1")                             \
   X(warm_up, WarmUp, "iterations done by the time since exec, in each tier, and LibTorch")                           \
   X(tier_ratio, TierRatio, "programs of all kinds in tiers 1, 2 and 3")                                              \
-  X(symbolic, Symbolic, "200 shapes through one function: compiles, tier 1 and exact versions")                     \
+  X(symbolic, Symbolic, "200 shapes through one function: compiles, tier 1 and exact versions")                      \
   X(gpu_cold_start, GpuColdStart, "a program that adds two tensors on a GPU, from exec to exit")                     \
   X(gpu_launch, GpuLaunch, "host time of small ops and functions on a GPU, the bare driver and PyTorch")             \
   X(gpu_fused, GpuFused, "chains, norms, softmax and sums of large rows on a GPU, a copy and torch.compile")         \
   X(gpu_gemm_tier1, GpuGemmTier1, "products of all sizes and dtypes on a GPU, and cuBLASLt")                         \
+  X(gpu_attention, GpuAttention, "attention in tier 1 on a GPU, and PyTorch")                                        \
+  X(gpu_ops, GpuOps, "single ops of tier 1 on a GPU, PyTorch and a copy")                                            \
+  X(gpu_shape_churn, GpuShapeChurn, "another shape in each of 200 calls on a GPU, and tier 1")                       \
   X(gpu_compile_latency, GpuCompileLatency, "from a trace to a cubin")
 
 namespace bench {

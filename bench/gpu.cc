@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "bench/benchmarks.h"
+#include "bench/gpu_processes.h"
 #include "bench/gpu_raw.h"
 #include "bench/peer_process.h"
 #include "bench/tracing.h"
@@ -79,18 +80,6 @@ void WarmUp(F call) {
   Wait();
 }
 
-template <class F>
-Timed Work(F call) {
-  WarmUp(call);
-  return [call](int64_t n) mutable {
-    Wait();
-    const double start = Now();
-    for (int64_t i = 0; i < n; ++i) call();
-    Wait();
-    return Now() - start;
-  };
-}
-
 /// Only the time of the host, in stretches that the device's queue holds.
 template <class F>
 Timed Submissions(F call, int64_t stretch) {
@@ -117,7 +106,9 @@ Function SmallChain(int ops) {
   return Parse(text + "return %x" + std::to_string(ops) + "\n}\n");
 }
 
-Process Start(Tier tier, const Settings& more = {}) {
+}  // namespace
+
+Process StartGpu(Tier tier, const Settings& more) {
   Settings settings = {"TESSERA_DEVICE=cuda", "TESSERA_CACHE=false",     "TESSERA_HOT_FUNCTION=4",
                        "TESSERA_HOT_EAGER=4", "TESSERA_COMPILE_AFTER=0", "TESSERA_PROFIT_GATE=false"};
   settings.push_back(tier == Tier::one ? "TESSERA_TIER=1" : tier == Tier::two ? "TESSERA_TIER=2" : "TESSERA_TIER=3");
@@ -126,7 +117,6 @@ Process Start(Tier tier, const Settings& more = {}) {
   return PeerProcess::Start({ProgramFolder() + "/tessera_bench", "--serve", "gpu"}, settings);
 }
 Process StartRaw() { return PeerProcess::Start({ProgramFolder() + "/tessera_bench", "--serve", "gpu_raw"}, {}); }
-/// Null where python3 has no PyTorch with CUDA.
 Process StartTorch() {
   for (const std::string& folder : {ProgramFolder() + "/../../../bench", ProgramFolder() + "/../../bench"}) {
     const std::string script = folder + "/gpu_torch.py";
@@ -139,14 +129,23 @@ void CheckGpu() {
   if (!Device::find("cuda").ok()) throw std::runtime_error(Device::find("cuda").status().message());
 }
 
-void Add(std::vector<Timed>& contenders, std::vector<std::string>& peers, const Process& process,
-         const std::string& task, const std::string& name) {
+void AddPeer(std::vector<Timed>& contenders, std::vector<std::string>& peers, const Process& process,
+             const std::string& task, const std::string& name) {
   if (process == nullptr || !process->Knows(task)) return;
   contenders.push_back(PeerProcess::Task(process, task));
   peers.push_back(name);
 }
 
-}  // namespace
+Timed GpuWork(std::function<void()> call) {
+  WarmUp(call);
+  return [call](int64_t n) {
+    Wait();
+    const double start = Now();
+    for (int64_t i = 0; i < n; ++i) call();
+    Wait();
+    return Now() - start;
+  };
+}
 
 Timed GpuTask(const std::string& task) {
   std::istringstream words(task);
@@ -162,7 +161,7 @@ Timed GpuTask(const std::string& task) {
       const Function f = Parse(Text(rows, dtype));
       std::vector<Tensor> args = {Normal({m, n}, t, 1)};
       for (int i = 0; i < rows.vectors; ++i) args.push_back(Normal({n}, t, 2 + i));
-      return Work([f, args] { f(args); });
+      return GpuWork([f, args] { f(args); });
     }
     return {};
   }
@@ -172,7 +171,7 @@ Timed GpuTask(const std::string& task) {
     const DType t = dtype == "tf32" ? tessera::f32 : *tessera::ParseDType(dtype);
     const bool f8 = dtype == "f8e4m3";
     const Tensor a = Normal({m, k}, t, 1), b = f8 ? Normal({n, k}, t, 2) : Normal({k, n}, t, 2);
-    return Work([a, b, f8] { tessera::matmul(a, b, false, f8); });
+    return GpuWork([a, b, f8] { tessera::matmul(a, b, false, f8); });
   }
   if (name == "eager_add") {
     const Tensor a = Normal({64}, tessera::f32, 1), b = Normal({64}, tessera::f32, 2);
@@ -184,6 +183,18 @@ Timed GpuTask(const std::string& task) {
     const std::vector<Tensor> args = {Normal({64}, tessera::f32, 1), Normal({64}, tessera::f32, 2)};
     return Submissions([f, args] { f(args); }, 30);
   }
+  if (name == "loop") {
+    // As a C++ loop writes it; each time round is one trace.
+    const Tensor x = Normal({64}, tessera::f32, 1), b = Normal({64}, tessera::f32, 2);
+    return Submissions(
+        [x, b] {
+          Tensor y = x;
+          for (int i = 0; i < 10; ++i) y = tessera::maximum((y + b) * b, b);
+          tessera::Step next;
+        },
+        30);
+  }
+  if (const Timed program = GpuProgramTask(task)) return program;
   if (name == "generated") {
     // How many generated kernels a call runs, in place of seconds.
     words.clear();
@@ -219,12 +230,12 @@ void GpuColdStart() {
 
 void GpuLaunch() {
   CheckGpu();
-  const Process tier1 = Start(Tier::one), all = Start(Tier::all), raw = StartRaw(), torch = StartTorch();
+  const Process tier1 = StartGpu(Tier::one), all = StartGpu(Tier::all), raw = StartRaw(), torch = StartTorch();
   {
     std::vector<Timed> contenders = {PeerProcess::Task(tier1, "eager_add")};
     std::vector<std::string> peers;
-    Add(contenders, peers, raw, "launch", "cuLaunchKernel");
-    Add(contenders, peers, torch, "eager_add", "PyTorch eager");
+    AddPeer(contenders, peers, raw, "launch", "cuLaunchKernel");
+    AddPeer(contenders, peers, torch, "eager_add", "PyTorch eager");
     Report({.name = "gpu_launch/eager_add",
             .unit = Nanoseconds(),
             .goal = {Goal::ratio_at_least, 1 / 1.5},
@@ -235,20 +246,31 @@ void GpuLaunch() {
     const std::string task = "call " + std::to_string(ops);
     std::vector<Timed> contenders = {PeerProcess::Task(all, task)};
     std::vector<std::string> peers;
-    Add(contenders, peers, raw, "graph 1", "cuGraphLaunch of one kernel");
-    Add(contenders, peers, raw, "graph " + std::to_string(ops), "cuGraphLaunch of as many kernels");
-    Add(contenders, peers, torch, task, "torch.compile");
-    Add(contenders, peers, tier1, task, "tier 1");
+    AddPeer(contenders, peers, raw, "graph 1", "cuGraphLaunch of one kernel");
+    AddPeer(contenders, peers, raw, "graph " + std::to_string(ops), "cuGraphLaunch of as many kernels");
+    AddPeer(contenders, peers, torch, task, "torch.compile");
+    AddPeer(contenders, peers, tier1, task, "tier 1");
     Report({.name = "gpu_launch/function_" + std::to_string(ops),
             .unit = Nanoseconds(),
             .note = "host time of a call of a hot function of small ops"},
+           RunRace(contenders, Budget()), peers);
+  }
+  {
+    std::vector<Timed> contenders = {PeerProcess::Task(all, "loop")};
+    std::vector<std::string> peers;
+    AddPeer(contenders, peers, all, "call 30", "the same ops as a function");
+    AddPeer(contenders, peers, torch, "loop", "PyTorch eager");
+    AddPeer(contenders, peers, tier1, "loop", "tier 1");
+    Report({.name = "gpu_launch/eager_loop_30",
+            .unit = Nanoseconds(),
+            .note = "host time of 30 small ops in a C++ loop; goal: 40 ns an op above the function"},
            RunRace(contenders, Budget()), peers);
   }
 }
 
 void GpuFused() {
   CheckGpu();
-  const Process tier2 = Start(Tier::two), tier3 = Start(Tier::all), tier1 = Start(Tier::one), raw = StartRaw(),
+  const Process tier2 = StartGpu(Tier::two), tier3 = StartGpu(Tier::all), tier1 = StartGpu(Tier::one), raw = StartRaw(),
                 torch = StartTorch();
   for (const auto& [m, n] : {std::pair<int64_t, int64_t>{16384, 8192}, {32768, 1024}, {4096, 32768}}) {
     for (const char* dtype : {"bf16", "f32"}) {
@@ -258,11 +280,11 @@ void GpuFused() {
         const double bytes = BytesOf(rows, m, n, dtype);
         std::vector<Timed> contenders = {PeerProcess::Task(tier3, task)};
         std::vector<std::string> peers;
-        Add(contenders, peers, raw, "copy " + std::to_string(static_cast<int64_t>(bytes / 2)),
-            "a copy of the same bytes");
-        Add(contenders, peers, tier2, task, "tier 2");
-        Add(contenders, peers, tier1, task, "tier 1");
-        Add(contenders, peers, torch, task, "torch.compile");
+        AddPeer(contenders, peers, raw, "copy " + std::to_string(static_cast<int64_t>(bytes / 2)),
+                "a copy of the same bytes");
+        AddPeer(contenders, peers, tier2, task, "tier 2");
+        AddPeer(contenders, peers, tier1, task, "tier 1");
+        AddPeer(contenders, peers, torch, task, "torch.compile");
         Figure figure{.name = std::string("gpu_fused/") + rows.name + "_" + dtype + "_" + std::to_string(m) + "x" +
                               std::to_string(n),
                       .unit = Rate("GB/s", bytes * 1e-9),
@@ -277,13 +299,13 @@ void GpuFused() {
 
 void GpuGemmTier1() {
   CheckGpu();
-  const Process ours = Start(Tier::one), raw = StartRaw();
+  const Process ours = StartGpu(Tier::one), raw = StartRaw();
   for (const char* dtype : {"bf16", "f16", "tf32", "f32", "f8e4m3"}) {
     for (const int64_t size : {256, 512, 1024, 2048, 4096, 8192}) {
       const std::string s = std::to_string(size), task = "gemm " + s + " " + s + " " + s + " " + dtype;
       std::vector<Timed> contenders = {PeerProcess::Task(ours, task)};
       std::vector<std::string> peers;
-      Add(contenders, peers, raw, task, "cuBLASLt, the fastest of eight");
+      AddPeer(contenders, peers, raw, task, "cuBLASLt, the fastest of eight");
       const double n = static_cast<double>(size);
       Report({.name = std::string("gpu_gemm_tier1/") + dtype + "_" + s,
               .unit = Rate("TFLOP/s", 2e-12 * n * n * n),

@@ -49,8 +49,60 @@ def chain(count):
     return compiled(function)
 
 
+def loop():
+    x = torch.randn(64, device="cuda")
+    b = torch.randn(64, device="cuda")
+
+    def function():
+        y = x
+        for _ in range(10):
+            y = torch.maximum((y + b) * b, b)
+        return y
+
+    return function
+
+
+def attention(words, backend):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    batch, heads, keys, length, columns = map(int, words[1:6])
+
+    def normal(h):
+        return torch.randn(batch, h, length, columns, device="cuda", dtype=torch.bfloat16)
+
+    q, k, v = normal(heads), normal(keys), normal(keys)
+    kind = SDPBackend.CUDNN_ATTENTION if backend == "cudnn" else SDPBackend.FLASH_ATTENTION
+
+    def function():
+        with sdpa_kernel(kind):
+            return torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=words[6] == "causal", enable_gqa=heads != keys)
+
+    return function
+
+
+def op(name):
+    x = torch.randn(16384, 4096, device="cuda", dtype=torch.bfloat16)
+    ids = torch.randint(0, 16384, (16384,), device="cuda")
+    return {
+        "sum_columns": lambda: torch.sum(x, 0),
+        "sum_all": lambda: torch.sum(x),
+        "argmax": lambda: torch.argmax(x, 1),
+        "transpose": lambda: x.t().contiguous(),
+        "take_rows": lambda: torch.index_select(x, 0, ids),
+        "cumsum": lambda: torch.cumsum(x, 1),
+        "concat": lambda: torch.cat((x, x), 1),
+        "sort": lambda: torch.sort(x, 1),
+    }.get(name)
+
+
 def find(task):
     words = task.split()
+    if words[0] == "loop":
+        return loop(), True
+    if words[0] in ("attention", "cudnn_attention"):
+        return attention(words, words[0].split("_")[0]), False
+    if words[0] == "op":
+        return op(words[1]), False
     if words[0] == "rows":
         return rows(words[1], words[2], int(words[3]), int(words[4])), False
     if words[0] == "call":

@@ -61,6 +61,7 @@ Series CompileTrial(const std::string& trial);
 Series SymbolicTrial(const std::string& trial);
 Series StallTrial(const std::string& trial);
 Series WarmUpTrial(const std::string& trial);
+Series GpuTrial(const std::string& trial);
 /// `ops` dependent adds of %b to tensor<64 x f32> in a function of (%x, %b).
 tessera::Function AddChain(int ops);
 tessera::Tensor Filled(float value);  // 64 floats

@@ -1,0 +1,229 @@
+// Benchmarks of whole programs and of single ops of tier 1 on a CUDA device: gpu_shape_churn, gpu_attention, gpu_ops.
+#include <tessera/tessera.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "bench/benchmarks.h"
+#include "bench/gpu.h"
+#include "bench/gpu_processes.h"
+#include "bench/tracing.h"
+
+namespace bench {
+namespace {
+
+using tessera::Function;
+using tessera::Runtime;
+using tessera::Tensor;
+
+void Wait() { Runtime::synchronize(Runtime::device()).ok(); }
+
+// ---- gpu_shape_churn
+
+constexpr int64_t kWidth = 512, kInner = 2048;
+constexpr size_t kShapes = 200;
+constexpr size_t kSettled = 50;  // calls after which most ops should run in versions
+
+/// A block of a transformer without its attention. The number of rows is another one in each call.
+constexpr char kBlock[] = R"(
+func @block(%x: tensor<B x S x 512 x f32>, %w1: tensor<512 x 2048 x f32>, %b1: tensor<2048 x f32>,
+            %w2: tensor<2048 x 512 x f32>, %b2: tensor<512 x f32>, %g: tensor<512 x f32>, %c: tensor<512 x f32>)
+            -> tensor<B x S x 512 x f32> {
+  %n = layer_norm %x, %g, %c
+  %h = matmul %n, %w1
+  %hb = add %h, %b1
+  %a = gelu %hb
+  %m = matmul %a, %w2
+  %mb = add %m, %b2
+  %s = mul %mb, 0.5
+  %y = add %x, %s
+  return %y
+}
+)";
+
+Series ChurnTrial() {
+  const auto normal = [](const tessera::Dims& dims, int64_t seed, double scale) {
+    return tessera::random_normal(seed, 0, dims, 0, scale, tessera::f32);
+  };
+  const Function block = Function::parse(kBlock).value();
+  const std::vector<Tensor> parameters = {normal({kWidth, kInner}, 1, 0.02),
+                                          normal({kInner}, 2, 1),
+                                          normal({kInner, kWidth}, 3, 0.02),
+                                          normal({kWidth}, 4, 1),
+                                          normal({kWidth}, 5, 1),
+                                          normal({kWidth}, 6, 1)};
+  std::vector<Tensor> xs;
+  for (size_t i = 0; i < kShapes; ++i) {
+    const auto n = static_cast<int64_t>(i * 73 % kShapes);  // in an order without pattern
+    xs.push_back(normal({2 + n % 7, 64 + 8 * n, kWidth}, 10, 1));
+  }
+  // Opening cuBLASLt and loading kernels is not what this is about: one call of every op.
+  std::vector<Tensor> args = {normal({3, 40, kWidth}, 10, 1)};
+  args.insert(args.end(), parameters.begin(), parameters.end());
+  block(args);
+  Wait();
+  double executed = 0, versions = 0;
+  Series series;
+  for (size_t i = 0; i < kShapes; ++i) {
+    if (i == kSettled) {
+      executed = Metric("ops_executed");
+      versions = Metric("version_ops");
+    }
+    args[0] = xs[i];
+    const double start = Now();
+    block(args);
+    Wait();
+    series["seconds"].push_back(Now() - start);
+  }
+  versions = Metric("version_ops") - versions;
+  executed = Metric("ops_executed") - executed;
+  series["in_versions"] = {versions / (versions + executed)};
+  return series;
+}
+
+// ---- ops
+
+struct Op {
+  const char* task;
+  double bytes;
+  Tensor (*run)(const Tensor& x, const Tensor& ids);
+};
+
+constexpr int64_t kRows = 16384, kColumns = 4096;
+constexpr double kMatrix = 2.0 * kRows * kColumns;  // bytes of bf16
+const Op kOps[] = {
+    {"sum_columns", kMatrix, [](const Tensor& x, const Tensor&) { return tessera::sum(x, 0); }},
+    {"sum_all", kMatrix, [](const Tensor& x, const Tensor&) { return tessera::sum(x); }},
+    {"argmax", kMatrix, [](const Tensor& x, const Tensor&) { return tessera::argmax(x, 1); }},
+    {"transpose", 2 * kMatrix, [](const Tensor& x, const Tensor&) { return tessera::copy(x.transpose()); }},
+    {"take_rows", 2 * kMatrix, [](const Tensor& x, const Tensor& ids) { return tessera::take(x, ids, 0); }},
+    {"cumsum", 2 * kMatrix, [](const Tensor& x, const Tensor&) { return tessera::cumsum(x, 1); }},
+    {"concat", 4 * kMatrix, [](const Tensor& x, const Tensor&) { return tessera::concat({x, x}, 1); }},
+    {"sort", 2 * kMatrix, [](const Tensor& x, const Tensor&) { return tessera::sort(x, 1).values; }},
+};
+
+}  // namespace
+
+Timed GpuProgramTask(const std::string& task) {
+  std::istringstream words(task);
+  std::string name;
+  words >> name;
+  const auto normal = [](const tessera::Dims& dims, int64_t seed) {
+    return tessera::random_normal(seed, 0, dims, 0, 1, tessera::f32).cast(tessera::bf16);
+  };
+  if (name == "attention") {
+    int64_t b = 0, h = 0, kv = 0, s = 0, d = 0;
+    std::string causal;
+    words >> b >> h >> kv >> s >> d >> causal;
+    const Tensor q = normal({b, h, s, d}, 1), k = normal({b, kv, s, d}, 2), v = normal({b, kv, s, d}, 3);
+    return GpuWork([=, is_causal = causal == "causal"] { tessera::attention(q, k, v, {}, is_causal); });
+  }
+  if (name != "op") return {};
+  words >> name;
+  for (const Op& op : kOps) {
+    if (name != op.task) continue;
+    const Tensor x = normal({kRows, kColumns}, 1);
+    const Tensor ids = tessera::random_int(7, 0, {kRows}, 0, kRows);
+    return GpuWork([&op, x, ids] { op.run(x, ids); });
+  }
+  return {};
+}
+
+Series GpuTrial(const std::string& trial) { return trial == "gpu_churn" ? ChurnTrial() : Series(); }
+
+void GpuShapeChurn() {
+  CheckGpu();
+  constexpr int kTrials = 5;
+  const Settings settings = {"TESSERA_DEVICE=cuda", "TESSERA_CACHE=false"};
+  std::vector<std::vector<double>> ours(kShapes), theirs(kShapes);  // [call][trial]
+  std::vector<double> totals[2], in_versions, ratios;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    double total[2] = {};
+    for (const int k : {trial % 2, 1 - trial % 2}) {
+      const Series run = RunTrial("gpu_churn", k == 0 ? Tier::all : Tier::one, settings);
+      for (size_t i = 0; i < kShapes; ++i) {
+        (k == 0 ? ours : theirs)[i].push_back(run.at("seconds")[i]);
+        total[k] += run.at("seconds")[i];
+      }
+      if (k == 0) in_versions.push_back(run.at("in_versions")[0]);
+    }
+    for (int k = 0; k < 2; ++k) totals[k].push_back(total[k]);
+    ratios.push_back(total[1] / total[0]);
+  }
+  double worst = 0, at = 0;
+  for (size_t i = 0; i < kShapes; ++i) {
+    const double ratio = Median(ours[i]) / Median(theirs[i]);
+    if (ratio <= worst) continue;
+    worst = ratio;
+    at = static_cast<double>(i);
+  }
+  const double settled = Median(in_versions);
+  Figure total{.name = "gpu_shape_churn/mlp_block",
+               .unit = Milliseconds(),
+               .ours = Summarize(totals[0]),
+               .peer = "tier 1",
+               .theirs = Summarize(totals[1]),
+               .ratio = Median(ratios),
+               .goal = {Goal::ratio_at_least, 1.25}};
+  total.more = {{"in_versions", Json(settled)}, {"in_versions_goal_met", settled >= 0.9 ? "true" : "false"}};
+  total.note =
+      "200 calls, no two with the same shape, from the start of a process; in_versions: part of the ops after 50";
+  Report(total);
+  Figure moment{.name = "gpu_shape_churn/worst_call",
+                .unit = {"x", 1, false},
+                .ours = {worst, worst, 0},
+                .goal = {Goal::value_at_most, 2}};
+  moment.more = {{"call", Json(at)}};
+  moment.note = "a call against the same call in tier 1, at the worst one (medians of 5 processes)";
+  Report(moment);
+}
+
+void GpuAttention() {
+  CheckGpu();
+  const Process ours = StartGpu(Tier::one), torch = StartTorch();
+  struct Shape {
+    int64_t b, h, kv, s, d;
+    bool causal;
+  };
+  for (const Shape& s : {Shape{4, 16, 16, 2048, 128, false},
+                         {4, 16, 16, 4096, 128, false},
+                         {4, 16, 16, 4096, 128, true},
+                         {4, 32, 32, 4096, 64, false},
+                         {4, 32, 8, 4096, 128, true}}) {
+    std::ostringstream task;
+    task << "attention " << s.b << " " << s.h << " " << s.kv << " " << s.s << " " << s.d
+         << (s.causal ? " causal" : " full");
+    std::vector<Timed> contenders = {PeerProcess::Task(ours, task.str())};
+    std::vector<std::string> peers;
+    AddPeer(contenders, peers, torch, task.str(), "PyTorch (FlashAttention-2)");
+    AddPeer(contenders, peers, torch, "cudnn_" + task.str(), "PyTorch (cuDNN)");
+    const auto n = static_cast<double>(s.s);
+    const double flop = 4.0 * static_cast<double>(s.b * s.h * s.d) * n * n * (s.causal ? 0.5 : 1);
+    std::string name = task.str().substr(10);
+    std::replace(name.begin(), name.end(), ' ', '_');
+    Report({.name = "gpu_attention/bf16_" + name,
+            .unit = Rate("TFLOP/s", flop * 1e-12),
+            .note = "tier 1: batch, heads, heads of keys, length, columns"},
+           RunRace(contenders, Budget()), peers);
+  }
+}
+
+void GpuOps() {
+  CheckGpu();
+  const Process ours = StartGpu(Tier::one), raw = StartRaw(), torch = StartTorch();
+  for (const Op& op : kOps) {
+    const std::string task = std::string("op ") + op.task;
+    std::vector<Timed> contenders = {PeerProcess::Task(ours, task)};
+    std::vector<std::string> peers;
+    AddPeer(contenders, peers, torch, task, "PyTorch eager");
+    AddPeer(contenders, peers, raw, "copy " + std::to_string(static_cast<int64_t>(op.bytes / 2)),
+            "a copy of the same bytes");
+    Report({.name = std::string("gpu_ops/") + op.task,
+            .unit = Rate("GB/s", op.bytes * 1e-9),
+            .goal = {Goal::ratio_at_least, 1},
+            .note = "tier 1, bf16, 16384x4096"},
+           RunRace(contenders, Budget()), peers);
+  }
+}
+
+}  // namespace bench
