@@ -24,11 +24,11 @@ constexpr int64_t kWidth = 512, kInner = 2048;
 constexpr size_t kShapes = 200;
 constexpr size_t kSettled = 50;  // calls after which most ops should run in versions
 
-/// A block of a transformer without its attention. The number of rows is another one in each call.
+/// A block of a transformer without its attention, in bf16. The number of rows is another one in each call.
 constexpr char kBlock[] = R"(
-func @block(%x: tensor<B x S x 512 x f32>, %w1: tensor<512 x 2048 x f32>, %b1: tensor<2048 x f32>,
-            %w2: tensor<2048 x 512 x f32>, %b2: tensor<512 x f32>, %g: tensor<512 x f32>, %c: tensor<512 x f32>)
-            -> tensor<B x S x 512 x f32> {
+func @block(%x: tensor<B x S x 512 x bf16>, %w1: tensor<512 x 2048 x bf16>, %b1: tensor<2048 x bf16>,
+            %w2: tensor<2048 x 512 x bf16>, %b2: tensor<512 x bf16>, %g: tensor<512 x bf16>, %c: tensor<512 x bf16>)
+            -> tensor<B x S x 512 x bf16> {
   %n = layer_norm %x, %g, %c
   %h = matmul %n, %w1
   %hb = add %h, %b1
@@ -43,7 +43,7 @@ func @block(%x: tensor<B x S x 512 x f32>, %w1: tensor<512 x 2048 x f32>, %b1: t
 
 Series ChurnTrial() {
   const auto normal = [](const tessera::Dims& dims, int64_t seed, double scale) {
-    return tessera::random_normal(seed, 0, dims, 0, scale, tessera::f32);
+    return tessera::random_normal(seed, 0, dims, 0, scale, tessera::f32).cast(tessera::bf16);
   };
   const Function block = Function::parse(kBlock).value();
   const std::vector<Tensor> parameters = {normal({kWidth, kInner}, 1, 0.02),

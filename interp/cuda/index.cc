@@ -12,6 +12,7 @@ namespace {
 // By size of an element: 1, 2, 4, 8 bytes; then units of 16.
 const Kernel kTake[] = {
     {kImage, "take_1"}, {kImage, "take_2"}, {kImage, "take_4"}, {kImage, "take_8"}, {kImage, "take_16"}};
+const Kernel kTakeLong = {kImage, "take_long"};
 const Kernel kGather[] = {
     {kImage, "gather_1"}, {kImage, "gather_2"}, {kImage, "gather_4"}, {kImage, "gather_8"}, {kImage, "gather_16"}};
 const Kernel kTakeAlongAxis[] = {{kImage, "take_along_axis_1"},
@@ -50,6 +51,13 @@ int Plan(const View& inner, const View& y, Args* a) {
   return 4;
 }
 
+/// Rows that begin at multiples of 16 bytes and are multiples of what a warp takes at a time.
+bool HasLongRows(const TakeArgs& a) {
+  int64_t steps = a.axis_stride;
+  for (int d = 0; d < a.outer.rank; ++d) steps |= a.outer.strides[d];
+  return a.row % 128 == 0 && steps * a.size % 16 == 0 && (a.x | a.out) % 16 == 0;
+}
+
 absl::Status TakeAlong(const interp::KernelArgs& args, int axis) {
   const View &x = *args.in[0], &y = *args.out[0];
   if (y.size() == 0) return absl::OkStatus();
@@ -67,6 +75,7 @@ absl::Status TakeAlong(const interp::KernelArgs& args, int axis) {
   a.axis_stride = x.strides[axis];
   a.outer = Merged(Dims(x, 0, axis));
   const int kernel = Plan(Dims(x, axis + 1, x.rank), y, &a);
+  if (kernel == 4 && HasLongRows(a)) return Launch(args, kTakeLong, GridFor(a.count / 4), a);
   return Launch(args, kTake[kernel], GridFor(a.count), a);
 }
 

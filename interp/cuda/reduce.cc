@@ -55,6 +55,17 @@ void SplitDims(const View& x, uint32_t axes, ReduceArgs* a) {
   }
 }
 
+/// Do outputs come in kColumnPack neighbours that one access reads?
+bool HasColumnPacks(const View& x, const ReduceArgs& a) {
+  const int last = a.kept.rank - 1;
+  const auto size = static_cast<int64_t>(SizeOf(x.dtype));
+  if (last < 0 || size > 4 || a.kept.strides[last] != 1 || a.kept.dims[last] % kColumnPack != 0) return false;
+  int64_t steps = 0;
+  for (int d = 0; d < last; ++d) steps |= a.kept.strides[d];
+  for (int d = 0; d < a.reduced.rank; ++d) steps |= a.reduced.strides[d];
+  return steps % kColumnPack == 0 && AddressOf(x) % static_cast<uint64_t>(kColumnPack * size) == 0;
+}
+
 /// Chunks of at least `least` elements for as many blocks as are wanted.
 void Cut(int64_t blocks, int64_t wanted, int64_t least, ReduceArgs* a) {
   const int64_t most = std::min<int64_t>(wanted / blocks, a->extent / least);
@@ -83,7 +94,9 @@ absl::Status RunReduction(const interp::KernelArgs& args, uint32_t axes, const R
   a.count = static_cast<double>(a.extent);
   a.correction = reduction.correction;
 
-  const int64_t wanted = 4 * int64_t{DeviceOf(*args.device).properties().multiprocessors};
+  // A multiple of what a multiprocessor holds, whether that is two, three or four blocks: the last ones to begin are
+  // not alone.
+  const int64_t units = DeviceOf(*args.device).properties().multiprocessors, wanted = 12 * units;
   const int last = a.reduced.rank - 1;
   const int64_t run = a.reduced.dims[last], reduced_step = std::abs(a.reduced.strides[last]);
   const int64_t kept_step = a.kept.rank == 0 ? INT64_MAX : std::abs(a.kept.strides[a.kept.rank - 1]);
@@ -92,11 +105,12 @@ absl::Status RunReduction(const interp::KernelArgs& args, uint32_t axes, const R
   int64_t blocks;
   if (cols) {
     a.lanes = static_cast<int32_t>(alone ? kThreads : std::min<int64_t>(PowerOfTwoAbove(a.outputs), 32));
-    blocks = (a.outputs + a.lanes - 1) / a.lanes;
+    a.pack = reduction.packs && !alone && HasColumnPacks(x, a) ? kColumnPack : 1;
+    blocks = (a.outputs + a.lanes * a.pack - 1) / (a.lanes * a.pack);
     Cut(blocks, wanted, kChunkMin / a.lanes, &a);
     blocks *= a.chunks;
   } else {
-    const bool few = a.outputs * 32 < wanted * kThreads;
+    const bool few = a.outputs * 32 < 4 * units * kThreads;
     // With several runs, the threads of a group wait for each other's run.
     const int64_t each = a.reduced.rank == 1 ? a.extent : run;
     a.lanes = 4;
@@ -153,15 +167,17 @@ absl::Status Extreme(const interp::KernelArgs& args, bool min) {
   const View& x = *args.in[0];
   if (x.size() == 0 && args.out[0]->size() > 0)
     return InvalidArgument("no elements to choose from in ", ToString(static_cast<const TensorType&>(x)));
-  return Reduce(args, {.kernels = kBest[Index(args)], .other = min});
+  return Reduce(args, {.kernels = kBest[Index(args)], .other = min, .packs = true});
 }
 
 }  // namespace
 
-absl::Status k_sum(const interp::KernelArgs& args) { return Reduce(args, {.kernels = kSum[Index(args)]}); }
+absl::Status k_sum(const interp::KernelArgs& args) {
+  return Reduce(args, {.kernels = kSum[Index(args)], .packs = true});
+}
 absl::Status k_prod(const interp::KernelArgs& args) { return Reduce(args, {.kernels = kProd[Index(args)]}); }
 absl::Status k_mean(const interp::KernelArgs& args) {
-  return Reduce(args, {.kernels = kSum[Index(args)], .other = true});
+  return Reduce(args, {.kernels = kSum[Index(args)], .other = true, .packs = true});
 }
 absl::Status k_var(const interp::KernelArgs& args) {
   return Reduce(args, {.kernels = kVar[Index(args)], .two_passes = true, .correction = args.number(2)});

@@ -22,6 +22,7 @@ struct Reduction {
   bool two_passes = false;
   bool other = false;  // ReduceArgs::other
   double correction = 0;
+  bool packs = false;  // the kernel takes ReduceArgs::pack
 };
 
 /// Reduces args.in[0] over the axes in the mask into args.out[0].

@@ -166,6 +166,8 @@ TEST_F(CudaOps, Elementwise) {
     const size_t n = op.operands.size();
     for (DType dtype : kAll) {
       if (!ir::Allows(op.dtypes, dtype)) continue;
+      // gelu has another formula on a GPU: within 4 units of the true value there, and 3 here.
+      const double units = op.op == Op::k_gelu && dtype != DType::f64 ? 7 : 0;
       for (int how = 0; how < 4; ++how) {
         Inputs in;
         for (size_t k = 0; k < n; ++k) {
@@ -175,8 +177,7 @@ TEST_F(CudaOps, Elementwise) {
               how == 3 && k == 1 ? std::vector<int64_t>{37} : std::vector<int64_t>{29, 37};
           in.push_back(Strided(Random(condition ? DType::boolean : dtype, dims, 3, true), how % 3));
         }
-        // gelu divides roughly on a GPU, and makes up for it.
-        Compare(op.op, in, {}, op.op == Op::k_gelu && dtype != DType::f64 ? 4 : 0);
+        Compare(op.op, in, {}, units);
       }
       Inputs one, none;
       for (size_t k = 0; k < n; ++k) {
@@ -184,7 +185,7 @@ TEST_F(CudaOps, Elementwise) {
         one.push_back(Random(t, {}));
         none.push_back(Random(t, {0, 3}));
       }
-      Compare(op.op, one, {});
+      Compare(op.op, one, {}, units);
       Compare(op.op, none, {});
     }
   }
@@ -211,8 +212,9 @@ TEST_F(CudaOps, CastAndCopy) {
 }
 
 TEST_F(CudaOps, Reductions) {
-  const std::vector<std::vector<int64_t>> shapes = {
-      {}, {1}, {5}, {1000}, {7, 1300}, {1300, 7}, {3, 40, 50}, {64, 4096}, {2, 100000}, {300000}, {0, 4}, {4, 0}};
+  const std::vector<std::vector<int64_t>> shapes = {{},        {1},         {5},        {1000},     {7, 1300},
+                                                    {1300, 7}, {3, 40, 50}, {64, 4096}, {700, 260}, {2, 100000},
+                                                    {300000},  {0, 4},      {4, 0}};
   for (DType dtype : kAll) {
     for (Op op :
          {Op::k_sum, Op::k_prod, Op::k_mean, Op::k_var, Op::k_max, Op::k_min, Op::k_any, Op::k_all, Op::k_logsumexp}) {
@@ -366,6 +368,9 @@ TEST_F(CudaOps, Attention) {
 
 TEST_F(CudaOps, Indexing) {
   for (DType dtype : kAll) {
+    // Rows that a warp copies 2 KiB at a time, an index outside among them.
+    Compare(Op::k_take, {Random(dtype, {9, 4096}), Ids({2, 7}, 9)}, {int64_t{0}});
+    Compare(Op::k_take, {Random(dtype, {3, 9, 2048}), Ids({5}, 9)}, {int64_t{1}});
     for (int how = 0; how < 2; ++how) {
       const auto x = Strided(Random(dtype, {11, 13, 17}), how);
       for (int64_t axis : {0, 1, 2}) {

@@ -8,6 +8,7 @@
 #include "llvm/Config/llvm-config.h"
 #include "tiers/compiler.h"
 #include "tiers/compiler/compile.h"
+#include "tiers/compiler/target/nvptx.h"
 #include "tiers/compiler/worker.h"
 
 // Static objects of the library, LLVM's among them, are never destroyed: a compile may be under way when the process
@@ -132,7 +133,10 @@ void Unload(uint64_t code) {
     llvm::consumeError(loader.takeError());
 }
 
-void Stop() { StopCompilerThread(); }
+void Stop() {
+  StopCompilerThread();
+  StopAssembling();
+}
 
 // The linker's hash of the file that this code is in: other code may make other kernels of the same trace.
 std::string OwnBuildId() {

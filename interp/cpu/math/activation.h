@@ -94,9 +94,9 @@ TSR_MATH double GeluTanh(double x) {
 #if defined(__CUDACC__) || defined(__NVPTX__)
 // On a GPU the same as exp(-a^2/2) s p(s) / 2 with s = 1 / (a + 4), half the instructions: 4 ulp (3.93, over all floats).
 // Errors of s and of the exponent are small, so they are made good together at the end: the result changes 0.74 + 9.5 s
-// times as much as s does.
+// times as much as s does. At -0 the result is +0.
 TSR_MATH float Gelu(float x) {
-  const float a = AtMost(Abs(x), 15.0f);
+  const float a = SmallerOf(Abs(x), 15.0f);
   const float half = 0.5f * a;
   const float sq = a * a;
   constexpr float kHi = -0x1.715476p-1f, kLo = -0x1.4ae0cp-27f;  // -log2(e) / 2
@@ -123,7 +123,7 @@ TSR_MATH float Gelu(float x) {
   const float z = half * e;
   const float z_lo = Fma(z, Fma(Fma(9.5f, s, 0.74f), missing, u_lo * 0x1.62e43p-1f), Fma(half, e, -z));
   const float tail = Fma(y, z, Fma(y, z_lo, y_lo * z));
-  return Select(x < 0.0f, -tail, x - tail);
+  return LargerOf(x, 0.0f) - tail;
 }
 #else
 TSR_MATH float Gelu(float x) {

@@ -115,6 +115,17 @@ TSR_MATH float RoughExp2(float x) {
   asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// The larger and the smaller of two numbers; NaN where one is. One instruction each.
+TSR_MATH float LargerOf(float x, float y) {
+  float z;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
+TSR_MATH float SmallerOf(float x, float y) {
+  float z;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
 #endif
 
 TSR_MATH float Floor(float x) { return __builtin_floorf(x); }

@@ -53,6 +53,27 @@ __device__ __forceinline__ void Elements(const Args& a) {
   }
 }
 
+/// A thread four times 16 bytes of one row, so that a warp has 2 KiB of it under way; rows are multiples of that.
+__device__ __forceinline__ void LongRows(const TakeArgs& a) {
+  const char* x = At<const char>(a.x);
+  const int64_t* ids = At<const int64_t>(a.ids);
+  char* out = At<char>(a.out);
+  for (int64_t i = ThreadIndex(); i < a.count / 4; i += ThreadCount()) {
+    const int64_t first = i / 32 * 128 + i % 32;
+    const Parts p = Divide(first, a.row);
+    int64_t offset;
+    const bool ok = RowAt(a, ids, p.quotient, p.rest == 0, &offset);
+    uint4 units[4] = {};
+    const uint4* from = reinterpret_cast<const uint4*>(x + offset * a.size + p.rest * 16);
+    if (ok) {
+#pragma unroll
+      for (int u = 0; u < 4; ++u) units[u] = from[u * 32];
+    }
+#pragma unroll
+    for (int u = 0; u < 4; ++u) reinterpret_cast<uint4*>(out + first * 16)[u * 32] = units[u];
+  }
+}
+
 /// A thread 16 bytes; rows of x are contiguous.
 template <class Args>
 __device__ __forceinline__ void Units(const Args& a) {
@@ -120,6 +141,7 @@ TSR_KERNELS(4, uint32_t)
 TSR_KERNELS(8, uint64_t)
 #undef TSR_KERNELS
 
+extern "C" __global__ void take_long(const __grid_constant__ TakeArgs a) { LongRows(a); }
 extern "C" __global__ void take_16(const __grid_constant__ TakeArgs a) { Units(a); }
 extern "C" __global__ void gather_16(const __grid_constant__ GatherArgs a) { Units(a); }
 

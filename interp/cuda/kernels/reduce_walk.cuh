@@ -140,6 +140,37 @@ __device__ __forceinline__ void WalkCol(const ReduceArgs& a, const T* x0, int64_
   });
 }
 
+/// The same for kColumnPack outputs that are neighbours.
+template <class P, class T, class C>
+__device__ __forceinline__ void WalkColumns(const ReduceArgs& a, const T* x0, int64_t r0, int64_t r1, int y, int step,
+                                            C m, typename P::Acc (&acc)[kColumnPack]) {
+  constexpr int U = 4, V = kColumnPack;
+  const int64_t stride = a.reduced.strides[a.reduced.rank - 1];
+  ForRuns(a.reduced, r0, r1, [&](int64_t offset, int64_t first, int64_t n) {
+    const T* x = x0 + offset;
+    int64_t i = y;
+#pragma unroll 1
+    for (; i + (U - 1) * step < n; i += U * step) {
+      Pack<T, V> e[U];
+#pragma unroll
+      for (int u = 0; u < U; ++u) e[u] = *reinterpret_cast<const Pack<T, V>*>(x + (i + u * step) * stride);
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        C v[U];
+#pragma unroll
+        for (int u = 0; u < U; ++u) v[u] = Get<C>(e[u].at[k]);
+        P::Block(acc[k], v, m, [=](int u) { return first + i + u * step; });
+      }
+    }
+#pragma unroll 1
+    for (; i < n; i += step) {
+      const Pack<T, V> e = *reinterpret_cast<const Pack<T, V>*>(x + i * stride);
+#pragma unroll
+      for (int k = 0; k < V; ++k) AddOne<P>(acc[k], e.at[k], m, first + i);
+    }
+  });
+}
+
 template <class P, class C>
 __device__ __forceinline__ typename P::Acc ReadRow(const ReduceArgs& a, bool valid, int64_t at, int64_t r0, int64_t r1,
                                                    int t, C m, typename P::Acc* shared) {
@@ -206,17 +237,10 @@ __device__ __forceinline__ void ReduceRows(const ReduceArgs& a) {
 }
 
 /// What all threads of a column have found, to each of them.
-template <class P, class C>
-__device__ __forceinline__ typename P::Acc ReadCol(const ReduceArgs& a, bool valid, int64_t at, int64_t r0, int64_t r1,
-                                                   C m, typename P::Acc* shared) {
+template <class P>
+__device__ __forceinline__ typename P::Acc JoinCol(const ReduceArgs& a, const typename P::Acc& acc,
+                                                   typename P::Acc* shared) {
   const int down = kReduceThreads / a.lanes, y = threadIdx.x / a.lanes;
-  typename P::Acc acc = P::Start();
-  if (valid) {
-    WithStorage<C>(a.kept.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::Type;
-      WalkCol<P, T, C>(a, At<const T>(a.x) + at, r0, r1, y, down, m, acc);
-    });
-  }
   if (down == 1) return acc;
   __syncthreads();  // whoever used `shared` before is through
   shared[threadIdx.x] = acc;
@@ -228,12 +252,64 @@ __device__ __forceinline__ typename P::Acc ReadCol(const ReduceArgs& a, bool val
   return shared[threadIdx.x % a.lanes];
 }
 
+template <class P, class C>
+__device__ __forceinline__ typename P::Acc ReadCol(const ReduceArgs& a, bool valid, int64_t at, int64_t r0, int64_t r1,
+                                                   C m, typename P::Acc* shared) {
+  const int down = kReduceThreads / a.lanes, y = threadIdx.x / a.lanes;
+  typename P::Acc acc = P::Start();
+  if (valid) {
+    WithStorage<C>(a.kept.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      WalkCol<P, T, C>(a, At<const T>(a.x) + at, r0, r1, y, down, m, acc);
+    });
+  }
+  return JoinCol<P>(a, acc, shared);
+}
+
+/// Several columns for each thread, one pass.
+template <class Op>
+__device__ __forceinline__ void ReduceColumns(const ReduceArgs& a) {
+  using C = typename Op::C;
+  using P = typename Op::First;
+  __shared__ typename P::Acc shared[kReduceThreads];
+  const int down = kReduceThreads / a.lanes, y = threadIdx.x / a.lanes;
+  const int64_t packs = a.outputs / kColumnPack, tiles = (packs + a.lanes - 1) / a.lanes;
+  for (int64_t tile = blockIdx.x; tile < tiles * a.chunks; tile += gridDim.x) {
+    const int64_t column = tile / a.chunks, chunk = tile - column * a.chunks;
+    const int64_t r0 = chunk * a.chunk, r1 = r0 + a.chunk < a.extent ? r0 + a.chunk : a.extent;
+    const int64_t o = (column * a.lanes + threadIdx.x % a.lanes) * kColumnPack;
+    const bool valid = o < a.outputs;
+    const C m = Op::Initial(a);
+    typename P::Acc acc[kColumnPack];
+#pragma unroll
+    for (int k = 0; k < kColumnPack; ++k) acc[k] = P::Start();
+    if (valid) {
+      WithStorage<C>(a.kept.dtype, [&](auto tag) {
+        using T = typename decltype(tag)::Type;
+        WalkColumns<P, T, C>(a, At<const T>(a.x) + OffsetOf(a.kept, o), r0, r1, y, down, m, acc);
+      });
+    }
+#pragma unroll
+    for (int k = 0; k < kColumnPack; ++k) {
+      const typename P::Acc all = JoinCol<P>(a, acc[k], shared);
+      if (!valid || threadIdx.x >= a.lanes) continue;
+      if (a.chunks > 1)
+        At<typename P::Acc>(a.part)[(o + k) * a.chunks + chunk] = all;
+      else
+        Op::Finish(a, o + k, all, m);
+    }
+  }
+}
+
 template <class Op>
 __device__ __forceinline__ void ReduceCols(const ReduceArgs& a) {
   using C = typename Op::C;
   using First = typename Op::First;
   using Second = typename Op::Second;
   constexpr bool kTwo = !std::is_void_v<Second>;
+  if constexpr (!kTwo && First::kPacks && !std::is_same_v<C, double>) {
+    if (a.pack > 1) return ReduceColumns<Op>(a);
+  }
   const int64_t tiles = (a.outputs + a.lanes - 1) / a.lanes;
   for (int64_t tile = blockIdx.x; tile < tiles * a.chunks; tile += gridDim.x) {
     int64_t o = tile, chunk = 0, r0 = 0, r1 = a.extent;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <mutex>
 #include <vector>
 
 #include "llvm/ADT/SmallVector.h"
@@ -40,7 +41,21 @@ struct Library {
   }
 };
 
-// Null where there is none. Never closed.
+// Held by whoever is in the library.
+std::mutex& InUse() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+// Before the library destroys its objects, which it does when the process ends and where it was opened last. The
+// registration is libc's: that of this library registers nothing (entry.cc).
+void StopAtExit() {
+  using Register = int (*)(void (*)(void*), void*, void*);
+  if (const auto at_exit = reinterpret_cast<Register>(dlsym(RTLD_DEFAULT, "__cxa_atexit")))
+    at_exit([](void*) { StopAssembling(); }, nullptr, nullptr);
+}
+
+// Null where there is none. Never closed. InUse() is held.
 const Library* TheLibrary() {
   static const Library* const found = []() -> const Library* {
     void* opened = nullptr;
@@ -51,7 +66,10 @@ const Library* TheLibrary() {
     auto* library = new Library;
     for (int major = 15; major >= 12; --major)
       for (int minor = 0; minor < 10; ++minor)
-        if (library->Find(opened, "_" + std::to_string(major) + "_" + std::to_string(minor))) return library;
+        if (library->Find(opened, "_" + std::to_string(major) + "_" + std::to_string(minor))) {
+          StopAtExit();
+          return library;
+        }
     delete library;
     return nullptr;
   }();
@@ -80,7 +98,16 @@ int64_t NumberBefore(llvm::StringRef line, llvm::StringRef unit) {
 
 }  // namespace
 
-bool HasAssembler() { return TheLibrary() != nullptr; }
+bool HasAssembler() {
+  const std::lock_guard lock(InUse());
+  return TheLibrary() != nullptr;
+}
+
+void StopAssembling() {
+  // Both the library's end and that of the compiler come here.
+  static std::once_flag once;
+  std::call_once(once, [] { InUse().lock(); });
+}
 
 // Lines such as
 //   ptxas info    : Compiling entry function 'k1' for 'sm_90'
@@ -114,6 +141,7 @@ std::map<std::string, CodeResources> ResourcesOf(llvm::StringRef log) {
 
 llvm::Expected<std::string> Assemble(llvm::StringRef ptx, llvm::StringRef device,
                                      std::map<std::string, CodeResources>* code) {
+  const std::lock_guard lock(InUse());
   const Library* library = TheLibrary();
   if (library == nullptr) return llvm::createStringError("libnvJitLink is not on this machine");
   const std::string arch = "-arch=" + device.str();

@@ -20,6 +20,10 @@ bool HasAssembler();
 llvm::Expected<std::string> Assemble(llvm::StringRef ptx, llvm::StringRef device,
                                      std::map<std::string, CodeResources>* code);
 
+/// The process ends: returns when nobody is in the library, and lets nobody in again. A thread that comes then waits
+/// for ever.
+void StopAssembling();
+
 /// What the assembler's log says of each kernel.
 std::map<std::string, CodeResources> ResourcesOf(llvm::StringRef log);
 

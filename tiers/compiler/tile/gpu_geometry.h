@@ -38,7 +38,6 @@ struct GpuFacts {
   int64_t widest = 0;            ///< the same
   int64_t computed = 4;          ///< bytes of the widest value that is computed
   bool needs_registers = false;  ///< code for the device takes more of them than for later ones
-  bool is_heavy = false;         ///< it computes exact exponentials and the like
   int64_t num_inputs = 0;        ///< that move along a row
   int64_t early_bytes = 0;       ///< of an element, of inputs that reductions need
   int64_t shared_bytes = 0;      ///< of a multiprocessor, for rows that are fetched ahead

@@ -126,7 +126,6 @@ class GpuLowering : public RowLowering {
       facts.computed = std::max(facts.computed, BytesOf(ComputeType(ElementOf(op.getResult(0)))));
     stores_narrow_ = llvm::all_of(Yield().getValues(), [](Value v) { return IsNarrowFloat(ElementOf(v)); });
     Classify();
-    for (Operation& op : Body().without_terminator()) facts.is_heavy |= !stores_narrow_ && IsHeavy(op.getResult(0));
     return facts;
   }
 
