@@ -255,7 +255,7 @@ def TsrTile_FetchOp : TsrTile_Op<"fetch", [MemoryEffects<[MemRead, MemWrite]>]> 
     multiples of 16 bytes, or of as many as are copied. The thread goes on at once. A thread uses no slot of another one.
 
     ```mlir
-    tsr_tile.fetch %view[%offset] to %slot lanes 8 : bf16
+    tsr_tile.fetch %view[%offset] to %offset lanes 8 : bf16
     ```
   }];
   let arguments = (ins Tsr_Pointer:$view, I64:$offset, I64:$slot, I64Attr:$lanes, TypeAttr:$dtype);
@@ -277,7 +277,7 @@ def TsrTile_FetchedOp : TsrTile_Op<"fetched", [MemoryEffects<[MemRead]>]> {
   let summary = "A tile that tsr_tile.fetch has brought, in the computing dtype";
   let description = [{
     ```mlir
-    %y = tsr_tile.fetched %slot : bf16 -> vector<8xf32>
+    %y = tsr_tile.fetched %offset : bf16 -> vector<8xf32>
     ```
   }];
   let arguments = (ins I64:$slot, TypeAttr:$dtype);
