@@ -5,6 +5,7 @@
 
 #include "interp/cpu/convert.h"
 #include "interp/format.h"
+#include "interp/interrupt.h"
 #include "runtime/clock.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
@@ -12,6 +13,9 @@
 #include "runtime/ring.h"
 
 namespace tessera::interp {
+
+std::atomic<bool> internal::g_interrupt{false};
+
 namespace {
 
 using rt::Ref;
@@ -73,6 +77,8 @@ class Machine {
         case Code::jump: next = insn.target; break;
         case Code::back:
           next = insn.target;
+          if (Interrupted()) [[unlikely]]
+            status = InterruptedStatus();
           if (Observer* o = CurrentObserver()) [[unlikely]]
             o->OnBackEdge(ThePc());
           break;
@@ -424,6 +430,8 @@ absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl
     return ResourceExhausted("@", code.name, ": calls are nested more than ", kMaxDepth,
                              " deep; is there a recursion without end?");
   }
+  if (Interrupted()) [[unlikely]]
+    return InterruptedStatus();
   absl::InlinedVector<int64_t, 8> values;
   if (!code.is_plain || !Fit(code, args)) {
     absl::InlinedVector<const TensorType*, 8> types(args.begin(), args.end());

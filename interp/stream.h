@@ -21,14 +21,16 @@ struct EagerCall {
   ir::Op op;
   absl::Span<const View* const> in;  // null where an optional operand is absent; weak ones are host numbers
   absl::Span<const ir::Attr> attrs;
-  const void* site;                   // return address into the program
+  const void* site;                   // return address into the program, or what stands for one
   uint64_t path;                      // the same for the last sixteen ops of the thread, folded
   rt::Device* device;                 // where ops without tensor operands run; null: the cpu
   const std::source_location* where;  // null where it is unknown
+  const Source* text = nullptr;       // the place in a program that is text, in place of `where`
 
   rt::Device& default_device() const { return device != nullptr ? *device : rt::Cpu(); }
 
   Source source() const {
+    if (text != nullptr) return *text;
     if (where == nullptr || where->line() == 0) return {};
     return {where->file_name(), static_cast<int>(where->line()), static_cast<int>(where->column())};
   }

@@ -22,6 +22,7 @@ constexpr CodePair kCodes[] = {
     {Code::unsupported, absl::StatusCode::kUnimplemented},
     {Code::data_loss, absl::StatusCode::kDataLoss},
     {Code::internal, absl::StatusCode::kInternal},
+    {Code::cancelled, absl::StatusCode::kCancelled},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "deopt/frames.h"
+#include "interp/interrupt.h"
 #include "runtime/clock.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
@@ -91,6 +92,8 @@ class Driver {
     // Each round either ends, or goes on at a place to which the frame has come by running steps, or at the bridge of
     // an exit, which is one of finitely many.
     while (next_ != nullptr) {
+      if (interp::Interrupted()) [[unlikely]]
+        return interp::InterruptedStatus();
       const std::shared_ptr<FunctionPlace> here = std::exchange(next_, nullptr);
       TSR_RETURN_IF_ERROR(Arrive(*here));
     }
@@ -200,9 +203,9 @@ class Driver {
       if (iterations_ == 1 && !GoesRound(f, *a)) break;
       if ((iterations_ & 255) == 0 && start != 0)
         Manager::Get().LoopGoesOn(place.anchor(), version, rt::NowNs() - start);
-      // Whoever changes an option or watches tier 1 need not wait for the end of a loop.
+      // Whoever changes an option, watches tier 1 or interrupts need not wait for the end of a loop.
       if (version.dead.load(std::memory_order_relaxed) || trace.config_epoch != tracer::ConfigEpoch() ||
-          interp::CurrentObserver() != nullptr) [[unlikely]] {
+          interp::CurrentObserver() != nullptr || interp::Interrupted()) [[unlikely]] {
         break;
       }
     }

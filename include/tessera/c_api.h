@@ -36,7 +36,8 @@ typedef enum tsr_code {
   TSR_RESOURCE_EXHAUSTED = 4, /* no memory, or a limit reached */
   TSR_UNSUPPORTED = 5,        /* a combination listed as unsupported */
   TSR_DATA_LOSS = 6,          /* a damaged file */
-  TSR_INTERNAL = 7            /* a fault of Tessera */
+  TSR_INTERNAL = 7,           /* a fault of Tessera */
+  TSR_CANCELLED = 8           /* the user interrupted it */
 } tsr_code;
 
 /* Message of the last call on this thread that failed; "" when none did. Good until the next call on this thread. */

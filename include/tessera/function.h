@@ -42,6 +42,7 @@ class TSR_API Function {
 
  private:
   friend class Module;
+  friend class SessionImpl;
   Function(std::shared_ptr<struct ModuleState> state, int index) : state_(std::move(state)), index_(index) {}
   std::shared_ptr<struct ModuleState> state_;
   int index_ = 0;

@@ -21,6 +21,7 @@ enum class Code {
   unsupported,         // a combination listed as unsupported
   data_loss,           // a damaged file
   internal,            // a fault of Tessera
+  cancelled,           // the user interrupted it (Session::interrupt)
 };
 
 /// A code and, where it is not ok, a message that says what was asked, what was given and what would work.

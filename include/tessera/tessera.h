@@ -6,6 +6,7 @@
 #include "tessera/cuda.h"
 #include "tessera/dtype.h"
 #include "tessera/function.h"
+#include "tessera/lang.h"
 #include "tessera/ops.h"
 #include "tessera/runtime.h"
 #include "tessera/status.h"

@@ -26,7 +26,7 @@ namespace {
 using rt::Ref;
 using rt::TensorImpl;
 
-static_assert(static_cast<int>(Code::internal) == TSR_INTERNAL &&
+static_assert(static_cast<int>(Code::cancelled) == TSR_CANCELLED &&
               static_cast<int>(Code::out_of_range) == TSR_OUT_OF_RANGE);
 static_assert(static_cast<int>(DType::boolean) == TSR_BOOL && kNumDTypes == TSR_BOOL + 1 && kMaxRank == TSR_MAX_RANK);
 

@@ -193,4 +193,10 @@ std::vector<Tensor> RunMany(ir::Op op, absl::Span<const Arg* const> args, absl::
   return results;
 }
 
+absl::Status RunAt(ir::Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs,
+                   absl::Span<TensorImpl*> out, const void* site, const interp::Source& source) {
+  interp::EagerCall call{op, in, attrs, site, 0, CurrentDevice(), nullptr, &source};
+  return RunCall(call, out);
+}
+
 }  // namespace tessera::api

@@ -40,6 +40,19 @@ Tensor Run(ir::Op op, std::initializer_list<const Arg*> args, std::initializer_l
 std::vector<Tensor> RunMany(ir::Op op, absl::Span<const Arg* const> args, absl::Span<const ir::Attr> attrs,
                             const void* site);
 
+/// The same for a program that is text: operands are ready, nothing is thrown, and `out` gets new references. `site` is
+/// an address that stands for the op's place, the same each time the op comes by and no other's while the program
+/// lives; `source` is where it stands in the text, and its file's name must stay for ever (versions keep it). Every
+/// attribute is given, and no trailing operand is null.
+absl::Status RunAt(ir::Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs,
+                   absl::Span<rt::TensorImpl*> out, const void* site, const interp::Source& source);
+
+/// Where the next `count` random numbers come from; they are then used up.
+struct RandomPosition {
+  int64_t seed, offset;
+};
+RandomPosition TakeRandom(uint64_t count);
+
 #define TSR_SITE __builtin_return_address(0)
 
 }  // namespace tessera::api

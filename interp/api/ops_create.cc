@@ -29,11 +29,8 @@ Stream& TheStream() {
 std::pair<Arg, Arg> Draw(const Dims& dims, Where where) {
   uint64_t count = 1;
   for (int64_t d : dims) count *= static_cast<uint64_t>(d > 0 ? d : 0);
-  Stream& s = TheStream();
-  std::lock_guard lock(s.mutex);
-  const std::pair position(Arg(static_cast<int64_t>(s.seed), where), Arg(static_cast<int64_t>(s.offset), where));
-  s.offset += count;
-  return position;
+  const api::RandomPosition at = api::TakeRandom(count);
+  return {Arg(at.seed, where), Arg(at.offset, where)};
 }
 
 double Number(const Arg& a) {
@@ -79,6 +76,14 @@ Tensor linspace(double start, double stop, int64_t count, DType dtype, Where whe
 Tensor eye(int64_t n, DType dtype, Where where) {
   const Tensor row = iota({n, n}, 0, Arg(0, where)), column = iota({n, n}, 1, Arg(0, where));
   return cast(Arg(eq(Arg(row, where), Arg(column, where)), where), dtype);
+}
+
+api::RandomPosition api::TakeRandom(uint64_t count) {
+  Stream& s = TheStream();
+  std::lock_guard lock(s.mutex);
+  const RandomPosition at{static_cast<int64_t>(s.seed), static_cast<int64_t>(s.offset)};
+  s.offset += count;
+  return at;
 }
 
 void manual_seed(uint64_t seed) {
