@@ -6,6 +6,9 @@
 
 #include "deopt/guards.h"
 #include "ir/op.h"
+#include "lang/builtins.h"
+#include "lang/diagnostic.h"
+#include "lang/lexer.h"
 #include "runtime/fault.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
@@ -53,6 +56,50 @@ std::string Attrs(const ir::OpInfo& op) {
 std::string_view BoundName(ir::Bound b) {
   static constexpr std::string_view kNames[] = {"exact", "2 ulp", "4 ulp", "accumulated", "product"};
   return kNames[static_cast<int>(b)];
+}
+
+// A summary of an op's arguments as a call has them.
+std::string CallOf(std::string_view name, const ir::OpInfo& op) {
+  std::string s = std::string(name) + "(";
+  bool first = true;
+  for (const ir::OperandSpec& o : op.operands) {
+    s += (first ? "" : ", ") + (o.variadic ? "[" + o.name + "]" : o.name) + (o.optional ? "=None" : "");
+    first = false;
+  }
+  for (const ir::AttrSpec& a : op.attrs) {
+    s += (first ? "" : ", ") + (a.name == "axes"                                     ? "axis"
+                                : a.name == "dims" && a.type == ir::AttrType::t_ints ? "shape"
+                                                                                     : a.name);
+    if (!a.required) s += "=" + ir::ToString(a.default_value);
+    first = false;
+  }
+  return s + ")";
+}
+
+std::string Language() {
+  std::string s = "# Names and messages of the language\n\n";
+  s += kMade;
+  s += "Keywords: ";
+  for (std::string_view word : lang::Keywords()) s += "`" + std::string(word) + "` ";
+  s += "\n\n## Builtins\n\n| call | meaning |\n| --- | --- |\n";
+  for (const lang::Builtin* b : lang::AllBuiltins()) {
+    if (b->id == lang::BuiltinId::op) continue;
+    s += "| `" + Cell(b->signature) + "` | " + Cell(b->summary) + " |\n";
+  }
+  s += "\n## Ops\n\nWhat they do, with their dtypes and bounds: `ops.md`.\n\n| call | op |\n| --- | --- |\n";
+  for (const lang::Builtin* b : lang::AllBuiltins()) {
+    if (b->id != lang::BuiltinId::op) continue;
+    s += "| `" + Cell(CallOf(b->name, ir::Info(b->op))) + "` | `" + std::string(ir::Info(b->op).name) + "` |\n";
+  }
+  s +=
+      "\n## Messages\n\n`{0}`, `{1}`, ... are filled in at the place.\n\n| name | kind | text |\n| --- | --- | --- |\n";
+  static constexpr std::string_view kKinds[] = {"error", "warning", "note"};
+  for (int i = 0; i < lang::kNumDiags; ++i) {
+    const lang::DiagInfo& d = lang::Info(static_cast<lang::Diag>(i));
+    s += "| `" + std::string(d.name) + "` | " + std::string(kKinds[static_cast<int>(d.severity)]) + " | " +
+         Cell(d.text) + " |\n";
+  }
+  return s;
 }
 
 std::string Ops() {
@@ -192,7 +239,8 @@ int main(int argc, char** argv) {
   }
   const std::string folder = argv[argc - 1];
   const bool ops = tessera::Handle(folder + "/ops.md", tessera::Ops(), check);
+  const bool language = tessera::Handle(folder + "/language-tables.md", tessera::Language(), check);
   const bool options = tessera::Handle(folder + "/options.md", tessera::Options(), check);
   const bool deopt = tessera::Handle(folder + "/deopt.md", tessera::Deopt(), check);
-  return ops && options && deopt ? 0 : 1;
+  return ops && language && options && deopt ? 0 : 1;
 }

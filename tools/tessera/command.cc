@@ -5,11 +5,16 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace tessera::tools {
 
 absl::StatusOr<Arguments> Arguments::Parse(const Command& command, const std::vector<std::string>& words) {
   Arguments parsed;
+  if (command.raw) {
+    parsed.operands_ = words;
+    return parsed;
+  }
   bool only_operands = false;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -44,8 +49,11 @@ absl::StatusOr<Arguments> Arguments::Parse(const Command& command, const std::ve
     parsed.flags_[flag->name].push_back(value);
   }
   const std::vector<std::string> wanted = absl::StrSplit(command.operands, ' ', absl::SkipEmpty());
-  if (parsed.operands_.size() < wanted.size()) return InvalidArgument(wanted[parsed.operands_.size()], " is missing");
-  if (parsed.operands_.size() > wanted.size())
+  const size_t given = parsed.operands_.size();
+  const bool repeats = !wanted.empty() && absl::EndsWith(wanted.back(), "...");
+  if (given < wanted.size() && wanted[given][0] != '[')
+    return InvalidArgument(absl::StripSuffix(wanted[given], "..."), " is missing");
+  if (given > wanted.size() && !repeats)
     return InvalidArgument("too many arguments: ", parsed.operands_[wanted.size()]);
   return parsed;
 }

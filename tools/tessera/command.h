@@ -19,13 +19,18 @@ struct Flag {
 
 struct Command {
   const char* name;
-  const char* operands;  // "FILE"; each word is one that must be given
+  const char* operands;  // "FILE [NAME]": each word is one; in [] it may be left out; FILE... is one or more
   const char* summary;   // one line
   const char* details;   // the rest of its --help, examples at the end
   absl::Span<const Flag> flags;
-  /// Writes to stdout. An error goes to stderr, and the program ends with 1.
+  /// Writes to stdout. An error goes to stderr, and the program ends with 1; so it does after ShownError().
   absl::Status (*run)(const class Arguments& arguments);
+  /// Every word is an operand, options too.
+  bool raw = false;
 };
+
+/// What went wrong has been said already.
+inline absl::Status ShownError() { return absl::AbortedError(""); }
 
 class Arguments {
  public:
@@ -34,6 +39,7 @@ class Arguments {
 
   bool help() const { return help_; }
   const std::string& operand(size_t i) const { return operands_[i]; }
+  const std::vector<std::string>& operands() const { return operands_; }
   bool Has(const std::string& flag) const { return flags_.contains(flag); }
   /// The last value given, or `otherwise`.
   std::string Get(const std::string& flag, const std::string& otherwise = "") const;
@@ -52,7 +58,12 @@ absl::StatusOr<std::pair<std::string, std::string>> SplitPair(const std::string&
 absl::StatusOr<int64_t> ParseCount(const std::string& what, const std::string& text, int64_t least);
 
 /// Every command; a new one joins by a row in main.cc.
-extern const Command kInspect;
+extern const Command kCheck, kExplain, kFmt, kInfo, kInspect, kOpt, kRun;
+
+/// A program given on the command line: tessera -c TEXT.
+absl::Status RunText(const std::string& text);
+/// tessera without a command: a prompt where there is a terminal.
+int Repl();
 
 }  // namespace tessera::tools
 

@@ -1,31 +1,31 @@
 // tessera inspect: what becomes of a function on its way to machine code.
-#include <unistd.h>
-
 #include <algorithm>
-#include <climits>
 #include <cstdio>
-#include <filesystem>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "ir/function.h"
+#include "lang/session.h"
 #include "runtime/file.h"
 #include "runtime/options.h"
 #include "tessera/tessera.h"
+#include "tools/tessera/beside.h"
 #include "tools/tessera/command.h"
 #include "tools/tessera/example_inputs.h"
+#include "tools/tessera/program.h"
+#include "tools/tessera/terminal.h"
 
 namespace tessera::tools {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr Flag kFlags[] = {
     {"fn", "NAME", "the function; may be left out where the file has one"},
-    {"stage", "STAGE", "graph, sched, tile, target, llvm or asm; graph if nothing is said"},
+    {"stage", "STAGE", "gir, graph, sched, tile, target, llvm or asm; graph if nothing is said"},
     {"report", "", "what each kernel reads, writes, computes and takes, in place of a stage"},
+    {"version", "N", "for a .tsr file: which combination of argument types, in the order they were met"},
     {"tier", "2|3", "2: dims are read at run time; 3: they are built in; 3 if nothing is said"},
     {"dim", "SYMBOL=N", "a dim of the example; 64, 96, 128 and so on if nothing is said", true},
     {"shape", "PARAM=NxM", "all dims of a parameter", true},
@@ -36,10 +36,13 @@ constexpr Flag kFlags[] = {
 };
 
 constexpr char kDetails[] =
-    R"(The function is called with example arguments until it is hot and has a version; then the compiler says what it makes
-of that. Floats of the example lie between 0 and 1, a single integer is 8, several are 0, bools are true.
+    R"(A .tsr program is run first, so that a function without types is there for the types it was called with. The function is
+then called with example arguments until it is hot and has a version; then the compiler says what it makes of that.
+Floats of the example lie between 0 and 1, a single integer is 8, several are 0, bools are true.
 
 Examples:
+  tessera inspect train.tsr --fn step --stage sched
+  tessera inspect train.tsr --fn step --stage gir            the Graph IR that it is lowered to
   tessera inspect model.gir --fn layer                       the trace, as the compiler gets it
   tessera inspect model.gir --fn layer --stage sched         which ops are computed together
   tessera inspect model.gir --fn layer --stage asm --tier 2 --dim N=4096
@@ -49,21 +52,6 @@ Examples:
 
 // Calls until a function counts as hot here, and how many are tried: a loop in it may take a few to settle.
 constexpr int kCalls = 20, kMostCalls = 200;
-
-/// The compiler is beside this program, or where libraries are installed.
-absl::Status FindCompiler() {
-  if (!rt::options().compiler_library().empty()) return absl::OkStatus();
-  char self[PATH_MAX];
-  const ssize_t size = ::readlink("/proc/self/exe", self, sizeof self);
-  if (size <= 0) return absl::OkStatus();
-  const fs::path folder = fs::path(std::string(self, static_cast<size_t>(size))).parent_path();
-  for (const char* place : {".", "..", "../lib", TESSERA_TOOL_LIBDIR}) {
-    const fs::path file = folder / place / "libtessera_compiler.so";
-    std::error_code ignored;
-    if (fs::exists(file, ignored)) return rt::options().Set("compiler_library", file.lexically_normal().string());
-  }
-  return absl::OkStatus();
-}
 
 /// Everything is recorded soon, gets code at once, and on this thread.
 absl::Status SetOptions(const Arguments& arguments) {
@@ -125,33 +113,17 @@ absl::StatusOr<const ir::Function*> Choose(const ir::Module& module, const std::
   return f;
 }
 
-absl::Status Inspect(const Arguments& arguments) {
-  const std::string stage = arguments.Has("report") ? "report" : arguments.Get("stage", "graph");
-  const std::vector<std::string> stages = {"graph", "sched", "tile", "target", "llvm", "asm"};
-  if (arguments.Has("report") && arguments.Has("stage"))
-    return InvalidArgument("--stage and --report: it is one or the other");
-  if (stage != "report" && std::find(stages.begin(), stages.end(), stage) == stages.end())
-    return InvalidArgument("there is no stage ", stage, "; stages are ", absl::StrJoin(stages, ", "));
-  if (const std::string tier = arguments.Get("tier", "3"); tier != "2" && tier != "3")
-    return InvalidArgument("--tier ", tier, ": code is made in tiers 2 and 3");
-  TSR_ASSIGN_OR_RETURN(const InputWishes wishes, WishesOf(arguments));
-
-  const std::string& file = arguments.operand(0);
-  TSR_ASSIGN_OR_RETURN(const std::string text, rt::ReadFile(file));
-  TSR_ASSIGN_OR_RETURN(const std::unique_ptr<ir::Module> module, ir::Parse(text, file));
-  TSR_ASSIGN_OR_RETURN(const ir::Function* chosen, Choose(*module, file, arguments.Get("fn")));
-  TSR_RETURN_IF_ERROR(SetOptions(arguments));
+/// Calls the function until it is hot, and shows what comes of it.
+absl::Status ShowStage(const Function& f, const ir::Function& chosen, const std::string& stage,
+                       const InputWishes& wishes, Progress& progress) {
   try {
-    TSR_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, ExampleInputs(*chosen, wishes));
-    Result<Module> loaded = Module::parse(text, file);
-    if (!loaded.ok()) return FromPublic(loaded.status());
-    Result<Function> f = loaded->function(chosen->name);
-    if (!f.ok()) return FromPublic(f.status());
+    TSR_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, ExampleInputs(chosen, wishes));
     for (int calls = 1;; ++calls) {
-      (*f)(inputs);
+      f(inputs);
       if (calls % kCalls != 0) continue;
-      Result<std::string> shown = f->inspect_ir(stage);
+      Result<std::string> shown = f.inspect_ir(stage);
       if (shown.ok()) {
+        progress.Hide();
         std::fputs(shown->c_str(), stdout);
         return absl::OkStatus();
       }
@@ -162,13 +134,98 @@ absl::Status Inspect(const Arguments& arguments) {
       }
     }
   } catch (const Error& e) {
-    return absl::UnknownError(absl::StrCat("the example call of @", chosen->name, " failed: ", e.what()));
+    return absl::UnknownError(absl::StrCat("the example call of @", chosen.name, " failed: ", e.what()));
   }
+}
+
+/// A function of a program: an instance of it that the program called, or the one that its types give.
+absl::StatusOr<const lang::Instance*> ChooseInstance(SessionImpl& session, const std::string& file,
+                                                     const std::string& name, int version) {
+  std::vector<std::string> names;
+  const lang::FunctionDef* def = nullptr;
+  for (const auto& [id, value] : session.main().values) {
+    const auto* f = value.As<lang::FunctionValue>();
+    if (f == nullptr) continue;
+    names.emplace_back(session.ast().Text(lang::Name{id}));
+    if (name.empty() || names.back() == name) def = f->def;
+  }
+  std::sort(names.begin(), names.end());
+  if (names.empty()) return InvalidArgument(file, " has no function");
+  if (name.empty() && names.size() > 1)
+    return InvalidArgument(file, " has several functions; --fn says which: ", absl::StrJoin(names, ", "));
+  if (def == nullptr) return NotFound(file, " has no function ", name, "; there is ", absl::StrJoin(names, ", "));
+  const std::vector<const lang::Instance*> instances = session.instances().Of(*def);
+  const std::string shown(session.ast().Text(def->name));
+  if (instances.empty())
+    return InvalidArgument(shown,
+                           " is compiled when it is called, and the program does not call it: write the types of its "
+                           "parameters, as in def ",
+                           shown, "(x: Tensor[\"N\", f32]), or call it");
+  if (version > static_cast<int>(instances.size()))
+    return NotFound(shown, " has ", instances.size(), instances.size() == 1 ? " version" : " versions");
+  return instances[static_cast<size_t>(version < 1 ? 1 : version) - 1];
+}
+
+absl::Status InspectProgram(const Arguments& arguments, const std::string& stage, const InputWishes& wishes,
+                            Progress& progress) {
+  const std::string& file = arguments.operand(0);
+  TSR_ASSIGN_OR_RETURN(const int64_t version, ParseCount("--version", arguments.Get("version", "1"), 1));
+  SessionImpl session;
+  // The program runs, so that what it calls is there; what it prints is not asked for.
+  session.on_print = [](std::string_view) {};
+  Runtime::set_print_sink([](std::string_view) {});
+  const SessionImpl::Outcome outcome = session.RunFile(file);
+  Runtime::set_print_sink({});
+  if (!outcome.ok) {
+    progress.Hide();
+    std::fputs(session.Render(outcome.diagnostics, UseColour(stderr)).c_str(), stderr);
+    return ShownError();
+  }
+  std::string name = arguments.Get("fn");
+  if (name.starts_with('@')) name.erase(0, 1);
+  TSR_ASSIGN_OR_RETURN(const lang::Instance* instance, ChooseInstance(session, file, name, static_cast<int>(version)));
+  const Function f = SessionImpl::HandleOf(*instance);
+  if (stage == "gir") {
+    progress.Hide();
+    std::fputs(f.module().to_string().c_str(), stdout);
+    return absl::OkStatus();
+  }
+  return ShowStage(f, *instance->state->module->functions[static_cast<size_t>(instance->function)], stage, wishes,
+                   progress);
+}
+
+absl::Status Inspect(const Arguments& arguments) {
+  const std::string stage = arguments.Has("report") ? "report" : arguments.Get("stage", "graph");
+  const std::vector<std::string> stages = {"gir", "graph", "sched", "tile", "target", "llvm", "asm"};
+  if (arguments.Has("report") && arguments.Has("stage"))
+    return InvalidArgument("--stage and --report: it is one or the other");
+  if (stage != "report" && std::find(stages.begin(), stages.end(), stage) == stages.end())
+    return InvalidArgument("there is no stage ", stage, "; stages are ", absl::StrJoin(stages, ", "));
+  if (const std::string tier = arguments.Get("tier", "3"); tier != "2" && tier != "3")
+    return InvalidArgument("--tier ", tier, ": code is made in tiers 2 and 3");
+  TSR_ASSIGN_OR_RETURN(const InputWishes wishes, WishesOf(arguments));
+
+  TSR_RETURN_IF_ERROR(SetOptions(arguments));
+  Progress progress("compiling");
+  const std::string& file = arguments.operand(0);
+  if (absl::EndsWith(file, ".tsr")) return InspectProgram(arguments, stage, wishes, progress);
+  TSR_ASSIGN_OR_RETURN(const std::string text, rt::ReadFile(file));
+  TSR_ASSIGN_OR_RETURN(const std::unique_ptr<ir::Module> module, ir::Parse(text, file));
+  TSR_ASSIGN_OR_RETURN(const ir::Function* chosen, Choose(*module, file, arguments.Get("fn")));
+  if (stage == "gir") {
+    std::fputs(ir::Print(*module).c_str(), stdout);
+    return absl::OkStatus();
+  }
+  Result<Module> loaded = Module::parse(text, file);
+  if (!loaded.ok()) return FromPublic(loaded.status());
+  Result<Function> f = loaded->function(chosen->name);
+  if (!f.ok()) return FromPublic(f.status());
+  return ShowStage(*f, *chosen, stage, wishes, progress);
 }
 
 }  // namespace
 
-const Command kInspect = {"inspect", "FILE", "shows what the compiler makes of a function of a .gir file",
+const Command kInspect = {"inspect", "FILE", "shows what the compiler makes of a function of a .tsr or .gir file",
                           kDetails,  kFlags, Inspect};
 
 }  // namespace tessera::tools

@@ -1,28 +1,42 @@
 // tessera: the command line. Each command is a file with a row of the table below; tools/README.md has an overview.
 #include <cstdio>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tessera/tessera.h"
 #include "tools/tessera/command.h"
+#include "tools/tessera/terminal.h"
 
 namespace tessera::tools {
 namespace {
 
-const Command* const kCommands[] = {&kInspect};
+const Command* const kCommands[] = {&kRun, &kCheck, &kFmt, &kInspect, &kExplain, &kOpt, &kInfo};
 
 void Help(std::FILE* to) {
-  std::fprintf(to, "usage: tessera COMMAND [OPTIONS] ...\n\n");
+  const Style style(UseColour(to));
+  std::fprintf(to, "%s\n\n", style.Bold("usage: tessera [COMMAND] [OPTIONS] ...").c_str());
+  std::fprintf(to, "Without a command: a prompt, or, where standard input is no terminal, what it says is run.\n\n");
   for (const Command* c : kCommands) std::fprintf(to, "  %-10s %s\n", c->name, c->summary);
+  std::fprintf(to, "  %-10s %s\n", "-c TEXT", "runs a program given as text, and shows the value of its last line");
   std::fprintf(to, "  %-10s %s\n", "help", "this text, or that of a command: tessera help COMMAND");
   std::fprintf(to, "  %-10s %s\n\n", "version", "what this is");
-  std::fprintf(to,
-               "Options of the runtime (docs/options.md) come from the environment: TESSERA_THREADS=2 tessera ...\n");
+  std::fprintf(to, "%s", R"(Examples:
+  tessera                                     a prompt
+  tessera -c 'softmax(randn(2, 3))'           one line
+  tessera run train.tsr --device cuda         a program
+  tessera inspect train.tsr --fn step --stage sched
+  tessera info                                what is on this machine, and what is missing
+
+Options of the runtime (docs/options.md) come from the environment: TESSERA_THREADS=2 tessera ...
+)");
 }
 
 void Help(const Command& c, std::FILE* to) {
   std::fprintf(to, "%s\n",
-               absl::StrCat("usage: tessera ", c.name, " ", c.operands, " [OPTIONS]\n\n", c.summary, ".\n").c_str());
+               absl::StrCat("usage: tessera ", c.name, *c.operands == '\0' ? "" : " ", c.operands,
+                            c.flags.empty() ? "" : " [OPTIONS]", "\n\n", c.summary, ".", c.flags.empty() ? "" : "\n")
+                   .c_str());
   for (const Flag& f : c.flags)
     std::fprintf(to, "  %-24s %s\n", absl::StrCat("--", f.name, *f.value == '\0' ? "" : " ", f.value).c_str(),
                  f.summary);
@@ -40,6 +54,13 @@ int NoCommand(const std::string& name) {
   return 2;
 }
 
+int Ended(const char* what, const absl::Status& status) {
+  std::fflush(stdout);
+  if (status.ok()) return 0;
+  if (!status.message().empty()) std::fprintf(stderr, "tessera %s: %s\n", what, std::string(status.message()).c_str());
+  return 1;
+}
+
 int Run(const Command& command, const std::vector<std::string>& words) {
   const absl::StatusOr<Arguments> arguments = Arguments::Parse(command, words);
   if (!arguments.ok()) {
@@ -51,17 +72,11 @@ int Run(const Command& command, const std::vector<std::string>& words) {
     Help(command, stdout);
     return 0;
   }
-  const absl::Status status = command.run(*arguments);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "tessera %s: %s\n", command.name, std::string(status.message()).c_str());
-  return 1;
+  return Ended(command.name, command.run(*arguments));
 }
 
 int Main(std::vector<std::string> words) {
-  if (words.empty()) {
-    Help(stderr);
-    return 2;
-  }
+  if (words.empty()) return Repl();
   const std::string name = words[0];
   words.erase(words.begin());
   if (name == "version" || name == "--version") {
@@ -77,6 +92,16 @@ int Main(std::vector<std::string> words) {
     if (command == nullptr) return NoCommand(words[0]);
     Help(*command, stdout);
     return 0;
+  }
+  if (name == "-c" || name == "--command") {
+    if (words.size() == 1) return Ended("-c", RunText(words[0]));
+    std::fprintf(stderr, "tessera: -c takes one text, as in tessera -c 'print(1 + 1)'\n");
+    return 2;
+  }
+  // A program's name is enough to run it.
+  if (absl::EndsWith(name, ".tsr")) {
+    words.insert(words.begin(), name);
+    return Run(kRun, words);
   }
   const Command* command = Find(name);
   return command == nullptr ? NoCommand(name) : Run(*command, words);
