@@ -9,10 +9,12 @@
 // X(name, function, summary)
 #define TSR_BENCHMARKS(X)                                                                                            \
   X(cold_start, ColdStart, "a program that adds two tensors and prints, from exec to exit, and an empty one")        \
+  X(lang_first_result, LangFirstResult, "a one-line program of the language, from exec to exit, and Python")         \
   X(eager_small, EagerSmall, "a + b on 64 floats, and LibTorch and NumPy")                                           \
   X(eager_views, EagerViews, "a transpose and a slice, and LibTorch")                                                \
   X(interp_overhead, InterpOverhead, "an instruction on scalars in Graph IR, and the same op called eagerly")        \
   X(parse, Parse, "reading and verifying Graph IR text")                                                             \
+  X(lang_front_end, LangFrontEnd, "functions of the language, from source text to Graph IR")                         \
   X(cpu_gemm, CpuGemm, "f32 matrix products, and cblas_sgemm of OpenBLAS with its own threads")                      \
   X(cpu_elementwise, CpuElementwise, "add, mul, exp and sum of 64 MiB operands, a threaded memcpy and SLEEF")        \
   X(cpu_softmax, CpuSoftmax, "softmax of 4096 x 4096 f32, a threaded memcpy and a hand-written kernel")              \

@@ -8,9 +8,9 @@ import os
 import re
 import sys
 
-# A folder may include itself and what stands before it. The last two do not include each other.
-ORDER = ["runtime", "ir", "interp", "tracer", "deopt", "tiers"]
-TOP = ["lang", "tools"]
+# A folder may include itself and what stands before it; tools may include all of them.
+ORDER = ["runtime", "ir", "interp", "tracer", "deopt", "tiers", "lang"]
+TOP = ["tools"]
 LENGTH_CHECKED = ["runtime", "ir", "interp", "tracer", "deopt", "tiers", "lang", "tools", "include", "tests", "bench",
                   "examples"]
 MAX_LINES = 800

@@ -14,6 +14,12 @@ int main() {
     std::printf("package: a wrong product: %s\n", matmul(a, b).to_string().c_str());
     return 1;
   }
+  tessera::Session session;
+  const tessera::Evaluation done = session.evaluate("y = ones(3) * 2\ny.sum()");
+  if (!done.ok || done.value != "6. f32[]") {
+    std::printf("package: a wrong sum: %s%s\n", done.value.c_str(), done.text().c_str());
+    return 1;
+  }
   try {
     static_cast<void>(matmul(a, a));
   } catch (const tessera::Error& error) {

@@ -28,13 +28,12 @@ class Usage(unittest.TestCase):
         for words in (["help"], ["--help"], ["-h"]):
             done = run(*words)
             self.assertEqual(done.returncode, 0)
-            self.assertIn("usage: tessera COMMAND", done.stdout)
+            self.assertIn("usage: tessera [COMMAND]", done.stdout)
             self.assertIn("  inspect ", done.stdout)
         done = run("inspect", "--help")
         self.assertEqual(done.returncode, 0)
-        self.assertIn("Examples:\n  tessera inspect model.gir", done.stdout)
+        self.assertIn("Examples:\n  tessera inspect train.tsr", done.stdout)
         self.assertEqual(done.stdout, run("help", "inspect").stdout)
-        self.assertEqual(run().returncode, 2)
         self.assertRegex(run("version").stdout, r"^tessera \d+\.\d+\.\d+")
 
     def test_words_that_are_none(self):
@@ -66,7 +65,7 @@ class Usage(unittest.TestCase):
                    MODEL)
         self.fails(f"tessera inspect: {MODEL} has no function columns; there is rows, power, halves, pick", "inspect",
                    MODEL, "--fn", "columns")
-        self.fails("tessera inspect: there is no stage tiles; stages are graph, sched, tile, target, llvm, asm", "inspect",
+        self.fails("tessera inspect: there is no stage tiles; stages are gir, graph, sched, tile, target, llvm, asm", "inspect",
                    MODEL, "--fn", "rows", "--stage", "tiles")
         self.fails("tessera inspect: --stage and --report: it is one or the other", "inspect", MODEL, "--stage", "asm",
                    "--report")
@@ -108,6 +107,62 @@ class Usage(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("@rows has no version yet", done.stderr)
         self.assertIn("(after 200 calls)", done.stderr)
+
+
+class Program(unittest.TestCase):
+    """A .tsr file in place of a .gir one."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.folder.name, "model.tsr")
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write("def rows(x: Tensor[\"M\", \"N\", f32], w: Tensor[\"N\", f32]):\n    return softmax(x * w)\n\n"
+                       "def scaled(x, k=2.0):\n    return tanh(x * k) + 1\n\n"
+                       "def never(x):\n    return x\n\n"
+                       "print(scaled(ones(4)).sum(), scaled(ones(2, 3)).sum())\n")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def fails(self, says, *words):
+        done = run("inspect", self.path, *words)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn(says, done.stderr)
+
+    def test_graph_ir(self):
+        done = run("inspect", self.path, "--fn", "rows", "--stage", "gir")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("func @rows(%x: tensor<M x N x f32>, %w: tensor<N x f32>)", done.stdout)
+        self.assertNotIn("print", done.stdout)
+        done = run("inspect", self.path, "--fn", "scaled", "--stage", "gir", "--version", "2")
+        self.assertIn("tensor<A x B x f32>", done.stdout)
+        done = run("inspect", MODEL, "--stage", "gir", "--fn", "rows")
+        self.assertIn("func @power", done.stdout)
+
+    def test_what_is_asked_for(self):
+        self.fails("has several functions; --fn says which: never, rows, scaled")
+        self.fails("has no function columns; there is never, rows, scaled", "--fn", "columns")
+        self.fails("never is compiled when it is called, and the program does not call it", "--fn", "never")
+        self.fails("scaled has 2 versions", "--fn", "scaled", "--version", "3")
+        self.fails("--version: 0 is no whole number of at least 1", "--fn", "scaled", "--version", "0")
+
+    def test_errors_of_the_program(self):
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write("x = nothing\n")
+        self.fails(self.path + ":11:5: error: there is no `nothing`", "--fn", "rows")
+
+    @unittest.skipIf(OPT is None, "no compiler")
+    def test_stages(self):
+        for stage, part in (("graph", "tsr_graph.softmax"), ("sched", "tsr_sched.kernel"), ("tile", "tsr_tile.kernel"),
+                            ("target", "llvm.func @k"), ("asm", "k1:")):
+            done = run("inspect", self.path, "--fn", "rows", "--stage", stage)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(part, done.stdout)
+        done = run("inspect", self.path, "--fn", "rows", "--shape", "x=8x128")
+        self.assertIn("tensor<8x128xf32>", done.stdout)
+        self.assertIn(f'loc("{self.path}":2:', done.stdout)
+        done = run("inspect", self.path, "--fn", "scaled", "--stage", "graph", "--version", "2", "--tier", "2")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 @unittest.skipIf(OPT is None, "no compiler")

@@ -1,5 +1,5 @@
-// Runs tests/filetests/*.gir under every configuration in tests/configs. A file is a module; directives in its comments
-// say what its functions (without parameters) do:
+// Runs tests/filetests/*.gir and *.tsr under every configuration in tests/configs. A file is a module, or a program in
+// the language; directives in its comments (# in .tsr) say what its functions (without parameters) do:
 //
 //   // expect @f: tensor<2 x f32>[1.5, 2.5]      the results of @f, one line for each, as constants are written
 //   // error @f: in @f: add: cannot ...          what the message of a failing call contains
@@ -24,6 +24,8 @@
 #include "interp/interpreter.h"
 #include "ir/literal.h"
 #include "ir/typing.h"
+#include "lang/lower.h"
+#include "lang/parser.h"
 #include "runtime/options.h"
 #include "tiers/manager.h"
 
@@ -41,10 +43,10 @@ std::string ReadText(const fs::path& path) {
   return text.str();
 }
 
-std::vector<fs::path> Files(const char* folder, const char* extension) {
+std::vector<fs::path> Files(const char* folder, const char* extension, const char* other = "") {
   std::vector<fs::path> files;
   for (const auto& e : fs::directory_iterator(fs::path(TESSERA_TEST_DIR) / folder)) {
-    if (e.path().extension() == extension) files.push_back(e.path());
+    if (e.path().extension() == extension || e.path().extension() == other) files.push_back(e.path());
   }
   // Configurations of a device that is not there are left out.
   std::erase_if(files, [](const fs::path& path) {
@@ -69,9 +71,9 @@ FileTest ParseDirectives(const std::string& text) {
   std::stringstream lines(text);
   std::string line;
   while (std::getline(lines, line)) {
-    const size_t comment = line.find("// ");
-    if (comment == std::string::npos) continue;
-    std::stringstream words(line.substr(comment + 3));
+    const size_t comment = line.find("// "), hash = line.starts_with("# ") ? 0 : std::string::npos;
+    if (comment == std::string::npos && hash == std::string::npos) continue;
+    std::stringstream words(line.substr(hash == 0 ? 2 : comment + 3));
     std::string kind, name;
     words >> kind >> name;
     if (name.size() < 2 || name[0] != '@') continue;
@@ -151,6 +153,52 @@ class Configured {
   std::vector<std::pair<std::string, std::string>> old_;
 };
 
+// A file in the language: its functions without parameters, each compiled.
+class Program : public lang::Scope {
+ public:
+  Program() : instances_(ast_, sources_) {}
+  bool Load(const std::string& name, const std::string& text,
+            std::map<std::string, std::pair<interp::Instance*, int>>* out) {
+    const lang::SourceFile* file = sources_.Add(name, text);
+    lang::Diagnostics diagnostics;
+    const lang::Program& program = *lang::Parse(*file, ast_, diagnostics).program;
+    for (const lang::Stmt* s : program.body)
+      if (s->kind == lang::StmtKind::def)
+        defs_[lang::As<lang::FunctionDef>(*s).name.id] = &lang::As<lang::FunctionDef>(*s);
+    for (const auto& [id, def] : defs_) {
+      if (instances_.Define(*def, *this, diagnostics) == nullptr || !def->params.empty()) continue;
+      const lang::Instance* f = instances_.Get(*def, *this, {}, {}, diagnostics);
+      const absl::Status verified = ir::Verify(*f->state->module);
+      EXPECT_TRUE(verified.ok()) << verified.message();
+      (*out)[std::string(ast_.Text(def->name))] = {f->state->instance.get(), f->function};
+    }
+    EXPECT_TRUE(diagnostics.ok()) << lang::Render(sources_, diagnostics.all());
+    return diagnostics.ok();
+  }
+  bool Lookup(lang::Name name, lang::Desc* out) const override {
+    const auto it = defs_.find(name.id);
+    if (it == defs_.end()) return false;
+    out->kind = lang::Desc::Kind::function;
+    out->def = it->second;
+    out->scope = this;
+    return true;
+  }
+  void Names(std::vector<std::string_view>*) const override {}
+
+ private:
+  lang::SourceMap sources_;
+  lang::Ast ast_;
+  lang::Instances instances_;
+  std::map<uint32_t, const lang::FunctionDef*> defs_;
+};
+
+// The functions of a file, each with the instance it is part of: one for a module, one a function for the language.
+struct Functions {
+  std::vector<std::unique_ptr<interp::Instance>> own;
+  std::unique_ptr<Program> program;
+  std::map<std::string, std::pair<interp::Instance*, int>> by_name;
+};
+
 class FileTests : public testing::TestWithParam<std::tuple<fs::path, fs::path>> {};
 
 TEST_P(FileTests, Run) {
@@ -159,29 +207,40 @@ TEST_P(FileTests, Run) {
   rt::Device& device = **rt::FindDevice(rt::options().device());
   const std::string text = ReadText(file);
   const FileTest test = ParseDirectives(text);
-  auto module = ir::Parse(text, file.filename().string());
-  ASSERT_TRUE(module.ok()) << module.status().message();
-  EXPECT_EQ(ir::Print(**ir::Parse(ir::Print(**module))), ir::Print(**module)) << "the text form does not round-trip";
-  for (const auto& f : (*module)->functions) {
-    EXPECT_TRUE(!f->params.empty() || test.functions.contains(f->name)) << "@" << f->name << " has no directive";
+  Functions functions;
+  if (file.extension() == ".tsr") {
+    functions.program = std::make_unique<Program>();
+    ASSERT_TRUE(functions.program->Load(file.filename().string(), text, &functions.by_name));
+  } else {
+    auto module = ir::Parse(text, file.filename().string());
+    ASSERT_TRUE(module.ok()) << module.status().message();
+    EXPECT_EQ(ir::Print(**ir::Parse(ir::Print(**module))), ir::Print(**module)) << "the text form does not round-trip";
+    functions.own.push_back(interp::MakeInstance(std::shared_ptr<const ir::Module>(*std::move(module))));
+    const ir::Module& m = *functions.own[0]->program->module;
+    for (size_t i = 0; i < m.functions.size(); ++i)
+      if (m.functions[i]->params.empty()) functions.by_name[m.functions[i]->name] = {functions.own[0].get(), i};
   }
-  auto instance = interp::MakeInstance(std::shared_ptr<const ir::Module>(*std::move(module)));
+  for (const auto& [name, where] : functions.by_name)
+    EXPECT_TRUE(test.functions.contains(name)) << "@" << name << " has no directive";
   std::vector<std::string> prints, reads;
   interp::SetPrintSink([&](std::string_view line) { prints.emplace_back(line); });
-  instance->on_host_read = [&](std::string_view label, Ref<TensorImpl> x) {
-    reads.push_back(std::string(label) + " " + Literal(*x));
-  };
+  for (const auto& [name, where] : functions.by_name) {
+    where.first->on_host_read = [&](std::string_view label, Ref<TensorImpl> x) {
+      reads.push_back(std::string(label) + " " + Literal(*x));
+    };
+  }
   constexpr int kRounds = 6;
   for (int k = 0; k < kRounds * static_cast<int>(test.order.size()); ++k) {
     const std::string& name = test.order[k % test.order.size()];
     if (k % test.order.size() == 0) {
-      for (auto& buffer : instance->buffers)
-        buffer = std::make_unique<interp::BufferState>(buffer->type(), instance->buffer_epoch);
+      for (const auto& [other, where] : functions.by_name)
+        for (auto& buffer : where.first->buffers)
+          buffer = std::make_unique<interp::BufferState>(buffer->type(), where.first->buffer_epoch);
     }
     SCOPED_TRACE("@" + name + " in round " + std::to_string(k / test.order.size()));
     const Expectation& want = test.functions.at(name);
-    const int index = instance->program->FindFunction(name);
-    ASSERT_GE(index, 0) << "a directive names no function of the file";
+    ASSERT_TRUE(functions.by_name.contains(name)) << "a directive names no function of the file";
+    const auto [instance, index] = functions.by_name[name];
     for (const std::string& part : want.compiled) {
       EXPECT_NE(interp::Disassemble(*instance->program->functions[index]).find(part), std::string::npos)
           << interp::Disassemble(*instance->program->functions[index]);
@@ -226,11 +285,12 @@ TEST_P(FileTests, Run) {
 }
 
 std::string TestName(const testing::TestParamInfo<std::tuple<fs::path, fs::path>>& info) {
-  return std::get<0>(info.param).stem().string() + "_" + std::get<1>(info.param).stem().string();
+  const fs::path& file = std::get<0>(info.param);
+  return file.stem().string() + (file.extension() == ".tsr" ? "_tsr_" : "_") + std::get<1>(info.param).stem().string();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FileTests,
-                         testing::Combine(testing::ValuesIn(Files("filetests", ".gir")),
+                         testing::Combine(testing::ValuesIn(Files("filetests", ".gir", ".tsr")),
                                           testing::ValuesIn(Files("configs", ".conf"))),
                          TestName);
 
