@@ -110,7 +110,17 @@ TensorImpl* TensorImpl::New() {
   t->weak = false;
   t->data = nullptr;
   t->storage_ = nullptr;
+  t->number_.store(0, std::memory_order_relaxed);
   return t;
+}
+
+uint64_t TensorImpl::EnsureNumber() {
+  static constinit std::atomic<uint64_t> next{1};
+  uint64_t number = number_.load(std::memory_order_relaxed);
+  if (number != 0) return number;
+  // Two threads may meet here; one of them decides.
+  const uint64_t fresh = next.fetch_add(1, std::memory_order_relaxed);
+  return number_.compare_exchange_strong(number, fresh, std::memory_order_relaxed) ? fresh : number;
 }
 
 absl::StatusOr<Ref<TensorImpl>> TensorImpl::Make(Device& device, const TensorType& type) {

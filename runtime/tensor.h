@@ -175,7 +175,10 @@ class TensorImpl : public View {
   // op runs, and the owner's thread then marks them without an atomic read-modify-write. The storage of one that waits
   // is not counted.
   /// For the watcher: from now on there is one reference, the caller's. It is a new tensor, or was dropped.
-  void StartWaiting() { refs_.store(kWaiting + 1, std::memory_order_relaxed); }
+  void StartWaiting() {
+    refs_.store(kWaiting + 1, std::memory_order_relaxed);
+    number_.store(0, std::memory_order_relaxed);
+  }
   bool waiting() const { return refs_.load(std::memory_order_relaxed) >= kWaiting; }
   /// It waits and nobody holds it: it is the watcher's to use again. What its last holder did with it comes before.
   bool dropped() const { return refs_.load(std::memory_order_acquire) == kWaiting; }
@@ -206,6 +209,10 @@ class TensorImpl : public View {
   uint32_t slot() const { return slot_; }
   void set_slot(uint32_t slot) { slot_ = slot; }
 
+  /// What tapes know this value by (interp/api/tape.h): no other value of the process ever has the same; 0 for none.
+  uint64_t number() const { return number_.load(std::memory_order_relaxed); }
+  uint64_t EnsureNumber();
+
  private:
   friend struct FreeLists;
   static constexpr int32_t kWaiting = 1 << 30;  // beside the references
@@ -216,6 +223,7 @@ class TensorImpl : public View {
   uint32_t slot_ = 0;
   Storage* storage_ = nullptr;
   std::atomic<Watcher*> watcher_{nullptr};
+  std::atomic<uint64_t> number_{0};
 };
 
 /// Makes sure that x has its contents.

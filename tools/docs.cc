@@ -111,11 +111,15 @@ std::string Ops() {
       "round once.\n\nBound: *exact* is the correctly rounded result; *n ulp* is in units in the last place of the "
       "compute dtype; *accumulated* is 8 units times the sum of the absolute terms, *product* (8 + k/2) units times "
       "that sum of k terms. How values convert between dtypes "
-      "is said in `include/tessera/dtypes.def`.\n\n| op | operands | attributes | ";
+      "is said in `include/tessera/dtypes.def`.\n\nGradient: *yes* is a rule of `ir/grads.def` (control flow and "
+      "buffers: of `ir/differentiate.cc`), *zero* that it is 0 almost everywhere, *none* that it would be an error to "
+      "ask for one. "
+      "Integers and booleans have none in any op.\n\n| op | operands | attributes | ";
   for (int t = 0; t < kNumDTypes; ++t) s += std::string(Name(static_cast<DType>(t))) + " | ";
-  s += "result | bound | what it gives |\n| --- | --- | --- |";
+  s += "result | bound | gradient | what it gives |\n| --- | --- | --- |";
   for (int t = 0; t < kNumDTypes; ++t) s += " :-: |";
-  s += " --- | --- | --- |\n";
+  s += " --- | --- | --- | --- |\n";
+  static constexpr std::string_view kGrads[] = {"yes", "zero", "none"};
   static constexpr std::string_view kRules[] = {
       "common dtype", "common float", "bool", "same, integers i64", "bool", "i64", "attribute dtype", "see text"};
   for (const ir::OpInfo& op : ir::AllOps()) {
@@ -127,7 +131,7 @@ std::string Ops() {
       s += !data ? "   |" : !ir::Allows(op.dtypes, dtype) ? " . |" : promoted ? " f |" : " x |";
     }
     s += " " + std::string(kRules[static_cast<int>(op.rule)]) + " | " + std::string(BoundName(op.bound)) + " | " +
-         Cell(op.summary) + " |\n";
+         std::string(kGrads[static_cast<int>(op.grad)]) + " | " + Cell(op.summary) + " |\n";
   }
   return s;
 }

@@ -43,6 +43,7 @@ class TSR_API Function {
  private:
   friend class Module;
   friend class SessionImpl;
+  friend struct ModuleAccess;
   Function(std::shared_ptr<struct ModuleState> state, int index) : state_(std::move(state)), index_(index) {}
   std::shared_ptr<struct ModuleState> state_;
   int index_ = 0;
@@ -68,6 +69,7 @@ class TSR_API Module {
  private:
   friend class Function;
   friend class Builder;
+  friend struct ModuleAccess;
   explicit Module(std::shared_ptr<struct ModuleState> state) : state_(std::move(state)) {}
   std::shared_ptr<struct ModuleState> state_;
 };

@@ -2,6 +2,7 @@
 #ifndef TESSERA_TESSERA_H_
 #define TESSERA_TESSERA_H_
 
+#include "tessera/autodiff.h"
 #include "tessera/builder.h"
 #include "tessera/cuda.h"
 #include "tessera/dtype.h"

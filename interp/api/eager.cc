@@ -3,6 +3,7 @@
 #include <atomic>
 #include <new>
 
+#include "interp/api/tape.h"
 #include "interp/stream.h"
 #include "runtime/clock.h"
 #include "runtime/options.h"
@@ -151,6 +152,16 @@ inline bool IsHot(interp::Stream& stream, const interp::EagerCall& call, absl::S
   return stream->mode == interp::Stream::Mode::recording ? RunRecorded(*stream, call, out) : RunNow(call, out);
 }
 
+std::vector<Tensor> RunForMany(interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+  Check(RunCall(call, out));
+  std::vector<Tensor> results;
+  results.reserve(out.size());
+  for (TensorImpl* y : out) results.push_back(Tensor::Adopt(y));
+  if (AnyTapes()) [[unlikely]]
+    RecordOp(call, out);
+  return results;
+}
+
 }  // namespace
 
 Tensor Run(ir::Op op, std::initializer_list<const Arg*> args, std::initializer_list<ir::Attr> attrs, const void* site) {
@@ -171,7 +182,10 @@ Tensor Run(ir::Op op, std::initializer_list<const Arg*> args, std::initializer_l
                          CurrentDevice(),
                          n > 0 ? &(*args.begin())->where() : nullptr};
   Check(RunCall(call, {&out, 1}));
-  return Tensor::Adopt(out);
+  Tensor result = Tensor::Adopt(out);
+  if (AnyTapes()) [[unlikely]]
+    RecordOp(call, {&out, 1});
+  return result;
 }
 
 std::vector<Tensor> RunMany(ir::Op op, absl::Span<const Arg* const> args, absl::Span<const ir::Attr> attrs,
@@ -187,10 +201,17 @@ std::vector<Tensor> RunMany(ir::Op op, absl::Span<const Arg* const> args, absl::
                          0,
                          CurrentDevice(),
                          args.empty() ? nullptr : &args[0]->where()};
-  Check(RunCall(call, absl::MakeSpan(out)));
-  std::vector<Tensor> results;
-  for (TensorImpl* y : out) results.push_back(Tensor::Adopt(y));
-  return results;
+  return RunForMany(call, absl::MakeSpan(out));
+}
+
+std::vector<Tensor> RunViews(ir::Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs,
+                             rt::Device& device, const void* site, const std::source_location* where) {
+  std::vector<TensorImpl*> out(ir::NumResults(ir::Info(op), attrs));
+  interp::EagerCall call{op,    {in.data(), TrimAbsent(in.data(), in.size())},
+                         attrs, site,
+                         0,     device.kind() == rt::DeviceKind::cpu ? nullptr : &device,
+                         where};
+  return RunForMany(call, absl::MakeSpan(out));
 }
 
 absl::Status RunAt(ir::Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs,

@@ -52,6 +52,9 @@ struct RandomPosition {
   int64_t seed, offset;
 };
 RandomPosition TakeRandom(uint64_t count);
+/// The same with operands as dispatch sees them, on a device of the caller's choice: for ops that Tessera itself calls.
+std::vector<Tensor> RunViews(ir::Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs,
+                             rt::Device& device, const void* site, const std::source_location* where);
 
 #define TSR_SITE __builtin_return_address(0)
 

@@ -2,6 +2,7 @@
 
 #include "interp/api/eager.h"
 #include "interp/api/module_state.h"
+#include "interp/api/tape.h"
 #include "runtime/file.h"
 
 namespace tessera {
@@ -109,6 +110,7 @@ std::vector<Tensor> Function::operator()(const std::vector<Tensor>& args) const 
   std::vector<Tensor> tensors;
   tensors.reserve(results.size());
   for (Ref<TensorImpl>& r : results) tensors.push_back(api::Wrap(std::move(r)));
+  if (api::AnyTapes()) api::RecordFunction(*this, args, tensors, TSR_SITE);
   return tensors;
 }
 

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "interp/api/eager.h"
+#include "interp/api/tape.h"
 #include "tessera/ops.h"
 
 namespace tessera {
@@ -42,6 +43,18 @@ bool IsFloating(const Arg& a) {
 }
 
 }  // namespace
+
+api::RandomPosition api::CurrentRandom() {
+  Stream& s = TheStream();
+  std::lock_guard lock(s.mutex);
+  return {s.seed, s.offset};
+}
+void api::SetRandom(const RandomPosition& position) {
+  Stream& s = TheStream();
+  std::lock_guard lock(s.mutex);
+  s.seed = position.seed;
+  s.offset = position.offset;
+}
 
 Tensor full(const Dims& dims, const Arg& value, DType dtype) {
   return Run(Op::k_full, {&value}, {ToInts(dims), dtype}, TSR_SITE);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "interp/api/eager.h"
+#include "interp/api/tape.h"
 #include "interp/cpu/convert.h"
 #include "interp/cpu/strided.h"
 #include "interp/format.h"
@@ -263,7 +264,16 @@ Tensor Tensor::to(Device device) const {
   Ref<TensorImpl> values = Check(interp::OnHost(*source));
   const size_t bytes = static_cast<size_t>(x.size()) * SizeOf(x.dtype);
   if (bytes > 0) Check(device.impl()->CopyFromHost(y->data, values->data, bytes));
-  return Wrap(std::move(y));
+  Tensor result = Wrap(std::move(y));
+  if (api::AnyTapes()) {
+    api::RecordCustom(
+        "to", {*this}, {result},
+        [from = this->device()](const std::vector<Tensor>& grads, const std::vector<bool>&) {
+          return std::vector<Tensor>{grads[0].to(from)};
+        },
+        TSR_SITE);
+  }
+  return result;
 }
 
 }  // namespace tessera

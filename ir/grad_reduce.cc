@@ -1,0 +1,130 @@
+// Gradient rules of reductions, norms, softmax and losses.
+#include "ir/grad.h"
+
+namespace tessera::ir {
+namespace {
+
+// A result or its gradient with the dims that the reduction dropped put back as 1, so that it broadcasts against x.
+Expr Keep(GradCall& c, const Expr& y) { return c.flag(1) ? y : c.Unsqueeze(y, c.Axes(0)); }
+
+Expr ReducedCount(GradCall& c) {
+  const TensorType x = c.InType(0);
+  Ints dims;
+  for (int64_t axis : c.Axes(0)) dims.push_back(x.dims[axis]);
+  return c.Count(dims);
+}
+
+// g of a reduction, repeated to the dims of x.
+Expr Spread(GradCall& c, const Expr& g) {
+  const TensorType x = c.InType(0);
+  return c.BroadcastTo(Keep(c, g), {x.dims, x.rank});
+}
+
+// Those that equal the result share its gradient.
+void GradOfChoice(GradCall& c) {
+  const Expr chosen = Eq(c.In(0), Keep(c, c.Out()));
+  const Expr count = c.Sum(c.Cast(chosen, c.TypeOf(c.WideGrad()).dtype), c.Axes(0), true);
+  c.Give(0, Where(chosen, Keep(c, c.WideGrad()) / count, 0.0));
+}
+
+Ints LastAxes(const TensorType& x, int64_t n) {
+  Ints axes;
+  for (int64_t i = x.rank - n; i < x.rank; ++i) axes.push_back(i);
+  return axes;
+}
+
+}  // namespace
+
+void Grad_sum(GradCall& c) { c.Give(0, Spread(c, c.Grad())); }
+void Grad_mean(GradCall& c) { c.Give(0, Spread(c, c.WideGrad() / ReducedCount(c))); }
+void Grad_max(GradCall& c) { GradOfChoice(c); }
+void Grad_min(GradCall& c) { GradOfChoice(c); }
+
+void Grad_prod(GradCall& c) {
+  // The product of the others: p / x without a 0 among them; with one, only that one has a gradient.
+  const Expr x = c.WideIn(0), zero = Eq(x, 0.0), safe = Where(zero, 1.0, x);
+  const DType dtype = c.TypeOf(x).dtype;
+  const Expr zeros = c.Sum(c.Cast(zero, dtype), c.Axes(0), true);
+  const Expr product = c.Axes(0).empty() ? safe : c.Emit(Op::k_prod, {safe}, {c.Axes(0), true});
+  const Expr others = Where(zero, Where(Eq(zeros, 1.0), product, 0.0), Where(Eq(zeros, 0.0), product / safe, 0.0));
+  c.Give(0, Keep(c, c.WideGrad()) * others);
+}
+
+void Grad_var(GradCall& c) {
+  const Expr x = c.WideIn(0), count = ReducedCount(c);
+  const double correction = c.number(2);
+  const Expr divisor = count.is_number() ? std::get<double>(count.arg.immediate) - correction : count - correction;
+  c.Give(0, (x - c.Mean(x, c.Axes(0))) * (Keep(c, c.WideGrad()) * 2.0 / divisor));
+}
+
+void Grad_logsumexp(GradCall& c) { c.Give(0, Keep(c, c.WideGrad()) * Exp(c.WideIn(0) - Keep(c, c.WideOut()))); }
+
+void Grad_cumsum(GradCall& c) { c.Give(0, c.Emit(Op::k_cumsum, {c.Grad()}, {c.integer(0), c.flag(1), !c.flag(2)})); }
+
+void Grad_softmax(GradCall& c) {
+  const Expr y = c.WideOut(), gy = c.WideGrad() * y;
+  c.Give(0, gy - y * c.Sum(gy, {c.Axis(0)}, true));
+}
+
+void Grad_log_softmax(GradCall& c) {
+  const Expr g = c.WideGrad();
+  c.Give(0, g - Exp(c.WideOut()) * c.Sum(g, {c.Axis(0)}, true));
+}
+
+void Grad_layer_norm(GradCall& c) {
+  const TensorType type = c.InType(0);
+  const Ints axes = LastAxes(type, c.integer(0));
+  const Expr g = c.WideGrad();
+  if (c.Wants(2)) c.Give(2, g);
+  if (!c.Wants(0) && !c.Wants(1)) return;
+  const Expr x = c.WideIn(0), centred = x - c.Mean(x, axes);
+  const Expr scale = Rsqrt(c.Mean(Square(centred), axes) + c.number(1)), normed = centred * scale;
+  if (c.Wants(1)) c.Give(1, g * normed);
+  if (!c.Wants(0)) return;
+  const Expr h = c.Given(1) ? g * c.WideIn(1) : g;
+  c.Give(0, (h - c.Mean(h, axes) - normed * c.Mean(h * normed, axes)) * scale);
+}
+
+void Grad_rms_norm(GradCall& c) {
+  const Ints axes = LastAxes(c.InType(0), c.integer(0));
+  const Expr g = c.WideGrad(), x = c.WideIn(0);
+  const Expr scale = Rsqrt(c.Mean(Square(x), axes) + c.number(1)), normed = x * scale;
+  if (c.Wants(1)) c.Give(1, g * normed);
+  if (!c.Wants(0)) return;
+  const Expr h = c.Given(1) ? g * c.WideIn(1) : g;
+  c.Give(0, (h - normed * c.Mean(h * normed, axes)) * scale);
+}
+
+void Grad_batch_norm(GradCall& c) {
+  const TensorType type = c.InType(0);
+  const int axis = c.Axis(0);
+  // A vector of channels, lined up with that axis of x.
+  Ints after, others;
+  for (int i = 1; i < type.rank - axis; ++i) after.push_back(i);
+  for (int i = 0; i < type.rank; ++i)
+    if (i != axis) others.push_back(i);
+  const auto channels = [&](size_t i) { return c.Unsqueeze(c.WideIn(i), after); };
+  const auto over_others = [&](const Expr& v) { return c.Sum(v, others, false); };
+  const Expr g = c.WideGrad();
+  if (c.Wants(4)) c.Give(4, over_others(g));
+  if (!c.Wants(0) && !c.Wants(1) && !c.Wants(2) && !c.Wants(3)) return;
+  const Expr scale = Rsqrt(channels(2) + c.number(1));
+  if (c.Wants(3)) c.Give(3, over_others(g * (c.WideIn(0) - channels(1)) * scale));
+  if (!c.Wants(0) && !c.Wants(1) && !c.Wants(2)) return;
+  const Expr h = (c.Given(3) ? g * channels(3) : g) * scale;
+  if (c.Wants(0)) c.Give(0, h);
+  if (c.Wants(1)) c.Give(1, -over_others(h));
+  if (c.Wants(2)) c.Give(2, over_others(h * (c.WideIn(0) - channels(1)) * Square(scale)) * -0.5);
+}
+
+void Grad_cross_entropy(GradCall& c) {
+  const TensorType logits = c.InType(0);
+  const int last = logits.rank - 1;
+  const Expr targets = c.In(1), g = c.WideGrad();
+  const Expr kept = Where(Eq(targets, Expr(&c, Arg(c.integer(0)))), 0.0, g);
+  const Expr hot = Eq(c.Unsqueeze(targets, {last}), c.Iota({&logits.dims[last], 1}, 0));
+  const Expr x = c.WideIn(0), p = c.Emit(Op::k_softmax, {x}, {int64_t{-1}});
+  c.Give(0, (p - c.Cast(hot, c.TypeOf(x).dtype)) * c.Unsqueeze(kept, {last}));
+}
+
+}  // namespace tessera::ir
