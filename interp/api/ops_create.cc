@@ -47,13 +47,13 @@ bool IsFloating(const Arg& a) {
 api::RandomPosition api::CurrentRandom() {
   Stream& s = TheStream();
   std::lock_guard lock(s.mutex);
-  return {s.seed, s.offset};
+  return {static_cast<int64_t>(s.seed), static_cast<int64_t>(s.offset)};
 }
 void api::SetRandom(const RandomPosition& position) {
   Stream& s = TheStream();
   std::lock_guard lock(s.mutex);
-  s.seed = position.seed;
-  s.offset = position.offset;
+  s.seed = static_cast<uint64_t>(position.seed);
+  s.offset = static_cast<uint64_t>(position.offset);
 }
 
 Tensor full(const Dims& dims, const Arg& value, DType dtype) {

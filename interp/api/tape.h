@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "interp/api/eager.h"
 #include "interp/stream.h"
 #include "tessera/autodiff.h"
 
@@ -46,9 +47,6 @@ class PauseTapes {
 };
 
 /// The process's stream of random numbers (ops_create.cc).
-struct RandomPosition {
-  uint64_t seed = 0, offset = 0;
-};
 RandomPosition CurrentRandom();
 void SetRandom(const RandomPosition& position);
 
