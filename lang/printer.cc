@@ -311,6 +311,7 @@ class Printer {
     EndLine(at);
   }
 
+  /// `limit` is where the text goes on after them: comments up to there may belong to the last of them.
   void Statements(Block body, uint32_t limit) {
     const bool top = depth_ == 0;
     bool after_def = false;
@@ -325,10 +326,9 @@ class Printer {
       BlankLines(s.span.begin);
       // Comments inside a statement that goes over several lines come before it.
       CommentsBefore(InnerEnd(s), -1);
-      Statement(s);
+      Statement(s, i + 1 < body.size() ? body[i + 1]->span.begin : limit);
       after_def = def;
     }
-    (void)limit;
   }
 
   /// Up to where comments must be moved before the statement: the end of its first line's tokens.
@@ -343,17 +343,17 @@ class Printer {
     }
   }
 
-  void BlockOf(Block body, int column_hint) {
+  void BlockOf(Block body, uint32_t limit) {
     ++depth_;
     fresh_block_ = true;
-    Statements(body, 0);
+    Statements(body, limit);
     if (body.empty()) {
       Indent();
       out_ += "pass\n";
     }
     // Comments after the last statement that are indented as much as the block are its own.
-    const int column = body.empty() ? column_hint : ColumnOf(body[0]->span.begin);
-    CommentsBefore(body_end_, column);
+    const int column = body.empty() ? 1 : ColumnOf(body[0]->span.begin);
+    CommentsBefore(limit, column);
     fresh_block_ = false;
     --depth_;
   }
@@ -378,16 +378,16 @@ class Printer {
     write(true);
   }
 
-  void Statement(const Stmt& s) {
+  void Statement(const Stmt& s, uint32_t limit) {
     switch (s.kind) {
-      case StmtKind::if_: return IfStatement(As<IfStmt>(s));
+      case StmtKind::if_: return IfStatement(As<IfStmt>(s), limit);
       case StmtKind::while_: {
         const auto& w = As<WhileStmt>(s);
         Indent();
         out_ += "while ";
         Fitting([&](bool broken) { Write(*w.condition, kTuple, broken); });
         EndHeader(w.header.end);
-        return BlockOf(w.body, 1);
+        return BlockOf(w.body, limit);
       }
       case StmtKind::for_: {
         const auto& f = As<ForStmt>(s);
@@ -397,9 +397,9 @@ class Printer {
         out_ += " in ";
         Fitting([&](bool broken) { Write(*f.iterable, kTuple, broken); });
         EndHeader(f.header.end);
-        return BlockOf(f.body, 1);
+        return BlockOf(f.body, limit);
       }
-      case StmtKind::def: return Def(As<FunctionDef>(s));
+      case StmtKind::def: return Def(As<FunctionDef>(s), limit);
       default: break;
     }
     Indent();
@@ -475,7 +475,7 @@ class Printer {
     }
   }
 
-  void IfStatement(const IfStmt& s) {
+  void IfStatement(const IfStmt& s, uint32_t limit) {
     for (size_t i = 0; i < s.branches.size(); ++i) {
       const IfStmt::Branch& b = s.branches[i];
       if (i > 0) CommentsBefore(b.span.end, -1);
@@ -483,17 +483,19 @@ class Printer {
       out_ += i == 0 ? "if " : "elif ";
       Fitting([&](bool broken) { Write(*b.condition, kTuple, broken); });
       EndHeader(b.span.end);
-      BlockOf(b.body, 1);
+      BlockOf(b.body, i + 1 < s.branches.size() ? s.branches[i + 1].span.begin
+                      : s.else_span.known()     ? s.else_span.begin
+                                                : limit);
     }
     if (!s.else_span.known()) return;
     CommentsBefore(s.else_span.begin, -1);
     Indent();
     out_ += "else";
     EndHeader(s.else_span.end);
-    BlockOf(s.else_body, 1);
+    BlockOf(s.else_body, limit);
   }
 
-  void Def(const FunctionDef& f) {
+  void Def(const FunctionDef& f, uint32_t limit) {
     for (const Expr* d : f.decorators) {
       CommentsBefore(d->span.end, -1);
       Indent();
@@ -531,7 +533,7 @@ class Printer {
       }
     });
     EndHeader(f.header.end);
-    BlockOf(f.body, 1);
+    BlockOf(f.body, limit);
   }
 
   const SourceFile& file_;

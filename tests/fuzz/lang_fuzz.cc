@@ -18,7 +18,7 @@ namespace lang = tessera::lang;
   std::abort();
 }
 
-class Names : public lang::Scope {
+class Functions : public lang::Scope {
  public:
   bool Lookup(lang::Name name, lang::Desc* out) const override {
     for (const lang::FunctionDef* def : defs) {
@@ -67,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (lang::Dump(*parsed.program, ast) != lang::Dump(*reparsed.program, other)) Die("another tree", formatted);
   if (lang::Format(*reparsed.program, other) != formatted) Die("formatted differently the second time", formatted);
 
-  Names names;
+  Functions names;
   for (const lang::Stmt* s : parsed.program->body)
     if (s->kind == lang::StmtKind::def) names.defs.push_back(&lang::As<lang::FunctionDef>(*s));
   if (names.defs.size() > 8) return 0;

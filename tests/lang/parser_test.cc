@@ -131,6 +131,9 @@ TEST(FormatTest, CommentsStay) {
                         "# last", "# bottom"})
     EXPECT_NE(formatted.find(c), std::string::npos) << c << "\n" << formatted;
   EXPECT_EQ(FormatText(formatted), formatted);
+  // A comment goes to no block but the one it follows.
+  ExpectRoundTrip("def f():\n    return 1\n\ndef g():\n    x = 1\n    # inside g\n    return x\n");
+  EXPECT_EQ(FormatText("if a:\n    b = 1\nc = 2\n    # deep\nd = 3\n"), "if a:\n    b = 1\nc = 2\n# deep\nd = 3\n");
   EXPECT_NE(FormatText("x = [1,  # a\n     2]\n").find("# a"), std::string::npos);
 }
 
