@@ -124,13 +124,14 @@ class GradCall {
 };
 
 // ---- ops as functions of expressions; one of the operands must be a value
-#define TSR_GRAD_OPS(X1, X2)                                                                                     \
-  X1(Neg, neg)                                                                                                   \
-  X1(Sign, sign) X1(Square, square) X1(Sqrt, sqrt) X1(Rsqrt, rsqrt) X1(Exp, exp) X1(Exp2, exp2) X1(Expm1, expm1) \
-      X1(Log, log) X1(Sin, sin) X1(Cos, cos) X1(Sinh, sinh) X1(Cosh, cosh) X1(Tanh, tanh) X1(Erfc, erfc)         \
-          X1(Sigmoid, sigmoid) X1(Softplus, softplus) X1(Trunc, trunc) X1(Signbit, signbit) X2(operator+, add)   \
-              X2(operator-, sub) X2(operator*, mul) X2(operator/, div) X2(FloorDiv, floor_div) X2(Pow, pow)      \
-                  X2(Maximum, maximum) X2(Eq, eq) X2(Gt, gt) X2(Ge, ge) X2(Lt, lt) X2(Le, le) X2(And, logical_and)
+// clang-format off
+#define TSR_GRAD_OPS(X1, X2)                                                                                          \
+  X1(Neg, neg) X1(Sign, sign) X1(Square, square) X1(Sqrt, sqrt) X1(Rsqrt, rsqrt) X1(Exp, exp) X1(Exp2, exp2)          \
+  X1(Expm1, expm1) X1(Log, log) X1(Sin, sin) X1(Cos, cos) X1(Sinh, sinh) X1(Cosh, cosh) X1(Tanh, tanh) X1(Erfc, erfc) \
+  X1(Sigmoid, sigmoid) X1(Softplus, softplus) X1(Trunc, trunc) X1(Signbit, signbit)                                   \
+  X2(operator+, add) X2(operator-, sub) X2(operator*, mul) X2(operator/, div) X2(FloorDiv, floor_div) X2(Pow, pow)    \
+  X2(Maximum, maximum) X2(Eq, eq) X2(Gt, gt) X2(Ge, ge) X2(Lt, lt) X2(Le, le) X2(And, logical_and)
+// clang-format on
 #define TSR_GRAD_1(function, op) \
   inline Expr function(const Expr& x) { return x.call->Emit(Op::k_##op, {x}); }
 #define TSR_GRAD_2(function, op)                                       \

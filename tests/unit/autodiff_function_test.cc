@@ -186,9 +186,10 @@ func @counted(%x: tensor<3 x f64>, %w: tensor<3 x f64>, %n: tensor<i64>) -> tens
     %f = cast %i {dtype = f64}
     %b = mul %a, %w
     %c = sin %b
-    %d = mul %c, %f
-    %e = sum %d
-    %t = mul %s, %e
+    %d = add %c, %f
+    %e = sum %b
+    %q = cos %e
+    %t = mul %s, %q
     yield %d, %t
   }
   %z = sum %y
@@ -196,7 +197,8 @@ func @counted(%x: tensor<3 x f64>, %w: tensor<3 x f64>, %n: tensor<i64>) -> tens
   return %r
 }
 )";
-  for (int64_t n : {0, 2, 6}) CheckFunction(counted, {U({3}), U({3}, 2), Tensor::scalar(n)}, n < 6);
+  // 0, 1, 3 and 11 rounds: the last in stretches of 4, 4 and 3.
+  for (int64_t n : {0, 2, 6, 22}) CheckFunction(counted, {U({3}), U({3}, 2), Tensor::scalar(n)}, n < 6);
   CheckFunction(R"(
 func @down(%x: tensor<2 x f64>) -> tensor<f64> {
   %y = for %i in (5, 0, -2) (%a = %x) -> (tensor<2 x f64>) {
@@ -229,6 +231,19 @@ func @until(%x: tensor<2 x f64>, %w: tensor<2 x f64>) -> tensor<f64> {
 }
 )",
                 {U({2}), U({2}, 2)});
+  // A known number of rounds.
+  CheckFunction(R"(
+func @known(%x: tensor<2 x f64>) -> tensor<f64> {
+  %y = for %i in (0, 10) (%a = %x) -> (tensor<2 x f64>) {
+    %b = mul %a, %x
+    %c = add %b, 0.5
+    yield %c
+  }
+  %z = sum %y
+  return %z
+}
+)",
+                {U({2})}, false);
   // A loop in a loop, with a branch in it.
   CheckFunction(R"(
 func @nested(%x: tensor<2 x f64>, %w: tensor<2 x f64>) -> tensor<f64> {
