@@ -451,6 +451,8 @@ void Manager::BuildQueued() {
 void Manager::Drain() {
   std::unique_lock lock(queue_mutex_);
   const auto idle = [&] { return queue_.empty() && building_ == 0; };
+  // What was queued before the option was switched off has nobody else to build it.
+  while (!queue_.empty() && !rt::options().background()) BuildNext(lock);
   if (idle()) return;
   // Beside other programs a thread of low priority gets a core now and then, and somebody waits for it here.
   const rt::PriorityScope scope(builder_);
