@@ -17,7 +17,7 @@ constexpr int64_t kFewRows = 64;
 constexpr int64_t kMultiprocessors = 132;
 // So few teams of this size fit that they do not cover each other's waits. More bytes are taken from the cache that
 // holds what all rows share: rows of 32768 f32 are slower so (RMS norm 0.85 of a copy, 0.93 without), of bf16 faster
-// (layer norm 0.93 and 0.79).
+// (layer norm 0.93 and 0.79). Sizes that are not known take registers which a thread of so many does not have.
 constexpr int64_t kFetchTeam = 1024;
 constexpr int64_t kFetchBytes = 64 << 10;
 
@@ -97,7 +97,7 @@ std::optional<GpuGeometry> ChooseGeometry(const GpuFacts& facts) {
   if (facts.needs_registers) busy = std::min<int64_t>(busy, 512);
   if (facts.computed > 4) busy /= 2;
   g.blocks = std::max<int64_t>(1, busy / g.Threads());
-  g.fetches = g.keeps_rows && g.rows == 1 && g.team >= kFetchTeam &&
+  g.fetches = facts.is_row_exact && g.keeps_rows && g.rows == 1 && g.team >= kFetchTeam &&
               g.Capacity() * facts.early_bytes <= std::min(kFetchBytes, facts.shared_bytes / g.blocks) &&
               (facts.num_rows < 0 || facts.num_rows > 4 * kMultiprocessors * g.blocks);
   return g;
