@@ -208,8 +208,10 @@ class Printer {
         const auto& x = As<IndexExpr>(e);
         WriteObject(*x.object);
         out_ += '[';
-        Items(x.items, broken);
-        if (x.trailing_comma && x.items.size() == 1 && !broken) out_ += ',';
+        // One index with a comma is another index than one without.
+        const bool breaks = broken && (x.trailing_comma || x.items.size() > 1);
+        Items(x.items, breaks);
+        if (x.trailing_comma && x.items.size() == 1 && !breaks) out_ += ',';
         out_ += ']';
         break;
       }
