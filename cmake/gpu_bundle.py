@@ -21,7 +21,7 @@ NEEDED = re.compile(r"^(lib(c|m|dl|rt|pthread)\.so\.\d|libtessera_\w+\.so|ld-lin
 LABELS_LEFT_OUT = {"tree"}
 PROGRAMS_LEFT_OUT = {"tessera_docs", "tessera_tiers_page"}
 # Read at run time. Sources of tests stay here.
-FOLDERS = ("tests", "docs")
+FOLDERS = ("tests", "docs", "examples")
 SOURCE_SUFFIXES = {".cc", ".h", ".c", ".cu", ".cuh", ".txt.in", ".cmake"}
 
 

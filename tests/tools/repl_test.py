@@ -21,6 +21,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lang", 
 
 def environment(home, **more):
     env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TESSERA_HISTORY")}
+    env["CUDA_VISIBLE_DEVICES"] = ""  # the screens list the devices
     env.update(HOME=home, XDG_STATE_HOME=os.path.join(home, "state"), TERM="xterm", TESSERA_THREADS="1")
     env.update(more)
     return env
