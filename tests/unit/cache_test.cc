@@ -463,8 +463,9 @@ TEST_F(CacheTest, NoMemoryIsAMissAndTheEntryStays) {
               const rlimit limit = {most, most};
               if (::setrlimit(RLIMIT_AS, &limit) != 0) return 1;
               // What the heap still has would be enough.
-              for (void* volatile p = nullptr; (p = std::malloc(8 << 20)) != nullptr;) {
-              }
+              static void* volatile last = nullptr;
+              do last = std::malloc(8 << 20);
+              while (last != nullptr);
               if (cache->Get("large")) return 2;
               if (!cache->Put("again", large)) return 3;  // takes no memory
               return 0;
