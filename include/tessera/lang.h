@@ -56,7 +56,7 @@ class TSR_API Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// Runs statements one after another, in the names of this session. `file` is for messages; imports are looked for in
+  /// Runs statements one after another, among the names that it keeps. `file` is for messages; imports are looked for in
   /// the current folder. Text that does not parse is not begun.
   Evaluation evaluate(std::string_view text, std::string_view file = "<text>");
   /// The same with a file, whose imports are looked for beside it.
