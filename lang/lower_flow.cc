@@ -334,6 +334,16 @@ void FunctionLowering::Loop(const Stmt& s) {
   DynamicLoop(plan);
 }
 
+void FunctionLowering::AssignRound(const LoopPlan& plan, Val v) {
+  if (plan.rows.tensor()) {
+    IndexItem item;
+    item.value = v;
+    item.at = &plan.at;
+    v = ApplyIndex(*this, plan.rows, {&item, 1}, plan.at);
+  }
+  Assign(*plan.target, v, *plan.target);
+}
+
 void FunctionLowering::UnrolledLoop(const LoopPlan& plan, const Vals& items) {
   const Val broken = std::exchange(vars_[kBroken], Val::Boolean(false));
   const Val skipped = std::exchange(vars_[kSkipped], Val::Boolean(false));
@@ -344,14 +354,7 @@ void FunctionLowering::UnrolledLoop(const LoopPlan& plan, const Vals& items) {
   const std::function<void(size_t)> round = [&](size_t first) {
     for (size_t i = first; i < items.size() && !Stopped() && CountWork(); ++i) {
       vars_[kSkipped] = Val::Boolean(false);
-      Val v = items[i];
-      if (plan.rows.tensor()) {
-        IndexItem item;
-        item.value = v;
-        item.at = &plan.at;
-        v = ApplyIndex(*this, plan.rows, {&item, 1}, plan.at);
-      }
-      Assign(*plan.target, v, *plan.target);
+      AssignRound(plan, items[i]);
       Statements(plan.body);
       vars_[kSkipped] = Val::Boolean(false);
       const Val exited = Exited(plan.at);
@@ -550,13 +553,7 @@ bool FunctionLowering::TryLoop(const LoopPlan& plan, std::vector<int>& slots, Va
   if (is_for) {
     Val v = Val::Tensor(index, true);
     v.origin = plan.target->span;
-    if (plan.rows.tensor()) {
-      IndexItem item;
-      item.value = v;
-      item.at = &plan.at;
-      v = ApplyIndex(*this, plan.rows, {&item, 1}, plan.at);
-    }
-    Assign(*plan.target, v, *plan.target);
+    AssignRound(plan, v);
   }
   Statements(plan.body);
   if (Stopped()) {

@@ -225,6 +225,8 @@ class FunctionLowering : public Machine {
   void DynamicLoop(const LoopPlan& plan);
   bool TryLoop(const LoopPlan& plan, std::vector<int>& slots, Vals& inits, bool* retry);
   void UnrolledLoop(const LoopPlan& plan, const Vals& items);
+  /// The loop's variable for a round: v, or row v of the tensor that the loop goes over.
+  void AssignRound(const LoopPlan& plan, Val v);
   void Branch(const Val& condition, std::vector<int> slots, const std::function<void()>& then_block,
               const std::function<void()>& else_block, std::string_view word, Span span);
   struct Join;
