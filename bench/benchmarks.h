@@ -35,11 +35,15 @@
   X(warm_up, WarmUp, "iterations done by the time since exec, in each tier, and LibTorch")                           \
   X(tier_ratio, TierRatio, "programs of all kinds in tiers 1, 2 and 3")                                              \
   X(symbolic, Symbolic, "200 shapes through one function: compiles, tier 1 and exact versions")                      \
+  X(train_gpt, TrainGpt, "training steps of a GPT from exec on, tiny and 10 M parameters, tier 1 and PyTorch")       \
+  X(gpu_train_gpt, GpuTrainGpt, "training steps of GPT-2 124M in bf16 on a GPU, from exec on, tier 1 and PyTorch")   \
   X(gpu_cold_start, GpuColdStart, "a program that adds two tensors on a GPU, from exec to exit")                     \
   X(gpu_launch, GpuLaunch, "host time of small ops and functions on a GPU, the bare driver and PyTorch")             \
   X(gpu_fused, GpuFused, "chains, norms, softmax and sums of large rows on a GPU, a copy and torch.compile")         \
   X(gpu_gemm_tier1, GpuGemmTier1, "products of all sizes and dtypes on a GPU, and cuBLASLt")                         \
   X(gpu_attention, GpuAttention, "attention in tier 1 on a GPU, and PyTorch")                                        \
+  X(gpu_linear, GpuLinear, "products and what follows them in one kernel, torch.compile and cuBLASLt's epilogues")   \
+  X(gpu_gemm_tier3, GpuGemmTier3, "generated products of bf16 on tensor cores, the fastest of cuBLASLt")             \
   X(gpu_ops, GpuOps, "single ops of tier 1 on a GPU, PyTorch and a copy")                                            \
   X(gpu_shape_churn, GpuShapeChurn, "another shape in each of 200 calls on a GPU, and tier 1")                       \
   X(gpu_compile_latency, GpuCompileLatency, "from a trace to a cubin")

@@ -195,6 +195,7 @@ Timed GpuTask(const std::string& task) {
         30);
   }
   if (const Timed program = GpuProgramTask(task)) return program;
+  if (const Timed linear = GpuLinearTask(task)) return linear;
   if (name == "generated") {
     // How many generated kernels a call runs, in place of seconds.
     words.clear();

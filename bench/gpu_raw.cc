@@ -183,7 +183,8 @@ struct Gemm {
   }
 };
 
-std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::string& dtype) {
+std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::string& dtype,
+                               cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT) {
   Driver();
   auto g = std::make_shared<Gemm>();
   const cudaDataType_t in = dtype == "bf16"     ? CUDA_R_16BF
@@ -205,6 +206,11 @@ std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::strin
                                             ta == CUBLAS_OP_T ? k : n));
   check(g->api.f_cublasLtMatrixLayoutCreate(&g->b, in, k, m, k));
   check(g->api.f_cublasLtMatrixLayoutCreate(&g->c, out, n, m, n));
+  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+    const CUdeviceptr bias = Allocate(static_cast<size_t>(n) * bytes);
+    check(g->api.f_cublasLtMatmulDescSetAttribute(g->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    check(g->api.f_cublasLtMatmulDescSetAttribute(g->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+  }
   cublasLtMatmulPreference_t preference;
   check(g->api.f_cublasLtMatmulPreferenceCreate(&preference));
   const size_t room = Gemm::kWorkspace;
@@ -287,11 +293,14 @@ Timed GpuRawTask(const std::string& task) {
     const CUdeviceptr from = Allocate(bytes), to = Allocate(bytes);
     return Work([=] { Check(Driver().f_cuMemcpyDtoDAsync(to, from, bytes, Driver().stream), "cuMemcpyDtoDAsync"); });
   }
-  if (name == "gemm") {
+  if (name == "gemm" || name == "gemm_bias" || name == "gemm_bias_gelu") {
     int64_t m = 0, n = 0, k = 0;
     std::string dtype;
     words >> m >> n >> k >> dtype;
-    const std::shared_ptr<Gemm> g = MakeGemm(m, n, k, dtype);
+    const std::shared_ptr<Gemm> g = MakeGemm(m, n, k, dtype,
+                                             name == "gemm"        ? CUBLASLT_EPILOGUE_DEFAULT
+                                             : name == "gemm_bias" ? CUBLASLT_EPILOGUE_BIAS
+                                                                   : CUBLASLT_EPILOGUE_GELU_BIAS);
     return Work([g] { g->Run(g->best); });
   }
   return {};

@@ -5,6 +5,7 @@
 //   graph N           one launch of a CUDA graph of N such kernels
 //   copy BYTES        a copy within the device
 //   gemm M N K DTYPE  the fastest of the eight kernels that cuBLASLt names first; bf16, f16, f32, tf32 or f8e4m3
+//   gemm_bias, gemm_bias_gelu    the same with cuBLASLt's epilogues; its gelu is the one with tanh
 //   init              cuInit and the primary context, once
 #ifndef TESSERA_BENCH_GPU_RAW_H_
 #define TESSERA_BENCH_GPU_RAW_H_

@@ -80,6 +80,24 @@ def attention(words, backend):
     return function
 
 
+def linear(words):
+    m, n, k = map(int, words[2:5])
+    functional = torch.nn.functional
+
+    def normal(*dims):
+        return torch.randn(*dims, device="cuda", dtype=torch.bfloat16)
+
+    x, w, b, r = normal(m, k), normal(k, n) * 0.03, normal(n), normal(m, n)
+    # addmm has the bias in its epilogue: what one would write.
+    return {
+        "bias": lambda: torch.addmm(b, x, w),
+        "bias_gelu": lambda: functional.gelu(torch.addmm(b, x, w)),
+        "bias_gelu_tanh": lambda: functional.gelu(torch.addmm(b, x, w), approximate="tanh"),
+        "bias_gelu_residual": lambda: functional.gelu(torch.addmm(b, x, w)) + r,
+        "bias_residual": lambda: torch.addmm(b, x, w) + r,
+    }.get(words[1])
+
+
 def op(name):
     x = torch.randn(16384, 4096, device="cuda", dtype=torch.bfloat16)
     ids = torch.randint(0, 16384, (16384,), device="cuda")
@@ -101,6 +119,9 @@ def find(task):
         return loop(), True
     if words[0] in ("attention", "cudnn_attention"):
         return attention(words, words[0].split("_")[0]), False
+    if words[0] in ("linear", "compiled_linear"):
+        function = linear(words)
+        return compiled(function) if function and words[0] != "linear" else function, False
     if words[0] == "op":
         return op(words[1]), False
     if words[0] == "rows":

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/schedule.h"
 #include "ir/typing.h"
 
 namespace tessera::ir {
@@ -72,6 +73,30 @@ Val FunctionBuilder::Param(std::string_view name, const TensorType& type, Privil
   const Val v = NewValue(type);
   f_->params.push_back({v.id, privilege, std::move(shard)});
   return Name(v, name);
+}
+
+Val FunctionBuilder::Shard(Val value, std::string shard, Loc loc) {
+  if (!ok()) return value;
+  if (value.id < 0 || static_cast<size_t>(value.id) >= f_->values.size()) {
+    Fail(InvalidArgument("shard: this is no value of the function"), loc);
+    return value;
+  }
+  Fail(CheckShard(shard, f_->values[value.id].type), loc);
+  auto at = std::lower_bound(f_->shards.begin(), f_->shards.end(), value.id,
+                             [](const auto& entry, ValueId id) { return entry.first < id; });
+  if (at != f_->shards.end() && at->first == value.id) {
+    at->second = std::move(shard);
+  } else {
+    f_->shards.emplace(at, value.id, std::move(shard));
+  }
+  return value;
+}
+
+void FunctionBuilder::Schedule(std::string schedule) { f_->schedule = std::move(schedule); }
+
+void FunctionBuilder::Autotune(std::string space, std::string key) {
+  f_->tune_space = std::move(space);
+  f_->tune_key = std::move(key);
 }
 
 void FunctionBuilder::DeclareResults(std::vector<TensorType> types) {
@@ -285,6 +310,8 @@ absl::Status FunctionBuilder::Finish() {
   if (ok()) Fail(CheckSymbolsBound(*f_), f_->loc);
   for (const struct Param& p : f_->params)
     if (ok() && !p.shard.empty()) Fail(CheckShard(p.shard, f_->values[p.value].type), f_->loc);
+  if (ok()) Fail(CheckShards(*f_), f_->loc);
+  if (ok()) Fail(CheckTuning(*f_), f_->loc);
   finished_ = ok();
   return status_;
 }

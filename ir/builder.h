@@ -68,6 +68,11 @@ class FunctionBuilder {
 
   Val Param(std::string_view name, const TensorType& type, Privilege privilege = Privilege::read,
             std::string shard = "");
+  /// The ShardSpec of a value that is no parameter, as in Param().
+  Val Shard(Val value, std::string shard, Loc loc = {});
+  /// How the function's matrix products are cut (ir/schedule.h), and what the tuner may try. Finish() checks them.
+  void Schedule(std::string schedule);
+  void Autotune(std::string space, std::string key = "");
   /// Needed before a call of this function is built; otherwise Return() decides.
   void DeclareResults(std::vector<TensorType> types);
 

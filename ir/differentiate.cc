@@ -31,6 +31,7 @@ void Differentiator::MarkActive(const Block& block) {
         if (any) MarkBuffer(std::get<std::string>(inst.attrs[0]), depth_ > 0);
         break;
       case Op::k_call:
+        if (program_.from().FindFunction(std::get<std::string>(inst.attrs[0]))->stops_gradient) break;
         for (ValueId r : inst.results) Activate(r, any);
         if (!any) break;
         for (const Buffer& b : program_.from().buffers)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -62,7 +63,7 @@ enum class Privilege : uint8_t { read, write, reduce_sum };
 struct Param {
   ValueId value;
   Privilege privilege = Privilege::read;
-  std::string shard;  // ShardSpec text such as "dp,*": a mesh axis name or * for each dim; empty: not sharded
+  std::string shard;  // ShardSpec text: a mesh axis, or * for each dim: "dp,*", "dp:4,*" (4 devices); empty: none
 };
 
 struct Function {
@@ -72,6 +73,15 @@ struct Function {
   std::vector<Value> values;  // indexed by ValueId
   Block body;
   std::unique_ptr<SymbolTable> symbols = std::make_unique<SymbolTable>();
+  /// ShardSpecs of values that are no parameters, as in Param::shard; by value, ascending. Few have one.
+  std::vector<std::pair<ValueId, std::string>> shards;
+  /// What it gives follows from nothing: Differentiate() lets no gradient pass through its calls.
+  bool stops_gradient = false;
+  // How its matrix products are cut; ir/schedule.h says more.
+  std::string schedule;  // "form=packed,rows=64"; empty: as the compiler and the tuner choose
+  std::string
+      tune_space;        // schedules that the tuner may try, with spaces between; empty: those that the compiler names
+  std::string tune_key;  // "B,K": another size of one of these symbols is tuned anew; empty: of any dim
   Loc loc;
 };
 

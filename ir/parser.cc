@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ir/parser_impl.h"
+#include "ir/schedule.h"
 
 namespace tessera::ir {
 namespace {
@@ -147,6 +148,7 @@ absl::Status Parser::ParseSignature() {
     }
   if (TakeIf(Tok::arrow)) TSR_RETURN_IF_ERROR(ParseTypeList(f_->results));
   if (TakeWord("where")) TSR_RETURN_IF_ERROR(ParseFacts());
+  if (TakeWord("with")) TSR_RETURN_IF_ERROR(ParseTuning());
   if (!Is(Tok::lbrace)) return Expected("'{' and the body of the function");
   Take();
   text.body = at_;
@@ -251,6 +253,36 @@ absl::Status Parser::ParseFacts() {
   return absl::OkStatus();
 }
 
+absl::Status Parser::ParseTuning() {
+  TSR_RETURN_IF_ERROR(Expect(Tok::lbrace, "'{' and an attribute", "write it as: with {schedule = \"rows=64\"}"));
+  std::string gradient;
+  do {
+    const Token attr = Peek();
+    TSR_RETURN_IF_ERROR(Expect(Tok::name, "schedule, space, key or gradient"));
+    const std::string_view name = Text(attr);
+    std::string* to = name == "schedule"   ? &f_->schedule
+                      : name == "space"    ? &f_->tune_space
+                      : name == "key"      ? &f_->tune_key
+                      : name == "gradient" ? &gradient
+                                           : nullptr;
+    if (to == nullptr)
+      return Fail(attr, absl::StrCat("functions have no attribute ", Str(name)),
+                  Suggest(name, {"schedule", "space", "key", "gradient"}));
+    if (!to->empty()) return Fail(attr, absl::StrCat(Str(name), " is given twice"));
+    TSR_RETURN_IF_ERROR(Expect(Tok::equal, "'='"));
+    const Token value = Peek();
+    TSR_RETURN_IF_ERROR(Expect(Tok::string, "a string"));
+    *to = Unescape(value);
+    // What is left out is not written, either.
+    if (to->empty()) return Fail(value, absl::StrCat(Str(name), " is empty"));
+    if (absl::Status s = CheckTuning(*f_); !s.ok()) return FailAt(value, s);
+    if (to != &gradient) continue;
+    if (gradient != "none") return Fail(value, "a gradient is \"none\", or is not named");
+    f_->stops_gradient = true;
+  } while (TakeIf(Tok::comma));
+  return Expect(Tok::rbrace, "',' or '}'");
+}
+
 // The body is read in the second pass; an end or an odd token within it is reported there.
 absl::Status Parser::SkipBody() {
   for (int64_t open = 1; open > 0;) {
@@ -268,7 +300,9 @@ absl::Status Parser::ParseBody(const FunctionText& text) {
   values_.clear();
   visible_.assign(f_->values.size(), true);
   for (const auto& [token, id] : text.params) values_[Str(Text(token))] = {id, token};
-  return ParseBlock(f_->body, true, 0);
+  TSR_RETURN_IF_ERROR(ParseBlock(f_->body, true, 0));
+  if (absl::Status s = CheckShards(*f_); !s.ok()) return FailAt(function_tokens_.find(f_->name)->second, s);
+  return absl::OkStatus();
 }
 
 // ---- names
@@ -308,13 +342,15 @@ absl::Status Parser::FindValue(const Token& t, ValueId* id) {
 }
 
 absl::Status Parser::BindResults(Instruction& inst, const Token& op, const std::vector<Token>& names,
-                                 const std::vector<TensorType>& types) {
+                                 const std::vector<TensorType>& types, Shards shards) {
   if (names.size() != types.size()) {
     return Fail(names.empty() ? op : Span(names.front(), names.back()),
                 absl::StrCat(Str(Text(op)), " has ", Results(Info(inst.op), types.size()), ", and ", names.size(),
                              names.size() == 1 ? " name is" : " names are", " given"));
   }
   for (size_t i = 0; i < names.size(); ++i) inst.results.push_back(NewValue(names[i], types[i]));
+  // Values within blocks of this instruction have smaller numbers, those after it larger ones.
+  for (auto& [index, shard] : shards) f_->shards.emplace_back(inst.results[index], std::move(shard));
   return absl::OkStatus();
 }
 
@@ -427,12 +463,13 @@ absl::Status Parser::ParseGeneric(Instruction& inst, const Token& op, const std:
   }
   std::vector<TensorType> types;
   if (absl::Status s = InferOp(*f_, inst, buffer, types); !s.ok()) return FailAt(op, s);
-  TSR_RETURN_IF_ERROR(ParseWrittenTypes(types, op));
-  return BindResults(inst, op, results, types);
+  Shards shards;
+  TSR_RETURN_IF_ERROR(ParseWrittenTypes(types, op, &shards));
+  return BindResults(inst, op, results, types, std::move(shards));
 }
 
 // A written type replaces the inferred one: its dims are the same or known to be equal.
-absl::Status Parser::ParseWrittenTypes(std::vector<TensorType>& inferred, const Token& op) {
+absl::Status Parser::ParseWrittenTypes(std::vector<TensorType>& inferred, const Token& op, Shards* shards) {
   const Token colon = Peek();
   if (!TakeIf(Tok::colon)) return absl::OkStatus();
   for (size_t i = 0;; ++i) {
@@ -452,6 +489,7 @@ absl::Status Parser::ParseWrittenTypes(std::vector<TensorType>& inferred, const 
                                      TypeText(f_->symbols.get(), type), " is written"));
     }
     inferred[i] = type;
+    TSR_RETURN_IF_ERROR(ParseShard(type, i, shards));
     if (TakeIf(Tok::comma)) continue;
     if (i + 1 < inferred.size()) {
       return Expected(absl::StrCat("',' and the types of all ", inferred.size(), " results"));
@@ -467,7 +505,8 @@ absl::Status Parser::ParseIf(Instruction& inst, const Token& op, const std::vect
     return Fail(condition, std::string(s.message()), "compare with something: %p = gt %x, 0");
   }
   std::vector<TensorType> types;
-  if (TakeIf(Tok::arrow)) TSR_RETURN_IF_ERROR(ParseTypeList(types));
+  Shards shards;
+  if (TakeIf(Tok::arrow)) TSR_RETURN_IF_ERROR(ParseTypeList(types, &shards));
   inst.blocks.resize(2);
   const auto block = [&](Block& b) {
     TSR_RETURN_IF_ERROR(Expect(Tok::lbrace, "'{' and a block"));
@@ -484,7 +523,7 @@ absl::Status Parser::ParseIf(Instruction& inst, const Token& op, const std::vect
   } else {
     inst.blocks[1].instructions.push_back({Op::k_yield, {}, {}, {}, {}, inst.loc});
   }
-  return BindResults(inst, op, results, types);
+  return BindResults(inst, op, results, types, std::move(shards));
 }
 
 // "(%i = %i0, %a = 0.5)"; nothing where nothing is carried. The names are declared, the values made later: their types
@@ -504,9 +543,10 @@ absl::Status Parser::ParseCarried(std::vector<Token>& names, std::vector<Operand
   return Expect(Tok::rparen, "',' or ')'");
 }
 
-absl::Status Parser::CarriedTypes(const Token& op, const Operand* inits, size_t n, std::vector<TensorType>& types) {
+absl::Status Parser::CarriedTypes(const Token& op, const Operand* inits, size_t n, std::vector<TensorType>& types,
+                                  Shards* shards) {
   if (TakeIf(Tok::arrow)) {
-    TSR_RETURN_IF_ERROR(ParseTypeList(types));
+    TSR_RETURN_IF_ERROR(ParseTypeList(types, shards));
   } else {
     for (size_t i = 0; i < n; ++i) {
       types.push_back(OperandType(*f_, inits[i]));
@@ -520,8 +560,9 @@ absl::Status Parser::CarriedTypes(const Token& op, const Operand* inits, size_t 
 absl::Status Parser::ParseWhile(Instruction& inst, const Token& op, const std::vector<Token>& results, int depth) {
   std::vector<Token> names;
   std::vector<TensorType> types;
+  Shards shards;
   TSR_RETURN_IF_ERROR(ParseCarried(names, inst.operands));
-  TSR_RETURN_IF_ERROR(CarriedTypes(op, inst.operands.data(), inst.operands.size(), types));
+  TSR_RETURN_IF_ERROR(CarriedTypes(op, inst.operands.data(), inst.operands.size(), types, &shards));
   const size_t first = f_->values.size();
   inst.blocks.resize(2);
   for (size_t i = 0; i < names.size(); ++i) inst.blocks[0].params.push_back(NewValue(names[i], types[i]));
@@ -538,7 +579,7 @@ absl::Status Parser::ParseWhile(Instruction& inst, const Token& op, const std::v
   if (absl::Status s = CheckYield(*f_, "yield", inst.blocks[1].instructions.back().operands, types); !s.ok())
     return FailAt(yield_, s);
   for (size_t i = first; i < f_->values.size(); ++i) visible_[i] = false;
-  return BindResults(inst, op, results, types);
+  return BindResults(inst, op, results, types, std::move(shards));
 }
 
 absl::Status Parser::ParseFor(Instruction& inst, const Token& op, const std::vector<Token>& results, int depth) {
@@ -556,8 +597,9 @@ absl::Status Parser::ParseFor(Instruction& inst, const Token& op, const std::vec
   TSR_RETURN_IF_ERROR(Expect(Tok::rparen, "')'"));
   std::vector<Token> names;
   std::vector<TensorType> types;
+  Shards shards;
   TSR_RETURN_IF_ERROR(ParseCarried(names, inst.operands));
-  TSR_RETURN_IF_ERROR(CarriedTypes(op, inst.operands.data() + 3, names.size(), types));
+  TSR_RETURN_IF_ERROR(CarriedTypes(op, inst.operands.data() + 3, names.size(), types, &shards));
   const size_t first = f_->values.size();
   TensorType index_type;
   index_type.dtype = DType::i64;
@@ -569,7 +611,7 @@ absl::Status Parser::ParseFor(Instruction& inst, const Token& op, const std::vec
   if (absl::Status s = CheckYield(*f_, "yield", inst.blocks[0].instructions.back().operands, types); !s.ok())
     return FailAt(yield_, s);
   for (size_t i = first; i < f_->values.size(); ++i) visible_[i] = false;
-  return BindResults(inst, op, results, types);
+  return BindResults(inst, op, results, types, std::move(shards));
 }
 
 absl::Status Parser::ParseCall(Instruction& inst, const Token& op, const std::vector<Token>& results) {
@@ -589,8 +631,9 @@ absl::Status Parser::ParseCall(Instruction& inst, const Token& op, const std::ve
   TSR_RETURN_IF_ERROR(Expect(Tok::rparen, "',' or ')'"));
   std::vector<TensorType> types;
   if (absl::Status s = InferCall(*f_, inst, *it->second, types); !s.ok()) return FailAt(name, s);
-  TSR_RETURN_IF_ERROR(ParseWrittenTypes(types, op));
-  return BindResults(inst, op, results, types);
+  Shards shards;
+  TSR_RETURN_IF_ERROR(ParseWrittenTypes(types, op, &shards));
+  return BindResults(inst, op, results, types, std::move(shards));
 }
 
 absl::Status Parser::ParseYield(Instruction& inst, const Token& op, bool is_body) {

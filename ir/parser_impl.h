@@ -27,6 +27,9 @@ class Parser {
   // How names in dims are taken: a parameter's type makes symbols, a body uses them, a buffer has none.
   enum class SymbolMode { declare, use, none };
 
+  /// Which result has which.
+  using Shards = std::vector<std::pair<size_t, std::string>>;
+
   struct FunctionText {
     Function* function;
     size_t body;  // index of the token after {
@@ -54,20 +57,25 @@ class Parser {
   absl::Status ParseCall(Instruction& inst, const Token& op, const std::vector<Token>& results);
   absl::Status ParseYield(Instruction& inst, const Token& op, bool is_body);
   absl::Status ParseCarried(std::vector<Token>& names, std::vector<Operand>& inits);
-  absl::Status CarriedTypes(const Token& op, const Operand* inits, size_t n, std::vector<TensorType>& types);
+  absl::Status CarriedTypes(const Token& op, const Operand* inits, size_t n, std::vector<TensorType>& types,
+                            Shards* shards);
   absl::Status ParseOperand(Operand& operand);
   absl::Status ParseOperands(std::vector<Operand>& operands, int most);
-  absl::Status ParseWrittenTypes(std::vector<TensorType>& inferred, const Token& op);
+  absl::Status ParseWrittenTypes(std::vector<TensorType>& inferred, const Token& op, Shards* shards);
+  absl::Status ParseTuning();
   absl::Status FindValue(const Token& t, ValueId* id);
   absl::Status DeclareName(const Token& t);
   ValueId NewValue(const Token& name, const TensorType& type);
   absl::Status BindResults(Instruction& inst, const Token& op, const std::vector<Token>& names,
-                           const std::vector<TensorType>& types);
+                           const std::vector<TensorType>& types, Shards shards = {});
 
   // ---- parser_values.cc
   absl::Status NoDType(const Token& t) const;
   absl::Status ParseType(TensorType& type, SymbolMode mode);
-  absl::Status ParseTypeList(std::vector<TensorType>& types);
+  /// `shards` as in ParseShard(); null where types have none.
+  absl::Status ParseTypeList(std::vector<TensorType>& types, Shards* shards = nullptr);
+  /// "{shard = "dp,*"}" after the type of result `index`; nothing where it is not there.
+  absl::Status ParseShard(const TensorType& type, size_t index, Shards* shards);
   absl::Status ParseDims(int64_t& dim, SymbolMode mode, int depth);
   absl::Status ParseTerm(int64_t& dim, SymbolMode mode, int depth);
   absl::Status ParseFactor(int64_t& dim, SymbolMode mode, int depth);

@@ -87,13 +87,26 @@ absl::Status Parser::ParseType(TensorType& type, SymbolMode mode) {
   return absl::OkStatus();
 }
 
-absl::Status Parser::ParseTypeList(std::vector<TensorType>& types) {
+absl::Status Parser::ParseTypeList(std::vector<TensorType>& types, Shards* shards) {
   if (!TakeIf(Tok::lparen)) return ParseType(types.emplace_back(), SymbolMode::use);
   if (TakeIf(Tok::rparen)) return absl::OkStatus();
   do {
     TSR_RETURN_IF_ERROR(ParseType(types.emplace_back(), SymbolMode::use));
+    if (shards != nullptr) TSR_RETURN_IF_ERROR(ParseShard(types.back(), types.size() - 1, shards));
   } while (TakeIf(Tok::comma));
   return Expect(Tok::rparen, "',' or ')'");
+}
+
+absl::Status Parser::ParseShard(const TensorType& type, size_t index, Shards* shards) {
+  if (!TakeIf(Tok::lbrace)) return absl::OkStatus();
+  if (!TakeWord("shard")) return Expected("shard", "what a type may have: {shard = \"dp,*\"}");
+  TSR_RETURN_IF_ERROR(Expect(Tok::equal, "'='"));
+  const Token value = Peek();
+  TSR_RETURN_IF_ERROR(Expect(Tok::string, "a string"));
+  std::string shard = Unescape(value);
+  if (absl::Status s = CheckShard(shard, type); !s.ok()) return FailAt(value, s);
+  shards->emplace_back(index, std::move(shard));
+  return Expect(Tok::rbrace, "'}'");
 }
 
 // ---- dims: sums of products of numbers, symbols and parentheses; / rounds down

@@ -1,4 +1,5 @@
 // The text form, written. What parser.cc reads is documented in docs/graph-ir.md; this file writes one spelling of it.
+#include <algorithm>
 #include <bit>
 
 #include "ir/literal.h"
@@ -58,6 +59,17 @@ class Printer {
     }
     const std::string facts = f_.symbols->Facts();
     if (!facts.empty()) absl::StrAppend(&out_, " where ", facts);
+    const char* between = " with {";
+    const std::string gradient = f_.stops_gradient ? "none" : "";
+    for (const auto& [name, text] : {std::pair<const char*, const std::string&>{"schedule", f_.schedule},
+                                     {"space", f_.tune_space},
+                                     {"key", f_.tune_key},
+                                     {"gradient", gradient}}) {
+      if (text.empty()) continue;
+      absl::StrAppend(&out_, between, name, " = ", StringText(text));
+      between = ", ";
+    }
+    if (*between == ',') out_ += '}';
     out_ += ' ';
     Braces(f_.body, 0);
     out_ += '\n';
@@ -66,14 +78,23 @@ class Printer {
  private:
   void Type(const TensorType& type) { out_ += TypeText(f_.symbols.get(), type); }
 
-  void Arrow(const std::vector<TensorType>& types) {
+  // `values`: of which these are the types, or none.
+  void Arrow(const std::vector<TensorType>& types, const std::vector<ValueId>& values = {}) {
     if (types.empty()) return;
     out_ += " -> (";
     for (size_t i = 0; i < types.size(); ++i) {
       if (i > 0) out_ += ", ";
       Type(types[i]);
+      if (!values.empty()) Shard(values[i]);
     }
     out_ += ')';
+  }
+
+  void Shard(ValueId id) {
+    const auto at = std::lower_bound(f_.shards.begin(), f_.shards.end(), id,
+                                     [](const auto& entry, ValueId value) { return entry.first < value; });
+    if (at == f_.shards.end() || at->first != id) return;
+    absl::StrAppend(&out_, " {shard = ", StringText(at->second), "}");
   }
 
   // Values without a name get the next number at the place that defines them.
@@ -185,7 +206,7 @@ class Printer {
       case Op::k_if:
         out_ += ' ';
         Use(inst.operands[0]);
-        Arrow(types);
+        Arrow(types, inst.results);
         out_ += ' ';
         Braces(inst.blocks[0], indent);
         if (!OnlyYields(inst.blocks[1])) {
@@ -195,7 +216,7 @@ class Printer {
         break;
       case Op::k_while:
         Carried(inst, 0, inst.blocks[0].params.data());
-        Arrow(types);
+        Arrow(types, inst.results);
         out_ += ' ';
         Braces(inst.blocks[0], indent);
         out_ += " do ";
@@ -208,7 +229,7 @@ class Printer {
         Operands(begin, begin + 3);
         out_ += ')';
         Carried(inst, 3, inst.blocks[0].params.data() + 1);
-        Arrow(types);
+        Arrow(types, inst.results);
         out_ += ' ';
         Braces(inst.blocks[0], indent);
         break;
@@ -216,21 +237,22 @@ class Printer {
         absl::StrAppend(&out_, " @", std::get<std::string>(inst.attrs[0]), "(");
         Operands(begin, end);
         out_ += ')';
-        Types(types);
+        Types(types, inst.results);
         break;
       default:
         if (!inst.operands.empty() && inst.operands[0].kind != Operand::Kind::absent) out_ += ' ';
         Operands(begin, end);
         Attrs(inst);
-        Types(types);
+        Types(types, inst.results);
     }
     out_ += '\n';
   }
 
-  void Types(const std::vector<TensorType>& types) {
+  void Types(const std::vector<TensorType>& types, const std::vector<ValueId>& values) {
     for (size_t i = 0; i < types.size(); ++i) {
       out_ += i > 0 ? ", " : " : ";
       Type(types[i]);
+      Shard(values[i]);
     }
   }
 

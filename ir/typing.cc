@@ -1,10 +1,17 @@
 #include "ir/typing.h"
 
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "ir/literal.h"
 
 namespace tessera::ir {
 namespace {
+
+// Devices of one mesh axis.
+constexpr int64_t kMaxAxis = int64_t{1} << 20;
 
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -138,15 +145,57 @@ absl::Status CheckType(const SymbolTable* symbols, const TensorType& type) {
 absl::Status CheckShard(std::string_view shard, const TensorType& type) {
   const std::vector<absl::string_view> parts = absl::StrSplit(absl::string_view(shard.data(), shard.size()), ',');
   if (parts.size() != type.rank) {
-    return InvalidArgument("shard ", StringText(shard), " names ", Count(parts.size(), "dim"),
-                           ", and the parameter has ", static_cast<int>(type.rank),
-                           "; give a mesh axis or * for each dim");
+    return InvalidArgument("shard ", StringText(shard), " names ", Count(parts.size(), "dim"), ", and the value has ",
+                           static_cast<int>(type.rank), "; give a mesh axis or * for each dim");
   }
-  for (absl::string_view part : parts)
-    if (part != "*" && !IsName(std::string_view(part.data(), part.size()))) {
-      return InvalidArgument("shard ", StringText(shard), " has the entry \"", part,
-                             "\"; an entry is the name of a mesh axis, or *");
+  std::vector<absl::string_view> axes;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] == "*") continue;
+    const std::pair<absl::string_view, absl::string_view> axis = absl::StrSplit(parts[i], absl::MaxSplits(':', 1));
+    const bool has_size = axis.first.size() != parts[i].size();
+    int64_t size = 1;
+    if (!IsName(std::string_view(axis.first.data(), axis.first.size())) ||
+        (has_size && (!absl::SimpleAtoi(axis.second, &size) || size < 1 || size > kMaxAxis))) {
+      return InvalidArgument("shard ", StringText(shard), " has the entry \"", parts[i],
+                             "\"; an entry is *, or the name of a mesh axis, with : and the number of its devices "
+                             "where that is known");
     }
+    if (std::find(axes.begin(), axes.end(), axis.first) != axes.end())
+      return InvalidArgument("shard ", StringText(shard), " names the axis ", axis.first,
+                             " twice; an axis divides one dim");
+    axes.push_back(axis.first);
+    if (!IsSymbol(type.dims[i]) && type.dims[i] % size != 0)
+      return InvalidArgument("shard ", StringText(shard), ": dim ", i, " is ", type.dims[i],
+                             ", which cannot be divided evenly among ", size, " devices of ", axis.first);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckShards(const Function& function) {
+  absl::flat_hash_map<std::string, std::string> sizes;
+  const auto check = [&](const std::string& shard) -> absl::Status {
+    for (absl::string_view part : absl::StrSplit(shard, ',')) {
+      const std::pair<std::string, std::string> axis = absl::StrSplit(part, absl::MaxSplits(':', 1));
+      if (axis.second.empty()) continue;
+      const auto [it, fresh] = sizes.emplace(axis);
+      if (it->second != axis.second)
+        return InvalidArgument("the mesh axis ", axis.first, " has ", it->second, " devices in one shard and ",
+                               axis.second, " in another");
+    }
+    return absl::OkStatus();
+  };
+  for (const Param& p : function.params)
+    if (!p.shard.empty()) TSR_RETURN_IF_ERROR(check(p.shard));
+  ValueId last = -1;
+  for (const auto& [id, shard] : function.shards) {
+    if (id <= last || static_cast<size_t>(id) >= function.values.size())
+      return InvalidArgument("a shard belongs to no value, or stands out of order");
+    last = id;
+    for (const Param& p : function.params)
+      if (p.value == id) return InvalidArgument("the shard of a parameter stands among those of other values");
+    TSR_RETURN_IF_ERROR(CheckShard(shard, function.values[static_cast<size_t>(id)].type));
+    TSR_RETURN_IF_ERROR(check(shard));
+  }
   return absl::OkStatus();
 }
 

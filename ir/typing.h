@@ -43,8 +43,11 @@ std::string Describe(const Function& function, const Operand& operand);
 
 /// Rank, dims and element count within bounds, symbols of this table.
 absl::Status CheckType(const SymbolTable* symbols, const TensorType& type);
-/// One entry for each dim, each a mesh axis name or *.
+/// One entry for each dim, each * or a mesh axis with its number of devices where that is known (dp, dp:4); an axis
+/// stands once, and a dim that is a number is a multiple of its devices.
 absl::Status CheckShard(std::string_view shard, const TensorType& type);
+/// Those of values: of values that there are and that are no parameters; and an axis has one size in all of them.
+absl::Status CheckShards(const Function& function);
 /// Every symbol is the dim of a parameter, so that a call gives it a value.
 absl::Status CheckSymbolsBound(const Function& function);
 

@@ -1,6 +1,7 @@
 // Verify(): what the interpreter relies on, checked on the data structure alone, whoever made it.
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "ir/schedule.h"
 #include "ir/typing.h"
 #include "runtime/device.h"
 
@@ -63,6 +64,8 @@ class Verifier {
       if (!Known(p.value)) return Fail("a parameter has no value");
       if (!p.shard.empty()) TSR_RETURN_IF_ERROR(At(CheckShard(p.shard, f_->values[p.value].type)));
     }
+    TSR_RETURN_IF_ERROR(At(CheckShards(*f_)));
+    TSR_RETURN_IF_ERROR(At(CheckTuning(*f_)));
     for (int i = 0; i < f_->symbols->num_named(); ++i)
       if (!IsSymbolName(f_->symbols->named(i))) return Fail("\"", Str(f_->symbols->named(i)), "\" cannot be a symbol");
     return At(CheckSymbolsBound(*f_));

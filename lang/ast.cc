@@ -36,6 +36,20 @@ Name Ast::Find(std::string_view text) const {
   return it == ids_.end() ? Name{} : Name{it->second};
 }
 
+const FunctionDef* Ast::Derived(const FunctionDef& of, bool with_value, bool is_tuple, const std::vector<int>& wrt) {
+  for (const FunctionDef* d : derived_) {
+    const Derivative& known = *d->derivative;
+    if (known.of == &of && known.with_value == with_value && known.is_tuple == is_tuple &&
+        std::equal(wrt.begin(), wrt.end(), known.wrt.begin(), known.wrt.end()))
+      return d;
+  }
+  FunctionDef def = of;
+  def.name = Intern(std::string(with_value ? "value_and_grad(" : "grad(").append(Text(of.name)).append(")"));
+  def.derivative = arena_.New<Derivative>(&of, with_value, is_tuple, arena_.Copy(wrt));
+  derived_.push_back(arena_.New<FunctionDef>(def));
+  return derived_.back();
+}
+
 std::string_view Spelling(UnaryOp op) {
   constexpr std::string_view kText[] = {"-", "+", "~", "not"};
   return kText[static_cast<int>(op)];

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
@@ -70,6 +71,8 @@ struct Name {
   friend bool operator==(const Name&, const Name&) = default;
 };
 
+struct FunctionDef;
+
 /// What trees are made in: memory and names. Lives as long as anything parsed into it.
 class Ast {
  public:
@@ -81,6 +84,8 @@ class Ast {
   Name Find(std::string_view text) const;
   std::string_view Text(Name name) const { return names_[name.id]; }
   size_t num_names() const { return names_.size(); }
+  /// The function that gives the gradients of another; the same one for the same question.
+  const FunctionDef* Derived(const FunctionDef& of, bool with_value, bool is_tuple, const std::vector<int>& wrt);
   /// A word that others keep for each name; null until it is set. (The lowering keeps what the language means by it.)
   const void*& note(Name name) {
     if (notes_.size() <= name.id) notes_.resize(names_.size(), nullptr);
@@ -89,9 +94,29 @@ class Ast {
 
  private:
   Arena arena_;
-  absl::flat_hash_map<std::string_view, uint32_t> ids_;
+  // Names are short: eight bytes at a time, multiplied.
+  struct Hash {
+    size_t operator()(std::string_view text) const {
+      uint64_t h = text.size();
+      const char* p = text.data();
+      size_t n = text.size();
+      for (; n >= 8; p += 8, n -= 8) h = Mix(h, Load(p, 8));
+      return static_cast<size_t>(Mix(h, Load(p, n)));
+    }
+    static uint64_t Load(const char* p, size_t n) {
+      uint64_t word = 0;
+      if (n != 0) std::memcpy(&word, p, n);  // the empty name may have no address
+      return word;
+    }
+    static uint64_t Mix(uint64_t h, uint64_t word) {
+      h = (h ^ word) * 0x9e3779b97f4a7c15u;
+      return h ^ (h >> 32);
+    }
+  };
+  absl::flat_hash_map<std::string_view, uint32_t, Hash> ids_;
   std::vector<std::string_view> names_;
   std::vector<const void*> notes_;
+  std::vector<const FunctionDef*> derived_;
 };
 
 // ---- expressions
@@ -292,6 +317,14 @@ struct Parameter {
   Expr* annotation;
   Expr* default_value;
 };
+struct FunctionDef;
+/// What grad(f) or value_and_grad(f) stands for.
+struct Derivative {
+  const FunctionDef* of;
+  bool with_value;
+  bool is_tuple;             // wrt is a tuple, and the gradients are one
+  std::span<const int> wrt;  // parameters, in the order they were asked for
+};
 struct FunctionDef : Stmt {
   Name name;
   Span name_span;
@@ -300,6 +333,8 @@ struct FunctionDef : Stmt {
   Block body;
   Exprs decorators;  // without @
   Span header;       // from def to the colon
+  /// Not written, but made from another function, whose parameters it has: Ast::Derived().
+  const Derivative* derivative = nullptr;
 };
 struct ReturnStmt : Stmt {
   Expr* value;  // null: none

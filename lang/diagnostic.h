@@ -62,7 +62,8 @@ class Diagnostics {
   template <class... T>
   void Explain(size_t count, Diag id, Span span, const T&... args) {
     for (size_t i = count; i < all_.size(); ++i)
-      if (all_[i].severity == Severity::error && all_[i].notes.size() < 8) Note(all_[i], id, span, args...);
+      if (all_[i].severity == Severity::error && all_[i].notes.size() < 8 && !(all_[i].span == span))
+        Note(all_[i], id, span, args...);
   }
   void Append(const Diagnostics& other);
 

@@ -1,5 +1,6 @@
 #include "lang/eval_machine.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "interp/api/eager.h"
@@ -225,6 +226,34 @@ Val EagerMachine::Item(const Val& tensor, const Expr& at) {
   if (item.ok()) return In(*item);
   Fail(item.status(), at.span);
   return Val::Poison();
+}
+
+bool EagerMachine::Places(const Val& mask, const Expr& at, Val* out) {
+  const auto places = [&]() -> absl::StatusOr<Tensor> {
+    rt::TensorImpl& impl = *tensors_[static_cast<size_t>(mask.id)].waiting_impl();
+    TSR_RETURN_IF_ERROR(rt::Ready(impl));
+    if (!impl.device().executes())
+      return InvalidArgument("tensors of device ", std::string(impl.device().name()), " have no values");
+    TSR_ASSIGN_OR_RETURN(const rt::Ref<rt::TensorImpl> here, interp::OnHost(impl));
+    // Bytes in the order of the elements, whatever the mask's strides were.
+    TSR_ASSIGN_OR_RETURN(const rt::Ref<rt::TensorImpl> bytes, interp::Cast(*here, here->device(), DType::u8));
+    const auto* data = static_cast<const uint8_t*>(bytes->data);
+    const int64_t n = bytes->size();
+    TensorType type;
+    type.dtype = DType::i64;
+    type.rank = 1;
+    type.dims[0] = std::count(data, data + n, 1);
+    TSR_ASSIGN_OR_RETURN(const rt::Ref<rt::TensorImpl> ids, rt::TensorImpl::Make(rt::Cpu(), type));
+    int64_t* to = ids->as<int64_t>();
+    for (int64_t i = 0; i < n; ++i)
+      if (data[i] != 0) *to++ = i;
+    TSR_ASSIGN_OR_RETURN(rt::Ref<rt::TensorImpl> moved, interp::Cast(*ids, impl.device(), DType::i64));
+    return api::Wrap(std::move(moved));
+  }();
+  if (!places.ok()) return Fail(places.status(), at.span);
+  tensors_.push_back(*places);
+  *out = Val::Tensor(static_cast<int32_t>(tensors_.size() - 1));
+  return true;
 }
 
 Val EagerMachine::MemberOf(const Val& module, Name name, const Expr& at) {

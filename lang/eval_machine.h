@@ -50,6 +50,9 @@ class EagerMachine final : public Machine {
   bool Random(int64_t count, int64_t* seed, int64_t* offset, const Expr& at) override;
   bool Print(absl::Span<const Val> args, std::string_view label, const Expr& at) override;
   Val Item(const Val& tensor, const Expr& at) override;
+  bool Places(const Val& mask, const Expr& at, Val* out) override;
+  /// Gradients are those of functions: at the top level there is none that could pass.
+  Val StopGradient(const Val& tensor, const Expr&) override { return tensor; }
   Val MemberOf(const Val& module, Name name, const Expr& at) override;
   Val CallHost(const Builtin& builtin, absl::Span<const Val> args, const Expr& at) override;
 

@@ -65,7 +65,7 @@ class Lexer {
     while (out_.tokens.size() < kMaxTokens) {
       if (line_start && brackets_.empty()) Indentation();
       line_start = false;
-      while (p_ < end_ && ClassOf(*p_) == kBlank) ++p_;
+      p_ = SkipBlanks(p_);
       if (p_ == end_) break;
       const char c = *p_;
       if (c == '\n' || c == '\r') {
@@ -98,6 +98,10 @@ class Lexer {
   }
 
  private:
+  const char* SkipBlanks(const char* p) const {
+    while (p < end_ && ClassOf(*p) == kBlank) ++p;
+    return p;
+  }
   Span At(const char* begin, const char* end) const {
     const auto base = file_.base();
     return {base + static_cast<uint32_t>(begin - text_.data()), base + static_cast<uint32_t>(end - text_.data())};
@@ -119,11 +123,16 @@ class Lexer {
     const char* begin = p_;
     bool tabs = false, spaces = false;
     int column = 0;
-    for (; p_ < end_ && ClassOf(*p_) == kBlank; ++p_) {
-      tabs |= *p_ == '\t';
-      spaces |= *p_ == ' ';
-      column = *p_ == '\t' ? (column / 8 + 1) * 8 : column + 1;
+    const char* p = p_;
+    while (p < end_ && *p == ' ') ++p;
+    column = static_cast<int>(p - begin);
+    spaces = column > 0;
+    for (; p < end_ && ClassOf(*p) == kBlank; ++p) {
+      tabs |= *p == '\t';
+      spaces |= *p == ' ';
+      column = *p == '\t' ? (column / 8 + 1) * 8 : column + 1;
     }
+    p_ = p;
     if (p_ == end_ || *p_ == '\n' || *p_ == '\r' || *p_ == '#') return;
     if (tabs && spaces) diagnostics_.Report(Diag::mixed_indentation, At(begin, p_));
     if (column == indents_.back()) return;
@@ -181,7 +190,10 @@ class Lexer {
     const char* begin = p_;
     const uint8_t kind = ClassOf(c);
     if (kind == kIdentStart) {
-      while (p_ < end_ && IsIdent(*p_)) ++p_;
+      // A local: what is read through p_ might be p_ itself, for all the compiler knows.
+      const char* p = p_;
+      while (p < end_ && IsIdent(*p)) ++p;
+      p_ = p;
       if (p_ < end_ && (*p_ == '"' || *p_ == '\'') && p_ - begin <= 2) {
         diagnostics_.Report(Diag::string_prefix, At(begin, p_), std::string_view(begin, p_));
         return LexString();

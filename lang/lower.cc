@@ -119,14 +119,17 @@ const Instance* Ready(Instance* instance) { return instance == nullptr ? nullptr
 struct Instances::Impl {
   Ast& ast;
   const SourceMap& sources;
-  absl::flat_hash_map<const FunctionDef*, std::vector<std::unique_ptr<Entry>>> entries;
+  // In the order they were made, which is that of their memory: so they go faster in the end.
+  std::vector<std::unique_ptr<Entry>> all;
+  absl::flat_hash_map<const FunctionDef*, std::vector<Entry*>> entries;
   std::vector<std::pair<const FunctionDef*, const Scope*>> deferred;
 
+  /// `header`: of a declared function, where it is known.
   Instance* Make(const FunctionDef& def, const Scope& scope, absl::Span<const Desc> args, Span call,
-                 Diagnostics& diagnostics, bool declared);
+                 Diagnostics& diagnostics, bool declared, const FunctionLowering::Header* header = nullptr);
 };
 
-Instances::Instances(Ast& ast, const SourceMap& sources) : impl_(new Impl{ast, sources, {}, {}}) {}
+Instances::Instances(Ast& ast, const SourceMap& sources) : impl_(new Impl{ast, sources, {}, {}, {}}) {}
 Instances::~Instances() = default;
 
 namespace {
@@ -174,7 +177,7 @@ std::string Signature(const FunctionDef& def, const Entry& e, const Ast& ast) {
 }  // namespace
 
 Instance* Instances::Impl::Make(const FunctionDef& def, const Scope& scope, absl::Span<const Desc> args, Span call,
-                                Diagnostics& diagnostics, bool declared) {
+                                Diagnostics& diagnostics, bool declared, const FunctionLowering::Header* header) {
   std::vector<ArgType> types(def.params.size());
   std::vector<bool> given(def.params.size(), false);
   for (size_t i = 0; i < args.size(); ++i) {
@@ -186,38 +189,46 @@ Instance* Instances::Impl::Make(const FunctionDef& def, const Scope& scope, absl
   }
   Demands demands;
   const size_t said = diagnostics.all().size();
+  const FunctionDef* written = &def;
+  while (written->derivative != nullptr) written = written->derivative->of;
   for (size_t round = 0; round < 200; ++round) {
     const size_t before = demands.count();
     char here;
     ModuleLowering module(ast, sources, diagnostics);
     module.stack = &here;
     if (const SourceFile* file = sources.FileOf(def.span)) module.module->file = file->name();
-    FunctionLowering lowering(module, def, scope, demands, call);
+    FunctionLowering lowering(module, *written, scope, demands, call);
+    if (header != nullptr) lowering.Know(*header);
     const bool good = declared ? lowering.RunDeclared() : lowering.Run(types, given);
     if (!good) {
       if (lowering.again() && demands.count() > before) continue;
       break;
     }
-    auto done = lowering.Take(std::string(ast.Text(def.name)));
+    module.done.push_back(lowering.Take(std::string(ast.Text(written->name))));
+    const ir::Function& base = *module.done.back()->function;
+    const Lowered* done = module.DeriveAll(*module.done.back(), def, call);
+    if (done == nullptr) break;
     auto entry = std::make_unique<Entry>();
-    entry->args = std::move(done->args);
-    entry->given = std::move(done->given);
+    entry->args = done->args;
+    entry->given = done->given;
     // What functions that it calls have read of the globals counts, too.
-    entry->globals = std::move(done->globals);
+    entry->globals = done->globals;
     for (const auto& f : module.done)
       for (const GlobalUse& use : f->globals)
-        if (use.type.kind == ArgType::Kind::known) entry->globals.push_back(use);
-    entry->symbols = done->function->symbols.get();
+        if (f.get() != done && use.type.kind == ArgType::Kind::known) entry->globals.push_back(use);
+    // Those of the arguments' types; the gradients have them under the same names.
+    entry->symbols = base.symbols.get();
     entry->declared = declared;
     entry->instance.def = &def;
-    entry->instance.function = static_cast<int>(module.module->functions.size()) - 1;
-    entry->instance.params = std::move(done->params);
-    entry->instance.result = std::move(done->result);
+    for (size_t i = 0; i < module.module->functions.size(); ++i)
+      if (module.module->functions[i].get() == done->function) entry->instance.function = static_cast<int>(i);
+    entry->instance.params = done->params;
+    entry->instance.result = done->result;
     entry->instance.signature = Signature(def, *entry, ast);
     entry->instance.module = std::move(module.module);
-    auto& list = entries[&def];
-    list.push_back(std::move(entry));
-    return &list.back()->instance;
+    all.push_back(std::move(entry));
+    entries[&def].push_back(all.back().get());
+    return &all.back()->instance;
   }
   if (call.known()) diagnostics.Explain(said, Diag::note_in_call, call, ast.Text(def.name));
   return nullptr;
@@ -227,7 +238,7 @@ const Instance* Instances::Get(const FunctionDef& def, const Scope& scope, absl:
                                Diagnostics& diagnostics) {
   const auto found = impl_->entries.find(&def);
   if (found != impl_->entries.end()) {
-    for (const auto& entry : found->second)
+    for (Entry* entry : found->second)
       if (Matcher(*entry).Run(args)) return Ready(entry->instance);
     if (found->second.size() >= static_cast<size_t>(kMaxInstances)) {
       diagnostics.Report(Diag::too_many_instances, call, impl_->ast.Text(def.name), found->second.size()).hint =
@@ -239,18 +250,18 @@ const Instance* Instances::Get(const FunctionDef& def, const Scope& scope, absl:
 }
 
 const Instance* Instances::Define(const FunctionDef& def, const Scope& scope, Diagnostics& diagnostics) {
-  Settings settings;
-  bool good = ReadDecorators(def, impl_->ast, diagnostics, &settings), full = true;
-  for (const Parameter& p : def.params) {
-    TypeExpr type;
-    good &= ReadType(p.annotation, impl_->ast, diagnostics, &type);
-    full &= type.full();
+  FunctionLowering::Header header;
+  bool good = ReadDecorators(def, impl_->ast, diagnostics, &header.settings), full = true;
+  header.params.resize(def.params.size());
+  for (size_t i = 0; i < def.params.size(); ++i) {
+    good &= ReadType(def.params[i].annotation, impl_->ast, diagnostics, &header.params[i]);
+    full &= header.params[i].full();
   }
-  TypeExpr result;
-  good &= ReadType(def.result, impl_->ast, diagnostics, &result);
+  good &= ReadType(def.result, impl_->ast, diagnostics, &header.result);
+  if (good) good = CheckTuneKey(header.settings, header.params, diagnostics);
   if (!good || !full) return nullptr;
   Diagnostics found;
-  const Instance* instance = impl_->Make(def, scope, {}, {}, found, true);
+  const Instance* instance = impl_->Make(def, scope, {}, {}, found, true, &header);
   // A name that is not there yet may be there when the function is called.
   for (const Diagnostic& d : found.all()) {
     if (d.id != Diag::unknown_name && d.id != Diag::unknown_member) continue;
@@ -271,7 +282,7 @@ std::vector<const Instance*> Instances::Of(const FunctionDef& def) const {
   std::vector<const Instance*> out;
   const auto found = impl_->entries.find(&def);
   if (found == impl_->entries.end()) return out;
-  for (const auto& entry : found->second) out.push_back(Ready(entry->instance));
+  for (Entry* entry : found->second) out.push_back(Ready(entry->instance));
   return out;
 }
 

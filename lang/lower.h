@@ -132,6 +132,8 @@ inline constexpr std::string_view kPrintLabel = "print ";
 
 /// Instances of one function; then a call is an error, which says which arguments differed.
 inline constexpr int kMaxInstances = 64;
+/// Gradients of gradients.
+inline constexpr int kMaxGradients = 8;
 /// Calls within calls while functions are compiled.
 inline constexpr int kMaxCallDepth = 100;
 

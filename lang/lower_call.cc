@@ -172,6 +172,10 @@ const Lowered* FunctionLowering::Callee(const FunctionDef& def, const Scope& sco
                                         const std::vector<bool>& given, Span at) {
   for (const auto& f : module_.done)
     if (f->def == &def && f->scope == &scope && Matches(*f, args, given)) return f.get();
+  if (def.derivative != nullptr) {
+    const Lowered* base = Callee(*def.derivative->of, scope, args, given, at);
+    return base == nullptr ? nullptr : module_.Derive(*base, def, at);
+  }
   for (const FunctionLowering* f : module_.active) {
     if (&f->def_ != &def) continue;
     diagnostics.Report(Diag::recursive_call, at, ast.Text(def.name));

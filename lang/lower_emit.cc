@@ -22,10 +22,20 @@ int32_t FunctionLowering::NewValue(const TensorType& type) {
 }
 
 void Locations::Find(uint32_t offset) {
+  // Most often it is a line or two further down.
+  if (file_ != nullptr && offset >= end_) {
+    for (int k = 0; k < 8; ++k) {
+      const uint32_t next = sources_.EndOfLine(*file_, line_ + 1);
+      if (next <= end_) break;
+      ++line_, begin_ = end_, end_ = next;
+      if (offset < end_) return;
+    }
+  }
   const Position at = sources_.PositionOf(offset);
+  file_ = at.file;
   line_ = at.line;
   begin_ = offset - static_cast<uint32_t>(at.column > 0 ? at.column - 1 : 0);
-  end_ = at.file == nullptr ? begin_ : begin_ + static_cast<uint32_t>(sources_.Line(*at.file, at.line).size()) + 1;
+  end_ = file_ == nullptr ? begin_ : sources_.EndOfLine(*file_, line_);
 }
 
 bool FunctionLowering::CountWork() {
@@ -274,6 +284,8 @@ bool FunctionLowering::Emit(Op op, absl::Span<const Val> in, std::vector<ir::Att
     return false;
   }
   inst.attrs = std::move(attrs);
+  inst.results.reserve(count);
+  out->reserve(out->size() + count);
   for (const TensorType& t : results) {
     const int32_t id = NewValue(t);
     inst.results.push_back(id);
@@ -401,6 +413,11 @@ bool FunctionLowering::Random(int64_t, int64_t*, int64_t*, const Expr& at) {
 Val FunctionLowering::Item(const Val&, const Expr& at) {
   diagnostics.Report(Diag::item_in_function, at.span).hint = "a tensor of one element works as a number as it is";
   return Val::Poison();
+}
+
+bool FunctionLowering::Places(const Val&, const Expr& at, Val*) {
+  diagnostics.Report(Diag::mask_index, at.span).hint = "where(mask, x, 0) keeps the shape";
+  return false;
 }
 
 Val FunctionLowering::CallHost(const Builtin& builtin, absl::Span<const Val>, const Expr& at) {

@@ -210,6 +210,7 @@ Val FunctionLowering::EvalCall(const CallExpr& e) {
   const Val callee = Eval(*e.callee);
   CallArgs args;
   args.call = &e;
+  args.values = TakeList();
   bool poison = callee.poison(), named = false;
   args.values.reserve(e.args.size());
   for (const Argument& a : e.args) {
@@ -221,7 +222,9 @@ Val FunctionLowering::EvalCall(const CallExpr& e) {
   if (named)
     for (const Argument& a : e.args) args.names.push_back(a.name);
   if (callee.kind == Val::Kind::builtin) {
-    return ApplyBuiltin(*this, callee, args, e);
+    Val v = ApplyBuiltin(*this, callee, args, e);
+    GiveList(std::move(args.values));
+    return v;
   }
   if (callee.kind == Val::Kind::function) return CallFunction(callee, args, e);
   diagnostics.Report(Diag::not_callable, e.callee->span, DescribeVal(*this, callee));

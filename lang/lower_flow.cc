@@ -426,6 +426,7 @@ bool FunctionLowering::TryLoop(const LoopPlan& plan, std::vector<int>& slots, Va
     globals_.erase(globals_.begin() + static_cast<ptrdiff_t>(globals), globals_.end());
     global_uses_.erase(global_uses_.begin() + static_cast<ptrdiff_t>(uses), global_uses_.end());
     f_->values.resize(values);
+    while (!f_->shards.empty() && static_cast<size_t>(f_->shards.back().first) >= values) f_->shards.pop_back();
     value_names_.resize(values);
     deps_.resize(values);
     outer.instructions.erase(outer.instructions.begin() + static_cast<ptrdiff_t>(instructions),

@@ -8,6 +8,7 @@
 //   lower_stmt.cc    statements
 //   lower_flow.cc    if and loops
 //   lower_call.cc    calls of functions by functions
+//   lower_grad.cc    gradients of functions
 #ifndef TESSERA_LANG_LOWER_IMPL_H_
 #define TESSERA_LANG_LOWER_IMPL_H_
 
@@ -84,7 +85,8 @@ class Locations {
  private:
   void Find(uint32_t offset);
   const SourceMap& sources_;
-  uint32_t begin_ = 1, end_ = 0;  // of the line that was asked for last
+  const SourceFile* file_ = nullptr;
+  uint32_t begin_ = 1, end_ = 0;  // of the line that was asked for last; its end is where the next one begins
   int line_ = 0;
 };
 
@@ -104,6 +106,12 @@ struct ModuleLowering {
   std::vector<FunctionLowering*> active;  // calls within calls
   int64_t instructions = 0;
   const char* stack = nullptr;  // where it began: calls within calls are walked by recursion
+
+  /// The gradients of a function of the module, as `def` asks for them. Null after diagnostics. (lower_grad.cc)
+  const Lowered* Derive(const Lowered& base, const FunctionDef& def, Span at);
+  void ReportAt(const FunctionDef& def, const std::string& message, Span call) const;
+  /// The same for gradients of gradients: `base` is what `def` was made from in the end.
+  const Lowered* DeriveAll(const Lowered& base, const FunctionDef& def, Span at);
 
   /// A name that no function of the module has yet.
   std::string UniqueName(std::string_view name) const;
@@ -126,6 +134,13 @@ class FunctionLowering : public Machine {
   bool Run(const std::vector<ArgType>& args, const std::vector<bool>& given);
   /// For a function whose parameters have full types: no sizes are at hand.
   bool RunDeclared();
+  /// What was read of its decorators and annotations already, and found good.
+  struct Header {
+    Settings settings;
+    std::vector<TypeExpr> params;
+    TypeExpr result;
+  };
+  void Know(Header header);
   bool again() const { return again_; }
   std::unique_ptr<Lowered> Take(std::string name);
 
@@ -139,6 +154,8 @@ class FunctionLowering : public Machine {
   bool Random(int64_t count, int64_t* seed, int64_t* offset, const Expr& at) override;
   bool Print(absl::Span<const Val> args, std::string_view label, const Expr& at) override;
   Val Item(const Val& tensor, const Expr& at) override;
+  bool Places(const Val& mask, const Expr& at, Val* out) override;
+  Val StopGradient(const Val& tensor, const Expr& at) override;
   Val MemberOf(const Val& module, Name name, const Expr& at) override;
   Val CallHost(const Builtin& builtin, absl::Span<const Val> args, const Expr& at) override;
 
@@ -164,6 +181,8 @@ class FunctionLowering : public Machine {
   bool Finish();
   bool MakeResult(const Val& v, ResultTree* tree, std::vector<ir::Operand>* results);
   bool CheckResult(const TypeExpr& type, Val* v, Span at);
+  /// Keeps the ShardSpec of an annotation that the value fits; false after a diagnostic.
+  bool SetShard(const Val& v, const TypeExpr& type);
   bool FitsTensor(const TypeExpr& type, const TensorType& given);
 
   // ---- lower_emit.cc
@@ -254,6 +273,7 @@ class FunctionLowering : public Machine {
   std::vector<ir::Block*> blocks_;
   bool again_ = false;
 
+  bool header_known_ = false;
   Settings settings_;
   std::vector<TypeExpr> annotations_;
   TypeExpr result_type_;

@@ -24,9 +24,17 @@ FunctionLowering::FunctionLowering(ModuleLowering& module, const FunctionDef& de
   // A guess that most functions keep within.
   f_->values.reserve(64), value_names_.reserve(64), deps_.reserve(64);
   f_->body.instructions.reserve(32);
+  vars_.reserve(24), names_.reserve(24), slots_.reserve(24), blocks_.reserve(4);
   blocks_.push_back(&f_->body);
   vars_.assign(kFirstVariable, Val::Boolean(false));
   vars_[kResult] = Val::Of(Val::Kind::undefined);
+}
+
+void FunctionLowering::Know(Header header) {
+  settings_ = std::move(header.settings);
+  annotations_ = std::move(header.params);
+  result_type_ = std::move(header.result);
+  header_known_ = true;
 }
 
 bool FunctionLowering::ReadSettings() { return ReadDecorators(def_, ast, diagnostics, &settings_); }
@@ -145,6 +153,12 @@ Val FunctionLowering::AddParam(std::string_view name, const TensorType& type, Pa
     }
   }
   f_->params.push_back(param);
+  if (!param.shard.empty()) {
+    if (absl::Status s = ir::CheckShards(*f_); !s.ok()) {
+      diagnostics.Report(Diag::bad_shard, annotation->span, std::string_view(s.message().data(), s.message().size()));
+      return Val::Poison();
+    }
+  }
   sources_.push_back(std::move(source));
   return Val::Tensor(id);
 }
@@ -265,7 +279,7 @@ ArgType DeclaredArg(const TypeExpr& type, ir::SymbolTable& table, Diagnostics& d
 }  // namespace
 
 bool FunctionLowering::RunDeclared() {
-  if (!ReadSettings() || !ReadAnnotations()) return false;
+  if (!header_known_ && (!ReadSettings() || !ReadAnnotations())) return false;
   std::vector<ArgType> args;
   std::vector<bool> given;
   bool good = true;
@@ -411,6 +425,40 @@ bool FunctionLowering::FitsTensor(const TypeExpr& type, const TensorType& given)
   return true;
 }
 
+bool FunctionLowering::SetShard(const Val& v, const TypeExpr& type) {
+  if (type.kind == TypeExpr::Kind::tuple && v.kind == Val::Kind::tuple) {
+    for (size_t i = 0; i < type.items.size() && i < v.items->size(); ++i)
+      if (!SetShard((*v.items)[i], type.items[i])) return false;
+    return true;
+  }
+  if (type.shard.empty() || !v.tensor()) return true;
+  absl::Status s = ir::CheckShard(type.shard, TypeOf(v));
+  if (s.ok()) {
+    for (ir::Param& p : f_->params) {
+      if (p.value != v.id) continue;
+      // Another name for an argument: it cannot lie in two ways.
+      if (p.shard.empty() || p.shard == type.shard) {
+        p.shard = type.shard;
+        return true;
+      }
+      s = InvalidArgument("the same value has the shard \"", p.shard, "\" already");
+    }
+  }
+  if (s.ok()) {
+    auto at = std::lower_bound(f_->shards.begin(), f_->shards.end(), v.id,
+                               [](const auto& entry, int32_t id) { return entry.first < id; });
+    if (at == f_->shards.end() || at->first != v.id) {
+      f_->shards.emplace(at, v.id, type.shard);
+    } else if (at->second != type.shard) {
+      s = InvalidArgument("the same value has the shard \"", at->second, "\" already");
+    }
+  }
+  if (s.ok()) s = ir::CheckShards(*f_);
+  if (s.ok()) return true;
+  diagnostics.Report(Diag::bad_shard, type.span, std::string_view(s.message().data(), s.message().size()));
+  return false;
+}
+
 bool FunctionLowering::CheckResult(const TypeExpr& type, Val* v, Span at) {
   const auto number = [&](DType dtype) {
     if (v->number() || v->kind == Val::Kind::dim) {
@@ -520,7 +568,8 @@ bool FunctionLowering::Finish() {
     diagnostics.Report(Diag::missing_return, def_.name_span, ast.Text(def_.name));
     return false;
   }
-  if (def_.result != nullptr && !CheckResult(result_type_, &v, result_span_)) return false;
+  if (def_.result != nullptr && (!CheckResult(result_type_, &v, result_span_) || !SetShard(v, result_type_)))
+    return false;
   std::vector<ir::Operand> results;
   if (!MakeResult(v, &result_, &results)) return false;
   Push({Op::k_return, std::move(results), {}, {}, {}, LocOf(result_span_)});
@@ -563,6 +612,10 @@ bool FunctionLowering::Finish() {
 std::unique_ptr<Lowered> FunctionLowering::Take(std::string name) {
   auto done = std::make_unique<Lowered>();
   f_->name = std::move(name);
+  f_->schedule = settings_.schedule;
+  f_->tune_space = settings_.tune_space;
+  for (const auto& [key, span] : settings_.tune_key)
+    if (f_->symbols->Find(key) != 0) Append(f_->tune_key, f_->tune_key.empty() ? "" : ",", key);
   done->def = &def_;
   done->scope = &scope_;
   done->function = f_.get();

@@ -245,7 +245,7 @@ void FunctionLowering::AssignStatement(const AssignStmt& s) {
   if (s.value == nullptr) return;
   Val v = Eval(*s.value);
   if (!v.poison() && s.annotation != nullptr) {
-    if (!typed || !CheckResult(type, &v, s.value->span)) v = Val::Poison();
+    if (!typed || !CheckResult(type, &v, s.value->span) || !SetShard(v, type)) v = Val::Poison();
   }
   for (const Expr* target : s.targets) Assign(*target, v, *s.value);
 }

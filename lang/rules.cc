@@ -182,7 +182,10 @@ Val CastTo(Machine& m, const Val& x, DType dtype, const Expr& at) {
   return out[0];
 }
 
-Vals EmitOps(Machine& m, Op op, absl::Span<const Val> given, std::vector<ir::Attr> attrs, const Expr& at) {
+namespace {
+
+// False after a diagnostic.
+bool EmitInto(Machine& m, Op op, absl::Span<const Val> given, std::vector<ir::Attr> attrs, const Expr& at, Vals& out) {
   const ir::OpInfo& info = ir::Info(op);
   bool any_strong = false, any_weak = false;
   absl::Span<const Val> in = given;
@@ -192,17 +195,17 @@ Vals EmitOps(Machine& m, Op op, absl::Span<const Val> given, std::vector<ir::Att
     return own[i];
   };
   for (size_t i = 0; i < in.size(); ++i) {
-    if (in[i].poison()) return {Val::Poison()};
+    if (in[i].poison()) return false;
     if (in[i].kind == Val::Kind::dim) {
       change(i) = m.DimTensor(in[i], at);
-      if (in[i].poison()) return {Val::Poison()};
+      if (in[i].poison()) return false;
     }
     const Val& v = in[i];
     if (v.kind == Val::Kind::none || v.number()) continue;
     if (!v.tensor()) {
       const ir::OperandSpec& spec = info.operands[std::min(i, info.operands.size() - 1)];
       m.diagnostics.Report(Diag::not_a_tensor, at.span, info.name, spec.name, DescribeVal(m, v));
-      return {Val::Poison()};
+      return false;
     }
     (v.weak ? any_weak : any_strong) = true;
   }
@@ -232,13 +235,12 @@ Vals EmitOps(Machine& m, Op op, absl::Span<const Val> given, std::vector<ir::Att
       const ir::OperandSpec& spec = info.operands[std::min(i, info.operands.size() - 1)];
       if (!in[i].tensor() || !in[i].weak || spec.role != ir::Role::data) continue;
       Val cast = CastTo(m, in[i], want, at);
-      if (cast.poison()) return {Val::Poison()};
+      if (cast.poison()) return false;
       change(i) = std::move(cast);
     }
   }
   while (!in.empty() && in.back().kind == Val::Kind::none) in.remove_suffix(1);
-  Vals out;
-  if (!m.Emit(op, in, std::move(attrs), at, &out)) return {Val::Poison()};
+  if (!m.Emit(op, in, std::move(attrs), at, &out)) return false;
   for (Val& v : out) {
     if (result_weak) {
       const DType t = m.TypeOf(v).dtype;
@@ -246,12 +248,23 @@ Vals EmitOps(Machine& m, Op op, absl::Span<const Val> given, std::vector<ir::Att
     }
     v.origin = at.span;
   }
+  return true;
+}
+
+}  // namespace
+
+Vals EmitOps(Machine& m, Op op, absl::Span<const Val> in, std::vector<ir::Attr> attrs, const Expr& at) {
+  Vals out;
+  if (!EmitInto(m, op, in, std::move(attrs), at, out)) out.assign(1, Val::Poison());
   return out;
 }
 
 Val EmitOp(Machine& m, Op op, absl::Span<const Val> in, std::vector<ir::Attr> attrs, const Expr& at) {
-  Vals out = EmitOps(m, op, in, std::move(attrs), at);
-  return out.empty() ? Val::None() : std::move(out[0]);
+  Vals out = m.TakeList();
+  Val v = Val::Poison();
+  if (EmitInto(m, op, in, std::move(attrs), at, out)) v = out.empty() ? Val::None() : std::move(out[0]);
+  m.GiveList(std::move(out));
+  return v;
 }
 
 // ---- operators

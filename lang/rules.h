@@ -135,6 +135,17 @@ class Machine {
   virtual ~Machine() = default;
   Ast& ast;
   Diagnostics& diagnostics;
+  /// An empty list, with memory of one that was given back: lists of a call's values come and go with each op.
+  Vals TakeList() {
+    if (spare_.empty()) return {};
+    Vals list = std::move(spare_.back());
+    spare_.pop_back();
+    return list;
+  }
+  void GiveList(Vals list) {
+    list.clear();
+    if (list.capacity() > 0 && list.capacity() <= 16 && spare_.size() < 16) spare_.push_back(std::move(list));
+  }
 
   /// Null where every dim is a number.
   virtual ir::SymbolTable* symbols() = 0;
@@ -154,10 +165,17 @@ class Machine {
   virtual bool Print(absl::Span<const Val> args, std::string_view label, const Expr& at) = 0;
   /// The one element of a tensor as a known number.
   virtual Val Item(const Val& tensor, const Expr& at) = 0;
+  /// The places of the true elements of a mask, counted row by row: a tensor i64[n].
+  virtual bool Places(const Val& mask, const Expr& at, Val* out) = 0;
+  /// The same tensor, through which no gradient passes.
+  virtual Val StopGradient(const Val& tensor, const Expr& at) = 0;
   /// A name of an imported file.
   virtual Val MemberOf(const Val& module, Name name, const Expr& at) = 0;
   /// What builtins.def has under TSR_HOST.
   virtual Val CallHost(const Builtin& builtin, absl::Span<const Val> args, const Expr& at) = 0;
+
+ private:
+  std::vector<Vals> spare_;
 };
 
 /// Arguments of a call, evaluated: `names` is empty, or has one for each value, with id 0 for one without.

@@ -673,7 +673,19 @@ Val CallOwnBuiltin(Machine& m, const Builtin& b, const CallArgs& args, const Exp
       return m.Item(a[0], at);
     }
     case BuiltinId::b_print: return Print(m, args, at);
-    case BuiltinId::b_grad: m.diagnostics.Report(Diag::grad_reserved, at.span); return Val::Poison();
+    case BuiltinId::b_stop_gradient: {
+      Args a(m, b, args, at, "x");
+      if (!a.Need(0)) return Val::Poison();
+      if (a[0].number() || a[0].kind == Val::Kind::dim) return a[0];
+      return a.NeedTensor(0) ? m.StopGradient(a[0], at) : Val::Poison();
+    }
+    case BuiltinId::b_grad:
+    case BuiltinId::b_value_and_grad: {
+      Args a(m, b, args, at, "f wrt");
+      if (!a.Need(0)) return Val::Poison();
+      return MakeGradient(m, b.id == BuiltinId::b_value_and_grad, a[0], a.At(0), a.Has(1) ? a[1] : Val::Integer(0),
+                          a.At(1));
+    }
     case BuiltinId::b_seed: return m.CallHost(b, args.values, at);
     case BuiltinId::op: break;
   }

@@ -1,6 +1,7 @@
 // Calls of ops by their names, attributes of values, and the way to builtins.
 #include <cmath>
 
+#include "absl/container/inlined_vector.h"
 #include "ir/typing.h"
 #include "lang/rules.h"
 #include "lang/rules_builtins.h"
@@ -116,7 +117,7 @@ Val CallOp(Machine& m, const Builtin& builtin, const CallArgs& args, const Expr&
   const ir::OpInfo& op = ir::Info(builtin.op);
   const size_t num_operands = op.operands.size(), total = num_operands + op.attrs.size();
   const bool variadic = num_operands > 0 && op.operands[0].variadic;
-  std::vector<int> given(total, -1);
+  absl::InlinedVector<int, 12> given(total, -1);
   const auto span_of = [&](size_t i) { return args.span(i).known() ? args.span(i) : at.span; };
   for (size_t i = 0; i < args.values.size(); ++i) {
     if (args.values[i].poison()) return Val::Poison();
@@ -155,7 +156,8 @@ Val CallOp(Machine& m, const Builtin& builtin, const CallArgs& args, const Expr&
     }
     given[place] = static_cast<int>(i);
   }
-  Vals in;
+  Vals in = m.TakeList();
+  in.reserve(num_operands);
   for (size_t k = 0; k < num_operands; ++k) {
     if (given[k] >= 0) {
       const Val& v = args.values[static_cast<size_t>(given[k])];
@@ -201,6 +203,12 @@ Val CallOp(Machine& m, const Builtin& builtin, const CallArgs& args, const Expr&
     const Expr& where = args.At(static_cast<size_t>(from), at);
     if (!ToAttr(m, op, op.attrs[k], args.values[static_cast<size_t>(from)], where, &attrs[k])) return Val::Poison();
   }
+  // One result, as most have.
+  if (op.results.size() == 1 && !op.variadic_results) {
+    Val v = EmitOp(m, builtin.op, in, std::move(attrs), at);
+    m.GiveList(std::move(in));
+    return v;
+  }
   Vals out = EmitOps(m, builtin.op, in, std::move(attrs), at);
   if (out.size() == 1 && (out[0].poison() || (op.results.size() == 1 && !op.variadic_results))) return out[0];
   if (out.empty()) return Val::None();
@@ -226,6 +234,7 @@ bool IsMethod(const Builtin& b) {
     case BuiltinId::b_tuple:
     case BuiltinId::b_print:
     case BuiltinId::b_grad:
+    case BuiltinId::b_value_and_grad:
     case BuiltinId::b_seed: return false;
     default: return true;
   }
@@ -271,12 +280,14 @@ Val ApplyBuiltin(Machine& m, const Val& builtin, const CallArgs& args, const Exp
   const CallArgs* all = &args;
   CallArgs with_object;
   if (builtin.items != nullptr) {
-    with_object.values = *builtin.items;
+    with_object.values.reserve(args.values.size() + 1);
+    with_object.values.push_back((*builtin.items)[0]);
     with_object.call = args.call;
     with_object.before = 1;
     with_object.values.insert(with_object.values.end(), args.values.begin(), args.values.end());
     if (!args.names.empty()) {
-      with_object.names.assign(1, Name{});
+      with_object.names.reserve(args.names.size() + 1);
+      with_object.names.emplace_back();
       with_object.names.insert(with_object.names.end(), args.names.begin(), args.names.end());
     }
     all = &with_object;

@@ -218,6 +218,27 @@ std::vector<ir::Attr> SliceAttrs(const Plan& plan) {
   return {starts, stops, steps, axes};
 }
 
+// x[mask]: the mask has the leading dims of x.
+Val TakeMasked(Machine& m, const Val& x, const Item& item, const Expr& at) {
+  const TensorType type = m.TypeOf(x), mask = m.TypeOf(item.value);
+  Val ids;
+  if (!m.Places(item.value, *item.at, &ids)) return Val::Poison();
+  bool fits = mask.rank > 0 && mask.rank <= type.rank;
+  int64_t size = 1;
+  for (int i = 0; fits && i < mask.rank; ++i) {
+    fits = mask.dims[i] == type.dims[i];
+    size *= mask.dims[i];
+  }
+  if (!fits) {
+    m.diagnostics.Report(Diag::mask_shape, item.at->span, m.TypeText(mask), m.TypeText(type));
+    return Val::Poison();
+  }
+  Ints dims = {size};
+  for (int i = mask.rank; i < type.rank; ++i) dims.push_back(type.dims[i]);
+  const Val flat = mask.rank == 1 ? x : EmitOp(m, Op::k_reshape, {x}, {dims}, at);
+  return flat.poison() ? flat : EmitOp(m, Op::k_take, {flat, ids}, {int64_t{0}}, at);
+}
+
 // x[mask] has as many elements as the mask says: no shape to compile for.
 bool NoMasks(Machine& m, absl::Span<const Item> items) {
   for (const Item& item : items) {
@@ -239,6 +260,8 @@ Val ApplyIndex(Machine& m, const Val& object, absl::Span<const Item> items, cons
     m.diagnostics.Report(Diag::not_indexable, at.span, DescribeVal(m, object));
     return Val::Poison();
   }
+  if (items.size() == 1 && items[0].kind == Item::Kind::value && IsMask(m, items[0].value))
+    return TakeMasked(m, object, items[0], at);
   if (!NoMasks(m, items)) return Val::Poison();
   const TensorType type = m.TypeOf(object);
   Plan plan;

@@ -54,6 +54,12 @@ std::string_view SourceMap::Line(const SourceFile& file, int line) const {
   return text;
 }
 
+uint32_t SourceMap::EndOfLine(const SourceFile& file, int line) const {
+  FindLines(file);
+  const auto next = static_cast<size_t>(line);
+  return file.base_ + (next < file.lines_.size() ? file.lines_[next] : static_cast<uint32_t>(file.text_.size()) + 1);
+}
+
 std::string_view SourceMap::TextOf(Span span) const {
   const SourceFile* file = FileOf(span);
   return file == nullptr ? std::string_view() : file->TextOf(span);

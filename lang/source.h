@@ -61,6 +61,8 @@ class SourceMap {
   const SourceFile* FileOf(Span span) const;
   Position PositionOf(uint32_t offset) const;
   /// The line without its end.
+  /// Where the next line begins, as a place of the whole map.
+  uint32_t EndOfLine(const SourceFile& file, int line) const;
   std::string_view Line(const SourceFile& file, int line) const;
   std::string_view TextOf(Span span) const;
 

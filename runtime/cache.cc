@@ -344,12 +344,19 @@ void Cache::Trim() {
     std::atomic<bool>& trimming;
     ~Done() { trimming = false; }
   } done{trimming_};
-  room_ = limit_ / 16;
+  // Whoever writes meanwhile only counts: where that is more than there is room for, it is looked at again.
+  for (int round = 0; round < 4; ++round) {
+    room_ = 0;
+    const int64_t room = RemoveOldest();
+    if (room_.fetch_add(room) + room >= 0) return;
+  }
+}
 
+int64_t Cache::RemoveOldest() {
   // Opened anew: the place in the listing belongs to the open file, which threads and forked processes share.
   Descriptor fd = OpenAt(fd_, ".", O_RDONLY | O_DIRECTORY);
   DIR* listing = fd.get() < 0 ? nullptr : ::fdopendir(fd.get());
-  if (listing == nullptr) return;
+  if (listing == nullptr) return limit_ / 16;
   fd.Release();
   const std::unique_ptr<DIR, int (*)(DIR*)> closes(listing, &::closedir);
 
@@ -381,7 +388,7 @@ void Cache::Trim() {
     }
   }
   // Others write too, and what cannot be removed must not make every Put() look again.
-  room_ = std::clamp(limit_ - sum, limit_ / 64, limit_ / 16);
+  return std::clamp(limit_ - sum, limit_ / 64, limit_ / 16);
 }
 
 std::shared_ptr<Cache> CodeCache() noexcept {

@@ -48,6 +48,8 @@ class Cache {
   bool Write(std::string_view key, std::string_view bytes);
   void SetAside(const std::string& name, uint64_t inode);
   void Trim();
+  /// One look at the folder: removes what is too much, gives the bytes that may be written before the next.
+  int64_t RemoveOldest();
 
   const std::string folder_;
   const int fd_;

@@ -47,6 +47,21 @@ struct LaunchShape {
   int resident = 0;  // at most so many blocks for each multiprocessor; 0: any number
 };
 
+/// A view that a kernel copies pieces of: dims from the innermost on, which lies in one run. Rows of a piece have 128
+/// bytes, whose sixteens are exchanged by the row's number modulo eight.
+struct PieceShape {
+  static constexpr int kMostDims = 5;
+  int element_bytes = 0;
+  int rank = 0;
+  int64_t dims[kMostDims];
+  int64_t strides[kMostDims];  // in bytes; that of the innermost is not looked at
+  int piece[kMostDims];
+};
+/// What the device's kernels are given of such a view.
+struct alignas(128) PieceMap {
+  unsigned char bytes[128];
+};
+
 /// One place where tensors live and kernels run. Objects are created at first use, are never destroyed, and all
 /// methods may be called from any thread at any time, also while static objects are being destroyed.
 class Device {
@@ -81,6 +96,8 @@ class Device {
   virtual std::string_view code_target() const { return ""; }
   /// `image` is a cubin, or PTX that ends with a NUL.
   virtual absl::StatusOr<std::unique_ptr<DeviceCode>> LoadCode(std::string_view image);
+  /// Fills `map` for the view of that shape at `data`. False: the device cannot copy pieces of it.
+  virtual bool MapPieces(const PieceShape&, const void* /*data*/, PieceMap* /*map*/) { return false; }
   /// Submits a kernel. `params` points at each of its parameters; they are copied. `name` stays.
   virtual absl::Status Launch(const void* kernel, const char* name, const LaunchShape& shape, void** params);
 

@@ -69,7 +69,6 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
   for (int64_t k = 0; k < count && plan.ok(); ++k) {
     Kernel kernel;
     kernel.position = static_cast<int>(plan.Word());
-    positions.push_back(kernel.position);
     std::vector<bool> written(trace.values.size(), false);
     for (int64_t s : plan.List()) {
       if (s < 0 || s >= num_steps || code->kernel_of_[static_cast<size_t>(s)] >= 0) return Damaged();
@@ -105,6 +104,25 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     if (header.kind != kHostObject && (kernel.threads < 1 || kernel.threads > 1024 || kernel.per_block < 1 ||
                                        kernel.shared < 0 || kernel.resident < 0))
       return Damaged();
+    for (int64_t n = plan.Word(); n > 0 && plan.ok(); --n) {
+      const std::vector<int64_t> words = plan.List();
+      if (header.kind == kHostObject || words.size() % 2 == 0 || words.size() < 5 || words.size() > 11 ||
+          words[0] < 0 || words[0] >= static_cast<int64_t>(kernel.views.size()))
+        return Damaged();
+      Kernel::Map map;
+      map.view = static_cast<size_t>(words[0]);
+      const int rank = trace.values[static_cast<size_t>(kernel.views[map.view])].type.rank;
+      for (size_t d = 1; d < words.size(); d += 2) {
+        if (words[d] < 0 || words[d] >= rank || words[d + 1] < 1 || words[d + 1] > 256) return Damaged();
+        map.dims.push_back({static_cast<int>(words[d]), static_cast<int>(words[d + 1])});
+      }
+      kernel.maps.push_back(std::move(map));
+    }
+    for (int64_t view : plan.List()) {
+      if (view < 0 || view >= static_cast<int64_t>(kernel.views.size())) return Damaged();
+      kernel.aligned.push_back(static_cast<size_t>(view));
+    }
+    positions.push_back(plan.Word());
     std::sort(kernel.steps.begin(), kernel.steps.end());
     if (kernel.steps.empty() || kernel.strides.size() != kernel.views.size() || kernel.views.size() > 64 ||
         kernel.position < 0 || kernel.position >= num_steps) {
@@ -134,8 +152,9 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       TSR_LOG(1, "no usable libnvJitLink: the driver of ", trace.device->name(), " assembles generated kernels itself");
     TSR_ASSIGN_OR_RETURN(code->device_code_, trace.device->LoadCode(artifact.substr(
                                                  sizeof header + header.plan_words * 8, header.object_bytes)));
-    for (Kernel& kernel : code->kernels_) {
-      kernel.name = absl::StrCat("k", kernel.position);
+    for (size_t k = 0; k < positions.size(); ++k) {
+      Kernel& kernel = code->kernels_[k];
+      kernel.name = absl::StrCat("k", positions[k]);
       TSR_ASSIGN_OR_RETURN(kernel.function, code->device_code_->Find(kernel.name.c_str()));
     }
     return std::shared_ptr<const Code>(std::move(code));

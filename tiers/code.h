@@ -33,6 +33,14 @@ class Code {
     std::string name;
     int threads = 0, shared = 0, resident = 0;
     int64_t per_block = 0;  // tasks
+    /// A view whose pieces the kernel copies: each of its dims, from the innermost on, as the view's own dim and the
+    /// size of a piece.
+    struct Map {
+      size_t view = 0;
+      std::vector<std::pair<int, int>> dims;
+    };
+    std::vector<Map> maps;
+    std::vector<size_t> aligned;  // views that are read and written by vectors of 16 bytes
     /// Results of its steps that are never in memory.
     std::vector<tracer::ValueId> inner;
   };

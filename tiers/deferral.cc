@@ -141,6 +141,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
   }
   if (anchor_ != anchor) anchor_ = anchor;
   matched_ = 0;
+  run_ns_ = 0;
   finished_ = false;
   Follow();
   forced_ = false;
@@ -422,7 +423,11 @@ bool Deferral::Switch(const interp::EagerCall& call, absl::Span<TensorImpl*> out
 }
 
 absl::Status Deferral::Run(int to) {
+  // Ops that may fail on values make a run of several pieces.
+  const bool timed = Manager::TimeThisRun(*version_);
+  const int64_t start = timed ? Manager::TimeOf(*version_) : 0;
   absl::Status status = activation_->Run(to);
+  if (timed) run_ns_ += Manager::TimeOf(*version_) - start;
   if (status.ok()) return status;
   // The error of a step is that of its op in tier 1.
   const TraceStep& step = version_->trace().steps[activation_->position()];
@@ -432,10 +437,9 @@ absl::Status Deferral::Run(int to) {
 absl::Status Deferral::Finish() {
   const bool whole = matched_ == num_steps_;
   const bool timed = whole && Manager::TimeThisRun(*version_);
-  const int64_t start = timed ? Manager::TimeOf(*version_) : 0;
   TSR_RETURN_IF_ERROR(Run(matched_));
   rt::Count(rt::Metric::ops_deferred, matched_);
-  const int64_t ns = timed ? Manager::TimeOf(*version_) - start : 0;
+  const int64_t ns = timed ? run_ns_ : 0;
   const int escapes = activation_->ReleaseHandles();
   if (whole) {
     rt::Count(rt::Metric::version_runs);

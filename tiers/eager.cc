@@ -1,11 +1,13 @@
 #include "tiers/eager.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 
 #include "interp/observer.h"
 #include "runtime/clock.h"
 #include "runtime/fault.h"
+#include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 #include "tiers/profile.h"
@@ -28,6 +30,15 @@ EagerThread& ThreadOf(Stream& stream) { return *static_cast<EagerThread*>(stream
 /// its anchor.
 constexpr int32_t kCovered = 64;
 
+/// How often the longest round must fit into a recording that has not come round before exploring gives up.
+constexpr int kPatience = 8;
+/// Ops that are remembered to lie within a round.
+constexpr size_t kMostWithin = 1 << 16;
+/// Arrivals after which a place that stays in tier 1 would be asked again, and more.
+constexpr int32_t kForGood = INT32_MAX / 4;
+/// How often exploring may begin at one op.
+constexpr int kExplorations = 4;
+
 /// Ops of a thread within which those that a profile names are looked for at any cost.
 constexpr int kExpectedFor = 1 << 14;
 
@@ -39,6 +50,16 @@ void SetEntry(Stream& stream, uint64_t path, int32_t countdown, void* anchor) {
 }
 
 int32_t HotEager() { return static_cast<int32_t>(rt::options().hot_eager()); }
+
+/// Ops of the stretch have their anchor now. `all`: also those that were anchors of loops within it.
+void Cover(Stream& stream, const tracer::Trace& trace, bool all) {
+  for (const tracer::TraceStep& s : trace.steps) {
+    HotEntry& e = stream.EntryOf(s.path);
+    if (e.tag != Stream::TagOf(s.path) || (e.anchor != nullptr && !all)) continue;
+    e.countdown = kCovered * HotEager();
+    e.anchor = nullptr;
+  }
+}
 
 /// The path has come before, and often enough to be worth a place. One that is new may never come again, and places are
 /// kept for good.
@@ -89,8 +110,27 @@ EagerAnchor& EagerTiers::AnchorOf(uint64_t path) {
     a = std::make_unique<EagerAnchor>();
     a->path = path;
     a->anchor = Manager::Get().NewAnchor(Anchor::Kind::eager, "eager ops", path);
+    if (const auto it = within_.find(path); it != within_.end()) a->outer = it->second;
   }
   return *a;
+}
+
+bool EagerTiers::Rests(const EagerAnchor& a) {
+  const EagerAnchor* outer = a.outer.load(std::memory_order_acquire);
+  return outer != nullptr && !outer->pinned.load(std::memory_order_relaxed);
+}
+
+void EagerTiers::Retire(const tracer::Trace& round, EagerAnchor& outer) {
+  std::lock_guard lock(mutex_);
+  // Also ops that are no anchors yet: their counts may be lost, and they would be explored.
+  if (within_.size() > kMostWithin) within_.clear();
+  for (const tracer::TraceStep& s : round.steps) {
+    within_[s.path] = &outer;
+    const auto it = anchors_.find(s.path);
+    if (it != anchors_.end()) it->second->outer = &outer;
+  }
+  within_.erase(outer.path);
+  outer.outer = nullptr;
 }
 
 void EagerTiers::OnDecay(Stream& stream) {
@@ -174,8 +214,12 @@ bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, a
   }
   if (entry.anchor == nullptr) entry.anchor = &AnchorOf(call.path);
   auto& a = *static_cast<EagerAnchor*>(entry.anchor);
+  if (Rests(a) || (!a.explored && a.explorations >= kExplorations)) {
+    entry.countdown = kCovered * HotEager();
+    return false;
+  }
   switch (a.anchor->Arrive(&entry.countdown, call.in)) {
-    case Anchor::Action::wait: return false;
+    case Anchor::Action::wait: a.pinned = entry.countdown >= kForGood; return false;
     case Anchor::Action::record: StartRecording(t, a); return false;
     case Anchor::Action::enter: return Enter(t, a, call, out);
   }
@@ -199,7 +243,9 @@ EagerThread::EagerThread() : deferral(stream) {
   stream.on_op = Deferral::OnOp;
   deferral.after = [](Stream& stream, Deferral::Outcome outcome, const EagerCall& call, absl::Span<TensorImpl*> out) {
     stream.mode = Stream::Mode::idle;
-    return outcome == Deferral::Outcome::ended && EagerTiers::Get().Idle(ThreadOf(stream), call, out);
+    if (outcome == Deferral::Outcome::waits) return true;
+    // Also where a version was left: an inner loop is left at the op where the loop around it begins.
+    return EagerTiers::Get().Idle(ThreadOf(stream), call, out);
   };
 }
 
@@ -217,7 +263,8 @@ bool EagerTiers::Idle(EagerThread& t, const EagerCall& call, absl::Span<TensorIm
 void EagerTiers::StartRecording(EagerThread& t, EagerAnchor& a) {
   t.recording = &a;
   t.recording_start = rt::NowNs();
-  t.first_round = 0;
+  t.rounds.clear();
+  if (!a.explored) ++a.explorations;
   t.record_next = false;
   t.recorder.Begin(tracer::ConfigEpoch());
   t.stream.mode = Stream::Mode::recording;
@@ -228,6 +275,7 @@ void EagerTiers::AbortRecording(EagerThread& t, TraceAbort reason) {
   t.stream.mode = Stream::Mode::idle;
   EagerAnchor& a = *std::exchange(t.recording, nullptr);
   const int32_t rest = Manager::Get().AddAbort(*a.anchor, reason, rt::NowNs() - t.recording_start);
+  a.pinned = rest >= kForGood;
   SetEntry(t.stream, a.path, rest, &a);
 }
 
@@ -239,10 +287,7 @@ void EagerTiers::Ended(EagerThread& t, TraceEnd end, const EagerCall& call) {
   if (trace == nullptr || trace->steps.size() < 2) {
     SetEntry(t.stream, a.path, Manager::Get().AddAbort(*a.anchor, TraceAbort::too_short, ns), &a);
   } else {
-    for (const tracer::TraceStep& s : trace->steps) {
-      HotEntry& e = t.stream.EntryOf(s.path);
-      if (e.tag == Stream::TagOf(s.path) && e.anchor == nullptr) e.countdown = kCovered * HotEager();
-    }
+    Cover(t.stream, *trace, false);
     SetEntry(t.stream, a.path, 1, &a);
     Manager::Get().AddTrace(a.anchor, std::move(trace), ns);
   }
@@ -250,43 +295,66 @@ void EagerTiers::Ended(EagerThread& t, TraceEnd end, const EagerCall& call) {
   if (!Familiar(t.stream, call.path)) return;
   EagerAnchor& next = AnchorOf(call.path);
   if (end == TraceEnd::stopped) next.explored = true;
-  if (!next.explored || !next.anchor->wants_recording()) return;
+  if (!next.explored || Rests(next) || !next.anchor->wants_recording()) return;
   SetEntry(t.stream, next.path, 1, &next);
   StartRecording(t, next);
 }
 
+int EagerTiers::PeriodOf(const EagerThread& t, bool patient) {
+  const std::vector<tracer::TraceStep>& steps = t.recorder.trace().steps;
+  const std::vector<int>& rounds = t.rounds;  // where each ended
+  const int end = rounds.back(), count = static_cast<int>(rounds.size());
+  const auto came_twice = [&](int period) {
+    for (int i = end - period; i < end; ++i)
+      if (steps[i].path != steps[i - period].path) return false;
+    return true;
+  };
+  // All of it, twice. The op itself may come several times in each of the two, as one of a layer does.
+  if (count % 2 == 0 && 2 * rounds[count / 2 - 1] == end && came_twice(end / 2)) return end / 2;
+  if (patient || count < 3) return 0;
+  // The last round like the one before.
+  const int last = end - rounds[count - 2];
+  return end - 2 * last == rounds[count - 3] && came_twice(last) ? last : 0;
+}
+
 bool EagerTiers::Explored(EagerThread& t) {
-  const int n = t.first_round;
   const tracer::Trace& trace = t.recorder.trace();
-  int best = n;
-  // Twice the same stretch? Then every value of the first round has met its fate in the second.
-  if (t.recorder.num_steps() == 2 * n) {
+  // An op of an inner loop comes back soon, and once after all of the loop around it: that may come round, too.
+  int longest = 0;
+  for (size_t i = 0; i < t.rounds.size(); ++i)
+    longest = std::max(longest, t.rounds[i] - (i == 0 ? 0 : t.rounds[i - 1]));
+  const bool patient = t.rounds.size() < 2 || t.rounds.back() < kPatience * longest;
+  const int n = PeriodOf(t, patient);
+  if (n == 0 && patient) return false;
+  // Without a period the place where it began is as good as any.
+  uint64_t path = t.recording->path;
+  if (n != 0) {
+    // Every value of the round before has met its fate in the last one.
+    const int first = t.rounds.back() - n;
     const std::vector<int> live = t.recorder.LiveCounts();
-    absl::flat_hash_map<uint64_t, int> rounds;
-    for (const tracer::TraceStep& s : trace.steps) ++rounds[s.path];
-    int fewest = live[2 * n];
-    for (int m = 0; m < n; ++m) {
-      // A path that comes twice in a round would end the trace too early.
-      if (live[n + m] >= fewest || rounds[trace.steps[n + m].path] > 2) continue;
-      fewest = live[n + m];
-      best = m;
+    absl::flat_hash_map<uint64_t, int> times;
+    for (int i = first; i < first + n; ++i) ++times[trace.steps[i].path];
+    // A path that comes twice in a round would end the trace too early.
+    int fewest = times[path] == 1 ? live[first + n] : std::numeric_limits<int>::max();
+    for (int i = first; i < first + n; ++i) {
+      if (live[i] >= fewest || times[trace.steps[i].path] > 1) continue;
+      fewest = live[i];
+      path = trace.steps[i].path;
     }
   }
-  for (const tracer::TraceStep& s : trace.steps) {
-    HotEntry& e = t.stream.EntryOf(s.path);
-    if (e.tag == Stream::TagOf(s.path) && e.anchor == nullptr) e.countdown = kCovered * HotEager();
-  }
-  const uint64_t path = best == n ? t.recording->path : trace.steps[n + best].path;
+  TSR_LOG(2, "explored ", trace.name, ": ", t.rounds.size(), " rounds, ", t.rounds.back(), " ops, a stretch of ", n);
+  Cover(t.stream, trace, true);
   EagerAnchor& from = *t.recording;
+  EagerAnchor& a = AnchorOf(path);
+  if (n != 0) Retire(trace, a);
   t.recorder.Abort();
   t.recording = nullptr;
   t.stream.mode = Stream::Mode::idle;
-  EagerAnchor& a = AnchorOf(path);
+  a.period = n;
   a.explored = true;
   SetEntry(t.stream, from.path, kCovered * HotEager(), nullptr);
   SetEntry(t.stream, path, 1, &a);
-  if (&a != &from) return false;
-  StartRecording(t, a);
+  if (&a == &from) StartRecording(t, a);
   return true;
 }
 
@@ -300,6 +368,13 @@ void EagerTiers::OnExecuted(Stream& stream, const EagerCall& call, absl::Span<Te
     stream.mode = Stream::Mode::idle;
     if (t.recorder.open()) AbortRecording(t, TraceAbort::no_memory);
   }
+}
+
+EagerAnchor* EagerTiers::OuterAt(Stream& stream, uint64_t path, int period) {
+  const HotEntry& e = stream.EntryOf(path);
+  if (e.tag != Stream::TagOf(path) || e.anchor == nullptr) return nullptr;
+  auto* a = static_cast<EagerAnchor*>(e.anchor);
+  return a->explored && a->period > period && a->anchor->wants_recording() ? a : nullptr;
 }
 
 void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<TensorImpl* const> out,
@@ -339,11 +414,20 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
       if (t.recording->explored) {
         Ended(t, TraceEnd::loop, call);
         if (!t.recorder.open()) return;
-      } else if (t.first_round == 0) {
-        t.first_round = t.recorder.num_steps();
-      } else if (!Explored(t)) {
-        return;
+      } else {
+        t.rounds.push_back(t.recorder.num_steps());
+        if (Explored(t) && !t.recorder.open()) return;
       }
+    }
+  }
+  // The loop has ended, and what comes now belongs to the one around it: that is to be found by its own ops, which are
+  // not counted as long as this goes on. Where it has been found, it goes first.
+  if (const int period = t.recording->period; t.recording->explored && period > 0) {
+    EagerAnchor* outer = OuterAt(stream, call.path, period);
+    if (outer != nullptr || t.recorder.num_steps() >= 4 * period + 64) {
+      AbortRecording(t, TraceAbort::left);
+      if (outer == nullptr) return;
+      StartRecording(t, *outer);
     }
   }
   const int64_t most = rt::options().trace_ops() * (t.recording->explored ? 1 : 2);

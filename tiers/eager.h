@@ -21,6 +21,11 @@ struct EagerAnchor {
   uint64_t path = 0;
   /// The first recording covers two rounds and looks for the best place to begin; this anchor may be that place.
   std::atomic<bool> explored{false};
+  /// Lies within a round of that one, which takes its place unless it stays in tier 1.
+  std::atomic<EagerAnchor*> outer{nullptr};
+  std::atomic<bool> pinned{false};   // it was told to stay in tier 1
+  std::atomic<int> explorations{0};  // that began here
+  std::atomic<int> period{0};        // ops from it to itself when it was found; 0: not known
 };
 
 /// What the hook keeps for one thread; never freed, and given to another thread when this one ends.
@@ -32,7 +37,7 @@ class EagerThread {
   tracer::EagerRecorder recorder;
   EagerAnchor* recording = nullptr;  // where the open recording began
   int64_t recording_start = 0;
-  int first_round = 0;       // steps of its first round, while it explores; 0: not round yet
+  std::vector<int> rounds;   // steps at the end of each round, while it explores
   bool record_next = false;  // the next op is where a recording should begin
   uint64_t config_epoch = 0;
   uint32_t misses = 0;
@@ -72,19 +77,28 @@ class EagerTiers final : public interp::StreamHook {
   /// The op that has just come may be one that a profile names, in surroundings that are not yet those of its loop:
   /// then it is hot, and from here on the surroundings are as if the loop had gone round before.
   void Expect(EagerThread& t);
+  /// Its round is part of a longer one that is, or will be, a trace.
+  static bool Rests(const EagerAnchor& a);
+  void Retire(const tracer::Trace& round, EagerAnchor& outer);
+  /// The anchor at that op of a loop with a longer round, where it wants to be recorded.
+  static EagerAnchor* OuterAt(interp::Stream& stream, uint64_t path, int period);
   void RecordOp(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out,
                 const absl::Status& status, int64_t ns);
   bool Enter(EagerThread& t, EagerAnchor& a, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   void StartRecording(EagerThread& t, EagerAnchor& a);
   void AbortRecording(EagerThread& t, tracer::TraceAbort reason);
-  /// Two rounds were recorded: makes the op at which the fewest values are alive the beginning. True when that is the
-  /// op which has just come.
+  /// How many steps the recording needs to come round, where it has done so twice; 0: it has not. `patient`: an inner
+  /// loop does not count.
+  static int PeriodOf(const EagerThread& t, bool patient);
+  /// A round is over. Where a stretch came twice, the op in it at which the fewest values are alive becomes the
+  /// beginning, and true is returned; a recording is open then if that is the op which has just come.
   bool Explored(EagerThread& t);
   /// The recording ended before this op, which may begin the next one.
   void Ended(EagerThread& t, tracer::TraceEnd end, const interp::EagerCall& call);
 
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<EagerAnchor>> anchors_;
+  absl::flat_hash_map<uint64_t, EagerAnchor*> within_;  // by path, the anchor in whose round it lies
   std::vector<const void*> marks_;
   EagerThread* free_ = nullptr;
 };

@@ -81,7 +81,7 @@ class Emitter {
     }
   }
 
-  std::string Emit() {
+  std::string Emit(bool sizes = true) {
     std::vector<std::string> arguments, strides;
     std::vector<ValueId> ids;
     for (size_t v = 0; v < trace_.values.size(); ++v) {
@@ -91,7 +91,7 @@ class Emitter {
       ids.push_back(static_cast<ValueId>(v));
     }
     for (size_t i = 0; i < trace_.steps.size(); ++i) Step(static_cast<int>(i));
-    const std::vector<int64_t> likely = Likely();
+    const std::vector<int64_t> likely = sizes ? Likely() : std::vector<int64_t>();
     return absl::StrCat("module {\n\"tsr_graph.trace\"() ({\n^bb0(", absl::StrJoin(arguments, ", "), "):\n", body_,
                         "}) {sym_name = \"", trace_.is_eager ? "eager" : "function", "\", values = ", Array("i32", ids),
                         ", strides = [", absl::StrJoin(strides, ", "), "]",
@@ -294,6 +294,10 @@ class Emitter {
 
 std::string EmitTrace(const Trace& trace, const Trace& example, int tier, bool locations, const std::string& file) {
   return Emitter(trace, example, tier, locations, file).Emit();
+}
+
+std::string EmitPattern(const Trace& trace, const Trace& example) {
+  return Emitter(trace, example, 2, /*locations=*/false, "").Emit(/*sizes=*/false);
 }
 
 }  // namespace tessera::tiers

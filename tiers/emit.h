@@ -16,6 +16,9 @@ namespace tessera::tiers {
 std::string EmitTrace(const tracer::Trace& trace, const tracer::Trace& example, int tier, bool locations,
                       const std::string& file = "text");
 
+/// The text in tier 2 without the sizes of the example: the same for every size of the same pattern.
+std::string EmitPattern(const tracer::Trace& trace, const tracer::Trace& example);
+
 }  // namespace tessera::tiers
 
 #endif  // TESSERA_TIERS_EMIT_H_

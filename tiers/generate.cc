@@ -1,5 +1,8 @@
 #include "tiers/generate.h"
 
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/cache.h"
 #include "runtime/fault.h"
@@ -7,6 +10,7 @@
 #include "runtime/thread_pool.h"
 #include "tiers/compiler_library.h"
 #include "tiers/emit.h"
+#include "tiers/function_schedule.h"
 
 namespace tessera::tiers {
 namespace {
@@ -27,6 +31,12 @@ TesseraCompileRequest RequestOf(const std::string& text, int tier, const std::st
           trace.device->code_target().data()};
 }
 
+// The option goes before everything; then come what functions say and what was chosen.
+std::string Schedule(const tracer::Trace& trace, const std::string& chosen) {
+  std::string given = rt::options().schedule();
+  return given.empty() ? ScheduleOf(trace, chosen) : given;
+}
+
 // All that the code depends on.
 std::string KeyOf(const TesseraCompilerApi& api, const TesseraCompileRequest& request) {
   return absl::StrCat("code ", kArtifactVersion, " ", TESSERA_VERSION, "\n", api.build_id, "\ntier ", request.tier,
@@ -42,8 +52,7 @@ absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Tra
   TSR_ASSIGN_OR_RETURN(const TesseraCompilerApi* api, Compiler());
   if (rt::FaultFires(rt::Fault::compile)) return Internal("the compiler failed (fault)");
   const std::string text = EmitTrace(trace, example, tier, /*locations=*/false);
-  const std::string given = rt::options().schedule();
-  const std::string& schedule = given.empty() ? chosen : given;
+  const std::string schedule = Schedule(trace, chosen);
   const TesseraCompileRequest request = RequestOf(text, tier, schedule, trace);
   const std::shared_ptr<rt::Cache> cache = rt::CodeCache();
   const std::string key = cache != nullptr ? KeyOf(*api, request) : "";
@@ -61,33 +70,64 @@ absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Tra
 
 namespace {
 
-// The key of the code that the compiler's own choice gives, told apart from it.
+// The key of the code that the compiler's own choice gives, told apart from it. Where functions name the dims that
+// tuning depends on, the sizes of those stand in place of all others.
 std::string TunedKey(const TesseraCompilerApi& api, const tracer::Trace& trace, const tracer::Trace& example) {
-  const std::string text = EmitTrace(trace, example, 3, /*locations=*/false), none;
-  return absl::StrCat("tuned ", KeyOf(api, RequestOf(text, 3, none, trace)));
+  const std::optional<std::string> sizes = SizesOfKey(trace, example);
+  const std::string text = sizes ? EmitPattern(trace, example) : EmitTrace(trace, example, 3, /*locations=*/false);
+  const std::string own = ScheduleOf(trace, "");
+  return absl::StrCat("tuned ", sizes.value_or(""), SpacesOf(trace), " ", KeyOf(api, RequestOf(text, 3, own, trace)));
 }
+
+// Results of this process whose key names dims: other shapes of the same program ask for them, and there may be no
+// cache on disk.
+class Tunings {
+ public:
+  static Tunings& Get() {
+    static auto* const tunings = new Tunings;
+    return *tunings;
+  }
+  std::optional<std::string> Find(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto it = found_.find(key);
+    return it == found_.end() ? std::nullopt : std::optional(it->second);
+  }
+  void Add(const std::string& key, const std::string& schedule) {
+    const std::lock_guard lock(mutex_);
+    if (found_.size() < kMost) found_[key] = schedule;
+  }
+
+ private:
+  static constexpr size_t kMost = 1024;
+  std::mutex mutex_;
+  absl::flat_hash_map<std::string, std::string> found_;
+};
 
 }  // namespace
 
 std::optional<std::string> RememberedSchedule(const tracer::Trace& trace, const tracer::Trace& example) {
   const std::shared_ptr<rt::Cache> cache = rt::CodeCache();
   const auto api = Compiler();
-  if (cache == nullptr || !api.ok()) return std::nullopt;
-  return cache->Get(TunedKey(**api, trace, example));
+  if (!api.ok()) return std::nullopt;
+  const std::string key = TunedKey(**api, trace, example);
+  if (std::optional<std::string> found = Tunings::Get().Find(key)) return found;
+  return cache == nullptr ? std::nullopt : cache->Get(key);
 }
 
 void RememberSchedule(const tracer::Trace& trace, const tracer::Trace& example, const std::string& schedule) {
   const std::shared_ptr<rt::Cache> cache = rt::CodeCache();
   const auto api = Compiler();
-  if (cache != nullptr && api.ok()) cache->Put(TunedKey(**api, trace, example), schedule);
+  if (!api.ok()) return;
+  const std::string key = TunedKey(**api, trace, example);
+  if (SizesOfKey(trace, example)) Tunings::Get().Add(key, schedule);
+  if (cache != nullptr) cache->Put(key, schedule);
 }
 
 absl::StatusOr<std::string> InspectStage(const tracer::Trace& trace, const tracer::Trace& example, int tier,
                                          const std::string& stage, const std::string& chosen, const std::string& file) {
   TSR_ASSIGN_OR_RETURN(const TesseraCompilerApi* api, Compiler());
   const std::string text = EmitTrace(trace, example, tier, /*locations=*/true, file.empty() ? "text" : file);
-  const std::string given = rt::options().schedule();
-  const std::string& schedule = given.empty() ? chosen : given;
+  const std::string schedule = Schedule(trace, chosen);
   return Inspect(*api, RequestOf(text, tier, schedule, trace), stage);
 }
 

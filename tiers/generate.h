@@ -16,7 +16,7 @@ struct Generated {
 };
 
 /// Takes milliseconds: not on a thread of the program. `example` as in EmitTrace(); `schedule` as in the option of that
-/// name, which goes before it.
+/// name, which goes before it; functions may have schedules of their own beside it.
 absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Trace& example, int tier,
                                    const std::string& schedule = "");
 

@@ -52,6 +52,16 @@ bool Fits(const View& view, const std::vector<int64_t>& known) {
   return true;
 }
 
+// Are rows so many vectors of eight elements, each at a multiple of its size or of 16 bytes, if the first one is?
+bool HasAlignedRows(const View& view) {
+  constexpr int64_t kLanes = 8;
+  const int64_t bytes = static_cast<int64_t>(SizeOf(view.dtype)), vector = std::min<int64_t>(16, kLanes * bytes);
+  if (view.rank > 0 && view.dims[view.rank - 1] % kLanes != 0) return false;
+  for (int d = 0; d + 1 < view.rank; ++d)
+    if (view.dims[d] != 1 && view.strides[d] * bytes % vector != 0) return false;
+  return true;
+}
+
 }  // namespace
 
 void GeneratedKernels::Bind(absl::Span<const View> views) {
@@ -70,10 +80,36 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
     b.unit = std::max<int64_t>(1, Product(kernel.unit, {}, b.dims));
     b.scratch = static_cast<size_t>((kernel.fixed + 63) / 64 * 64);
     for (int64_t bytes : kernel.scratch) b.scratch += static_cast<size_t>((b.unit * bytes + 63) / 64 * 64);
+    for (size_t v = 0; v < kernel.aligned.size() && b.fits; ++v)
+      b.fits = HasAlignedRows(views[static_cast<size_t>(kernel.views[kernel.aligned[v]])]);
+    if (b.fits && !kernel.maps.empty()) b.fits = BindMaps(kernel, b, views);
     if (device_ != nullptr) continue;
     const bool is_one_row = b.tasks == 1 && kernel.blocks.empty();
     if (b.scratch > kMostScratch || (is_one_row && b.unit > kLongRow && rt::NumThreads() > 1)) b.fits = false;
   }
+}
+
+bool GeneratedKernels::BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views) {
+  b.maps.resize(kernel.maps.size());
+  for (size_t m = 0; m < b.maps.size(); ++m) {
+    const View& view = views[static_cast<size_t>(kernel.views[kernel.maps[m].view])];
+    Bound::Map& map = b.maps[m];
+    map.data = nullptr;
+    rt::PieceShape& shape = map.shape;
+    shape.element_bytes = static_cast<int>(SizeOf(view.dtype));
+    shape.rank = 0;
+    for (const auto& [dim, piece] : kernel.maps[m].dims) {
+      shape.dims[shape.rank] = view.dims[dim];
+      shape.strides[shape.rank] = view.strides[dim] * shape.element_bytes;
+      shape.piece[shape.rank] = piece;
+      ++shape.rank;
+    }
+    // Whether the device can do it does not depend on the address, as long as that is a multiple of sixteen.
+    const bool is_run = view.strides[kernel.maps[m].dims[0].first] == 1 || shape.dims[0] == 1;
+    if (!is_run || !device_->MapPieces(shape, reinterpret_cast<const void*>(uintptr_t{1} << 20), &map.map))
+      return false;
+  }
+  return true;
 }
 
 void GeneratedKernels::Launch(size_t k, void* const* data) {
@@ -142,8 +178,19 @@ absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
   }
   for (int64_t& dim : b.dims) params.push_back(&dim);
   params.push_back(&b.tasks);
+  for (size_t m = 0; m < b.maps.size(); ++m) {
+    Bound::Map& map = b.maps[m];
+    const void* at = data[kernel.views[kernel.maps[m].view]];
+    if (map.data != at) {
+      if (!device_->MapPieces(map.shape, at, &map.map))
+        return Internal("kernel ", kernel.name, ": an operand cannot be copied by pieces");
+      map.data = at;
+    }
+    params.push_back(&map.map);
+  }
   const int64_t blocks = std::min<int64_t>((b.tasks - 1) / kernel.per_block + 1, INT32_MAX);
-  return device_->Launch(kernel.function, kernel.name.c_str(), {blocks, kernel.threads, kernel.shared, kernel.resident}, params.data());
+  return device_->Launch(kernel.function, kernel.name.c_str(), {blocks, kernel.threads, kernel.shared, kernel.resident},
+                         params.data());
 }
 
 }  // namespace tessera::tiers

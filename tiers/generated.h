@@ -26,16 +26,20 @@ class GeneratedKernels {
   /// hold for them is not used until the next call.
   void Bind(absl::Span<const View> views);
 
-  /// Chooses the kernels for the steps from `from` up to `to`: those that are bound, lie in the range as a whole, and
-  /// whose inner values nobody holds. `held(v)` says whether somebody does. False: some steps of the range run although
-  /// there is a kernel for them.
-  template <class Held>
-  bool Choose(int from, int to, Held held) {
+  /// Chooses the kernels for the steps from `from` up to `to`: those that are bound, lie in the range as a whole, whose
+  /// inner values nobody holds, and whose operands are aligned as it needs. `held(v)` says whether somebody does;
+  /// `data(v)` is where the memory of the value begins. False: some steps of the range run although there is a kernel
+  /// for them.
+  template <class Held, class Data>
+  bool Choose(int from, int to, Held held, Data data) {
     bool all = true;
     for (size_t k = 0; k < bound_.size(); ++k) {
       const Code::Kernel& kernel = code_.kernels()[k];
       bool use = bound_[k].fits && kernel.position < to && kernel.steps.front() >= from;
       for (size_t v = 0; use && v < kernel.inner.size(); ++v) use = !held(kernel.inner[v]);
+      auto is_aligned = [&](size_t v) { return reinterpret_cast<uintptr_t>(data(kernel.views[v])) % kAlignment == 0; };
+      for (size_t m = 0; use && m < kernel.maps.size(); ++m) use = is_aligned(kernel.maps[m].view);
+      for (size_t v = 0; use && v < kernel.aligned.size(); ++v) use = is_aligned(kernel.aligned[v]);
       bound_[k].use = use;
       all = all && (use || kernel.position < from || kernel.steps.front() >= to);
     }
@@ -66,6 +70,7 @@ class GeneratedKernels {
   }
 
  private:
+  static constexpr uintptr_t kAlignment = 16;
   struct Bound {
     bool fits = false;
     bool use = false;
@@ -73,6 +78,12 @@ class GeneratedKernels {
     int64_t unit = 1;
     size_t scratch = 0;
     std::vector<int64_t> dims;
+    struct Map {
+      rt::PieceShape shape;
+      const void* data = nullptr;  // what `map` is for
+      rt::PieceMap map;
+    };
+    std::vector<Map> maps;
     std::vector<int32_t> numbers;  // for each view, on a device that is not the cpu: index in numbers_, or -1
   };
   /// A number of the host that kernels of a device read from its memory, where it is written when it has changed.
@@ -84,6 +95,7 @@ class GeneratedKernels {
   };
   int32_t NumberOf(tracer::ValueId v);
   absl::Status WriteNumber(Number& number, const void* host);
+  bool BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views);
   void Launch(size_t k, void* const* data);
   /// The same on a device that is not the cpu.
   absl::Status Submit(size_t k, void* const* data);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 #include "runtime/ring.h"
+#include "tiers/function_schedule.h"
 #include "tiers/generate.h"
 #include "tiers/profile.h"
 #include "tiers/replay.h"
@@ -46,6 +48,9 @@ constexpr int64_t kTrialRuns = 24;
 /// Recordings that showed nothing new before a place stops asking for more.
 constexpr int kUselessSamples = 6;
 
+/// The builder generates code.
+std::atomic<bool> g_generating{false};
+
 int32_t Saturate(int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX / 2)); }
 
 int64_t HotCount(Anchor::Kind kind) {
@@ -56,12 +61,6 @@ int64_t HotCount(Anchor::Kind kind) {
     case Anchor::Kind::exit: return rt::options().hot_exit();
   }
   return 0;
-}
-
-bool HasProduct(const Trace& trace) {
-  return std::any_of(trace.steps.begin(), trace.steps.end(), [](const tracer::TraceStep& s) {
-    return s.kind == tracer::TraceStep::Kind::op && ir::Info(s.op).bound == ir::Bound::dot;
-  });
 }
 
 // The fastest run; INT64_MAX where none was timed.
@@ -404,7 +403,27 @@ void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group
 }
 
 void Manager::Queue(Job job) {
-  std::lock_guard lock(queue_mutex_);
+  std::unique_lock lock(queue_mutex_);
+  // The code of a long trace takes seconds, and meanwhile a shape that no version serves runs in tier 1: what replays
+  // it is there in a millisecond, and does not wait behind that.
+  if (!job.version && g_generating.load(std::memory_order_relaxed) && rt::options().background()) {
+    auto now = std::make_shared<Job>(std::move(job));
+    ++building_;
+    try {
+      std::thread([this, now]() mutable {
+        Build(*now);
+        now->anchor->queued_.fetch_sub(1, std::memory_order_relaxed);
+        now.reset();
+        std::lock_guard done(queue_mutex_);
+        --building_;
+        if (queue_.empty() && building_ == 0) idle_.notify_all();
+      }).detach();
+      return;
+    } catch (const std::system_error&) {  // no more threads
+      --building_;
+      job = std::move(*now);
+    }
+  }
   queue_.push_back(std::move(job));
   std::push_heap(queue_.begin(), queue_.end(), [](const Job& a, const Job& b) { return a.gain < b.gain; });
   if (!rt::options().background()) return;
@@ -432,7 +451,9 @@ void Manager::BuildNext(std::unique_lock<std::mutex>& lock) {
   ++building_;
   lock.unlock();
   if (job.version) {
+    g_generating.store(true, std::memory_order_relaxed);
     BuildCode(job);
+    g_generating.store(false, std::memory_order_relaxed);
   } else {
     Build(job);
     job.anchor->queued_.fetch_sub(1, std::memory_order_relaxed);
@@ -563,7 +584,7 @@ void Manager::BuildCode(const Job& job) {
   const bool specialises = job.tier == 3 && old.tier < 3;
   std::shared_ptr<Tuner> tuner = job.tier == 3 && !specialises ? old.tuner : nullptr;
   std::string schedule;
-  bool tunes = specialises && HasProduct(*trace) && rt::options().tune_budget() > 0 && rt::options().schedule().empty();
+  bool tunes = specialises && HasChoices(*trace) && rt::options().tune_budget() > 0 && rt::options().schedule().empty();
   if (tunes) {
     if (std::optional<std::string> remembered = RememberedSchedule(*trace, *old.example)) {
       schedule = *std::move(remembered);
@@ -573,8 +594,10 @@ void Manager::BuildCode(const Job& job) {
   if (job.tier == 3 && !specialises) {
     if (tuner == nullptr) {
       const auto space = InspectStage(*trace, *old.example, 3, "space");
-      if (!space.ok() || space->empty()) return;
-      tuner = std::make_shared<Tuner>(*space, rt::options().tune_budget() * 1'000'000);
+      if (!space.ok()) return;
+      const std::string choices = LimitSpace(*trace, *space);
+      if (choices.empty()) return;
+      tuner = std::make_shared<Tuner>(choices, rt::options().tune_budget() * 1'000'000);
     }
     tuner->Measured(FastestRun(old), old.compile_ns);
     schedule = tuner->Next();

@@ -217,9 +217,10 @@ absl::Status ReplayActivation::RunSteps(int to) {
   const int from = position_;
   failure_.step = -1;
   if (generated_ != nullptr) {
-    const bool all = generated_->Choose(position_, to, [&](ValueId v) {
-      return trace_.is_eager && tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed();
-    });
+    const bool all = generated_->Choose(
+        position_, to,
+        [&](ValueId v) { return trace_.is_eager && tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed(); },
+        [&](ValueId v) { return roots_[v] >= 0 ? data_[roots_[v]] : nullptr; });
     // Steps that a kernel was to replace leave their results in memory, which has to be there.
     if (!all && !spare_ && plan_.num_spare > 0) [[unlikely]]
       TSR_RETURN_IF_ERROR(Take(plan_.num_slots, plan_.num_spare, spare_));

@@ -6,6 +6,7 @@
 
 #include "deopt/guards.h"
 #include "ir/op.h"
+#include "ir/schedule.h"
 #include "lang/builtins.h"
 #include "lang/diagnostic.h"
 #include "lang/lexer.h"
@@ -91,6 +92,13 @@ std::string Language() {
     if (b->id != lang::BuiltinId::op) continue;
     s += "| `" + Cell(CallOf(b->name, ir::Info(b->op))) + "` | `" + std::string(ir::Info(b->op).name) + "` |\n";
   }
+  s += "\n## Schedules\n\nWhat `@kernel.schedule` takes, and the `space` of `@kernel.autotune` (`ir/schedule.def`).\n\n"
+       "| entry | values | meaning |\n| --- | --- | --- |\n";
+  for (const ir::ScheduleForm& f : ir::kScheduleForms)
+    s += "| `form` | `\"" + std::string(f.name) + "\"` | " + std::string(f.doc) + " |\n";
+  for (const ir::ScheduleEntry& e : ir::kScheduleEntries)
+    s += "| `" + std::string(e.name) + "` | " + std::to_string(e.low) + " to " + std::to_string(e.high) + " | " +
+         std::string(e.doc) + " |\n";
   s +=
       "\n## Messages\n\n`{0}`, `{1}`, ... are filled in at the place.\n\n| name | kind | text |\n| --- | --- | --- |\n";
   static constexpr std::string_view kKinds[] = {"error", "warning", "note"};

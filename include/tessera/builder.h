@@ -62,6 +62,15 @@ class TSR_API FunctionBuilder {
   /// A symbol equals another, or a number; a symbol is a multiple of a number.
   void assume_equal(const Dim& a, const Dim& b);
   void assume_divisible(const Dim& a, int64_t divisor);
+  /// How the function's matrix products are cut, in place of what the compiler chooses: "form=packed,rows=64,nr=8".
+  /// docs/graph-ir.md has the entries. build() says what is wrong with it.
+  void schedule(std::string_view entries);
+  /// The schedules that the tuner may try for them, with spaces between ("rows=32 rows=64"; empty: those the compiler
+  /// names), and the symbols whose sizes need a tuning of their own ("B,K"; empty: every dim).
+  void autotune(std::string_view space, std::string_view key = {});
+  /// Where the elements of a value lie on a mesh of devices: an axis or * for each dim, "dp,*" or "dp:4,*" (4 devices).
+  /// Kept and checked; nothing uses it yet.
+  Value shard(Value value, std::string_view spec);
   /// Needed before this function is called by one built earlier, or by itself.
   void declare_results(const std::vector<std::pair<DType, std::vector<Dim>>>& types);
 

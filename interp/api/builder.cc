@@ -89,6 +89,19 @@ absl::StatusOr<TensorType> ToType(ir::FunctionBuilder& b, DType dtype, const std
 
 }  // namespace
 
+void FunctionBuilder::schedule(std::string_view entries) {
+  if (impl_->builder != nullptr) impl_->builder->Schedule(std::string(entries));
+}
+
+void FunctionBuilder::autotune(std::string_view space, std::string_view key) {
+  if (impl_->builder != nullptr) impl_->builder->Autotune(std::string(space), std::string(key));
+}
+
+Value FunctionBuilder::shard(Value value, std::string_view spec) {
+  if (impl_->builder == nullptr) return Value();
+  return Value(impl_->builder->Shard({value.id()}, std::string(spec)).id);
+}
+
 Value FunctionBuilder::param(std::string_view name, DType dtype, const std::vector<Dim>& dims) {
   if (impl_->builder == nullptr) return Value();
   auto type = ToType(*impl_->builder, dtype, dims);

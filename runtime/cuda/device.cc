@@ -52,11 +52,13 @@ absl::StatusOr<Device*> Device::Make(int index, CUcontext adopted) {
   if (p.major < 8)
     return Unsupported(d->name_, " is ", p.name, " of compute capability ", p.major, ".", p.minor,
                        "; Tessera needs 8.0 or more");
-  // Code for a generation runs on its later members.
+  // Code for a generation runs on its later members, but for what uses the tensor cores of 9.0.
   const int version = p.major * 10 + p.minor;
-  d->target_ = absl::StrCat("sm_", p.major == 8 && version >= 86 && version < 89 ? 86
-                                   : version == 89                               ? 89
-                                                                                 : p.major * 10);
+  d->target_ = absl::StrCat("sm_",
+                            p.major == 8 && version >= 86 && version < 89 ? 86
+                            : version == 89                               ? 89
+                                                                          : p.major * 10,
+                            version == 90 ? "a" : "");
   TSR_RETURN_IF_ERROR(d->Check("cuStreamCreate", driver.cuStreamCreate(&d->own_stream_, CU_STREAM_NON_BLOCKING)));
   d->stream_.store(d->own_stream_, std::memory_order_relaxed);
   void* error = nullptr;
@@ -330,6 +332,32 @@ absl::StatusOr<std::unique_ptr<rt::DeviceCode>> Device::LoadCode(std::string_vie
   CUmodule module = nullptr;
   TSR_RETURN_IF_ERROR(Check("cuModuleLoadData", TheDriver().cuModuleLoadData(&module, image.data())));
   return std::make_unique<LoadedCode>(*this, module);
+}
+
+bool Device::MapPieces(const rt::PieceShape& shape, const void* data, rt::PieceMap* map) {
+  static_assert(sizeof(CUtensorMap) == sizeof(rt::PieceMap) && alignof(CUtensorMap) <= alignof(rt::PieceMap));
+  constexpr int kMost = rt::PieceShape::kMostDims;
+  if (properties_.major < 9 || reinterpret_cast<uintptr_t>(data) % 16 != 0) return false;
+  cuuint64_t dims[kMost], strides[kMost];
+  cuuint32_t piece[kMost], steps[kMost];
+  for (int d = 0; d < shape.rank; ++d) {
+    if (shape.dims[d] < 1 || shape.dims[d] > INT32_MAX) return false;
+    dims[d] = static_cast<cuuint64_t>(shape.dims[d]);
+    piece[d] = static_cast<cuuint32_t>(shape.piece[d]);
+    steps[d] = 1;
+    if (d == 0) continue;
+    // A dim of one may have any stride.
+    const int64_t stride = shape.dims[d] == 1 ? 16 : shape.strides[d];
+    if (stride <= 0 || stride % 16 != 0 || stride >= (int64_t{1} << 40)) return false;
+    strides[d - 1] = static_cast<cuuint64_t>(stride);
+  }
+  const CUtensorMapDataType type = shape.element_bytes == 1   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                   : shape.element_bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16
+                                                              : CU_TENSOR_MAP_DATA_TYPE_UINT32;
+  return TheDriver().cuTensorMapEncodeTiled(
+             reinterpret_cast<CUtensorMap*>(map), type, static_cast<cuuint32_t>(shape.rank), const_cast<void*>(data),
+             dims, strides, piece, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 absl::Status Device::Launch(const void* kernel, const char* name, const rt::LaunchShape& grid, void** params) {

@@ -78,6 +78,7 @@ class Device final : public rt::Device {
   absl::Status Synchronize() override;
   std::string_view code_target() const override { return target_; }
   absl::StatusOr<std::unique_ptr<rt::DeviceCode>> LoadCode(std::string_view image) override;
+  bool MapPieces(const rt::PieceShape& shape, const void* data, rt::PieceMap* map) override;
   absl::Status Launch(const void* kernel, const char* name, const rt::LaunchShape& shape, void** params) override;
   bool BeginRecording() override;
   std::unique_ptr<rt::DeviceGraph> EndRecording() override;

@@ -392,3 +392,44 @@ tsr_graph.trace "function" values [0, 1] strides [[], []]
   %v3 = tsr_graph.gelu %v2 step 1 values [3] until [2] : (!t) -> !t
   %v4 = tsr_graph.neg %v3 step 2 values [4] until [end] : (!t) -> !t
 }
+
+// -----
+
+// linear_gelu: 1
+!x = tensor<8192x1024xbf16>
+!w = tensor<1024x4096xbf16>
+!b = tensor<4096xbf16>
+!y = tensor<8192x4096xbf16>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !x, %v1: !w, %v2: !b) {
+  %v3 = tsr_graph.matmul %v0, %v1 step 0 values [3] until [1] : (!x, !w) -> !y
+  %v4 = tsr_graph.add %v3, %v2 step 1 values [4] until [2] : (!y, !b) -> !y
+  %v5 = tsr_graph.gelu %v4 step 2 values [5] until [end] : (!y) -> !y
+}
+
+// -----
+
+// linear_residual: 1
+!x = tensor<4096x4096xf16>
+!w = tensor<4096x4096xf16>
+!b = tensor<4096xf16>
+!y = tensor<4096x4096xf16>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []]
+    (%v0: !x, %v1: !w, %v2: !b, %v3: !y) {
+  %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [1] {transpose_b = true} : (!x, !w) -> !y
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!y, !b) -> !y
+  %v6 = tsr_graph.add %v5, %v3 step 2 values [6] until [end] : (!y, !y) -> !y
+}
+
+// -----
+
+// linear_batched_symbolic: 1
+!x = tensor<?x?x?xbf16, [0, 1, 2]>
+!w = tensor<?x?x?xbf16, [0, 2, 3]>
+!y = tensor<?x?x?xbf16, [0, 1, 3]>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []] likely [8, 1024, 512, 2048]
+    (%v0: !x, %v1: !w, %v2: !y) {
+  %v3 = tsr_graph.matmul %v0, %v1 step 0 values [3] until [1] : (!x, !w) -> !y
+  %v4 = tsr_graph.relu %v3 step 1 values [4] until [2] : (!y) -> !y
+  %v5 = tsr_graph.mul %v4, %v2 step 2 values [5] until [end] : (!y, !y) -> !y
+}

@@ -109,6 +109,15 @@ TEST(SessionTest, AssigningToAPartLeavesOthersAlone) {
   EXPECT_THAT(Value(s, "(1, 2)[0] = 3"), HasSubstr("error: "));
 }
 
+TEST(SessionTest, MasksTakeWhatTheySay) {
+  Session s;
+  ASSERT_TRUE(s.evaluate("x = arange(6.0).reshape(3, 2)").ok);
+  EXPECT_EQ(Value(s, "x[x > 2]"), "[3., 4., 5.] f32[3]");
+  EXPECT_EQ(Value(s, "x[x.sum(axis=1) > 4]"), "[[2., 3.],\n [4., 5.]]\nf32[2,2]");
+  EXPECT_EQ(Value(s, "x.T[x.T < 3]"), "[0., 2., 1.] f32[3]") << "in the order of the rows of the mask";
+  EXPECT_EQ(Value(s, "x[x > 9].shape"), "(0,)");
+}
+
 TEST(SessionTest, ARedefinedFunctionIsTheNewOneEverywhere) {
   Session s;
   ASSERT_TRUE(s.evaluate("def f(x):\n    return x + 1\ndef g(x):\n    return f(x) * 10\nx = zeros(1)\n").ok);
@@ -136,12 +145,16 @@ TEST(SessionTest, LoopsOfTheTopLevelGetHot) {
   };
   if (Runtime::option("tier").value() == "1") GTEST_SKIP() << "the option tier is 1";
   Session s;
-  const Evaluation e = s.evaluate(
-      "x = ones(64)\nfor i in range(20000):\n    # the place of the loop's first op is line 4\n    x = x * 0.5 + "
-      "tanh(x)\n",
-      "hot_loop.tsr");
-  ASSERT_TRUE(e.ok) << e.text();
-  Runtime::wait_for_builds();
+  // Versions are built by threads of low priority: on a busy machine a program may be over before they had a turn.
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    const Evaluation e = s.evaluate(
+        "x = ones(64)\nfor i in range(20000):\n    # the place of the loop's first op is line 4\n    x = x * 0.5 + "
+        "tanh(x)\n",
+        "hot_loop.tsr");
+    ASSERT_TRUE(e.ok) << e.text();
+    Runtime::wait_for_builds();
+  } while (runs() == 0 && std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
   EXPECT_GT(runs(), 0);
   // The same values as one op after another.
   ASSERT_TRUE(Runtime::set_option("tier", "1").ok());

@@ -20,6 +20,7 @@ echo "package: find_package"
   -DCMAKE_CXX_COMPILER="$CXX" -DTESSERA_INSTALLED_INCLUDE="$work/prefix/include" -G Ninja >"$work/configure.log"
 "$CMAKE" --build "$work/cmake" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
 "$work/cmake/app"
+"$work/cmake/train_app"
 if [ -e "$work/prefix/include/tessera/c_api.h" ]; then "$work/cmake/c_app"; fi
 
 echo "package: a version that is not there is refused"

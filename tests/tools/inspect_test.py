@@ -4,6 +4,7 @@
 usage: inspect_test.py TESSERA [TESSERA_OPT]     without TESSERA_OPT: there is no compiler
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -163,6 +164,60 @@ class Program(unittest.TestCase):
         self.assertIn(f'loc("{self.path}":2:', done.stdout)
         done = run("inspect", self.path, "--fn", "scaled", "--stage", "graph", "--version", "2", "--tier", "2")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+@unittest.skipIf(OPT is None, "no compiler")
+class Schedules(unittest.TestCase):
+    """@kernel.schedule reaches the schedule stage, for the function it stands before and for no other."""
+
+    PRODUCT = "def {0}(x: Tensor[\"M\", \"K\", f32], w: Tensor[\"K\", \"N\", f32]):\n    return {1}\n\n"
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.folder.name, "model.tsr")
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(self.PRODUCT.format("plain", "relu(x @ w)"))
+            file.write("@kernel.schedule(form=\"packed\", rows=24, nr=8, mr=4)\n" + self.PRODUCT.format("cut", "relu(x @ w)"))
+            file.write("@kernel.schedule(form=\"library\")\n" + self.PRODUCT.format("left", "relu(x @ w)"))
+            file.write("@kernel.schedule(depth=48)\n" + self.PRODUCT.format("outer", "cut(x, w) + relu(plain(x, w))"))
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def products(self, name, *words):
+        done = run("inspect", self.path, "--fn", name, "--stage", "sched", "--dim", "M=128", "--dim", "K=96", "--dim",
+                   "N=160", *words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        found = []
+        for text in re.findall(r"product = \{([^}]*)\}", done.stdout):
+            entries = (entry.strip().split(" = ") for entry in text.split(","))
+            found.append({name: value.split(" :")[0].strip('"') for name, value in entries})
+        return found
+
+    def test_one_function(self):
+        for tier in ("2", "3"):
+            (cut,) = self.products("cut", "--tier", tier)
+            self.assertEqual((cut["form"], cut["rows"], cut["nr"], cut["mr"]), ("packed", "24", "8", "4"))
+            (plain,) = self.products("plain", "--tier", tier)
+            self.assertNotEqual(plain["rows"], "24")
+        self.assertEqual(self.products("left"), [], "it is left to the library")
+
+    def test_calls(self):
+        """A function's own schedule goes before its caller's, which holds for what says nothing."""
+        cut, plain = sorted(self.products("outer"), key=lambda p: p["rows"] != "24")
+        self.assertEqual((cut["rows"], cut["nr"], cut["mr"]), ("24", "8", "4"))
+        self.assertNotEqual(cut["depth"], "48")
+        self.assertEqual(plain["depth"], "48")
+        self.assertNotEqual(plain["rows"], "24")
+
+    def test_the_option_goes_before_it(self):
+        (cut,) = self.products("cut", "--option", "schedule=*:rows=32")
+        self.assertEqual(cut["rows"], "32")
+
+    def test_graph_ir_has_it(self):
+        done = run("inspect", self.path, "--fn", "outer", "--stage", "gir")
+        self.assertIn('with {schedule = "form=packed,rows=24,nr=8,mr=4"} {', done.stdout)
+        self.assertIn('with {schedule = "depth=48"} {', done.stdout)
 
 
 @unittest.skipIf(OPT is None, "no compiler")

@@ -271,6 +271,31 @@ TEST(Metrics, EveryRowMoves) {
   }
 }
 
+TEST(Builder, SchedulesAndShards) {
+  Builder b;
+  FunctionBuilder f = b.function("layer");
+  const Value x = f.param("x", f32, {"B", "K"}), w = f.param("w", f32, {"K", 64});
+  f.schedule("form=packed,rows=64");
+  f.autotune("nr=8 nr=16", "K");
+  f.ret({f.shard(f.op("matmul", {x, w}), "dp,tp:4")});
+  Result<Module> module = b.build();
+  ASSERT_TRUE(module.ok()) << module.status().message();
+  const std::string text = module.value().to_string();
+  EXPECT_NE(text.find(R"(with {schedule = "form=packed,rows=64", space = "nr=8 nr=16", key = "K"})"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find(R"(tensor<B x 64 x f32> {shard = "dp,tp:4"})"), std::string::npos) << text;
+
+  Builder bad;
+  FunctionBuilder g = bad.function("g");
+  g.schedule("rows=0");
+  g.ret({g.param("x", f32, {"B"})});
+  EXPECT_NE(bad.build().status().message().find("rows is 1 to 1048576, not 0"), std::string::npos);
+  Builder worse;
+  FunctionBuilder h = worse.function("h");
+  h.ret({h.shard(h.op("neg", {h.param("x", f32, {"B", 6})}), "*,tp:4")});
+  EXPECT_NE(worse.build().status().message().find("cannot be divided evenly among 4 devices of tp"), std::string::npos);
+}
+
 TEST(Builder, BuildsWhatTextSays) {
   Builder b;
   b.buffer("calls", i64, {});

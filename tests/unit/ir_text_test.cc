@@ -145,6 +145,36 @@ TEST(IrText, Parameters) {
 )");
 }
 
+TEST(IrText, ShardsOfValues) {
+  Unchanged(
+      R"(func @f(%x: tensor<B x 4 x f32> {shard = "dp:2,*"}, %p: tensor<bool>) -> tensor<B x 4 x f32> {
+  %y = exp %x : tensor<B x 4 x f32> {shard = "dp:2,tp:4"}
+  %a, %b = split %y {sizes = [1, 3], axis = 1} : tensor<B x 1 x f32> {shard = "dp,*"}, tensor<B x 3 x f32>
+  %z = if %p -> (tensor<B x 4 x f32> {shard = "*,tp"}) {
+    %w = neg %y : tensor<B x 4 x f32> {shard = "dp,*"}
+    yield %w
+  } else {
+    yield %y
+  }
+  return %z
+}
+)");
+}
+
+TEST(IrText, Schedules) {
+  Unchanged(
+      R"(func @f(%x: tensor<M x K x f32>, %w: tensor<K x N x f32>) -> tensor<M x N x f32> where K % 8 == 0 with {schedule = "form=packed,rows=64,nr=8"} {
+  %0 = matmul %x, %w : tensor<M x N x f32>
+  return %0
+}
+
+func @g(%x: tensor<M x K x f32>, %w: tensor<K x N x f32>) -> tensor<M x N x f32> with {space = "rows=32,nr=8 rows=64,nr=16", key = "M,K"} {
+  %0 = matmul %x, %w : tensor<M x N x f32>
+  return %0
+}
+)");
+}
+
 TEST(IrText, Strings) {
   Unchanged("func @f(%x: tensor<f32>) {\n  print %x {label = \"a\\\"b\\\\c\\n\\t\\x01\\x00\xc3\xa9\"}\n  return\n}\n");
 }

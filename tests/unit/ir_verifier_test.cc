@@ -120,6 +120,15 @@ TEST(IrVerifier, Module) {
   Broken("buffer @b is defined twice", [](Module& m, Function&) { m.buffers.push_back(m.buffers[0]); });
   Broken("a function has the name \"\"", [](Module&, Function& f) { f.name.clear(); });
   Broken("shard \"dp,tp\" names 2 dims", [](Module&, Function& f) { f.params[0].shard = "dp,tp"; });
+  Broken("a shard belongs to no value", [](Module&, Function& f) { f.shards.emplace_back(1000, "dp"); });
+  Broken("the shard of a parameter stands among",
+         [](Module&, Function& f) { f.shards.emplace_back(f.params[0].value, "dp"); });
+  Broken("there is no form tiled; it is packed, stream, dot, tensor or library",
+         [](Module&, Function& f) { f.schedule = "form=tiled"; });
+  Broken("rows is 1 to 1048576, not 0", [](Module&, Function& f) { f.schedule = "rows=0"; });
+  Broken("has the entry \"\"", [](Module&, Function& f) { f.schedule = "rows=4,"; });
+  Broken("has rows twice", [](Module&, Function& f) { f.tune_space = "rows=4 rows=4,rows=8"; });
+  Broken("the key names Z, which is no symbol", [](Module&, Function& f) { f.tune_key = "Z"; });
 }
 
 }  // namespace

@@ -178,7 +178,7 @@ TEST(TiersEager, InPlaceUpdates) {
 TEST(TiersEager, ExceptionsOfTheProgram) {
   auto program = [](Log& log) {
     Tensor w = Ramp(8);
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 150; ++i) {
       try {
         Tensor a = w * 2.0;
         Tensor b = a + 1.0;
@@ -192,6 +192,41 @@ TEST(TiersEager, ExceptionsOfTheProgram) {
     log.Add(w);
   };
   EXPECT_GT(VersionRuns(program), 4);
+}
+
+// The loops over layers and parameters get hot first, and are left where the loop around them begins; the step as a
+// whole must become one trace nevertheless. A path is sixteen ops long: each of these rounds is longer.
+TEST(TiersEager, LoopsWithinALoop) {
+  constexpr int kLayers = 5, kSteps = 80;
+  auto program = [](Log& log) {
+    std::vector<Tensor> weights, means;
+    for (int i = 0; i < kLayers; ++i) {
+      weights.push_back(Ramp(8) * (0.1 + 0.01 * i));
+      means.push_back(Ramp(8) * 0.0);
+    }
+    for (int step = 0; step < kSteps; ++step) {
+      Tensor h = Ramp(8) * (1.0 / (step + 1));
+      std::vector<Tensor> inputs;
+      for (const Tensor& w : weights) {
+        inputs.push_back(h);
+        for (int k = 0; k < 4; ++k) h = tanh(h * w + 0.5) + sin(h) * 0.25;
+      }
+      for (int i = 0; i < kLayers; ++i) {
+        Tensor g = inputs[i] * h;
+        for (int k = 0; k < 3; ++k) g = g * 0.5 + cos(g) * 0.1 - tanh(g);
+        means[i] = means[i] * 0.9 + g * 0.1;
+        weights[i] = weights[i] - means[i] * 0.01;
+      }
+      if (step % 20 == 19) log.Add(h);
+    }
+    for (const Tensor& w : weights) log.Add(w);
+  };
+  EXPECT_GT(VersionRuns(program), 30) << Runtime::explain();
+  int64_t longest = 0;
+  for (const auto& v : deopt::Ledger::Get().versions())
+    if (v.counters->runs.load() > 20) longest = std::max(longest, v.steps);
+  // One op makes the data, 24 are each layer, 24 each update.
+  EXPECT_EQ(longest, 1 + kLayers * 48) << Runtime::explain();
 }
 
 TEST(TiersEager, ErrorsOfShapeAtTheirOp) {

@@ -163,7 +163,7 @@ llvm::Expected<std::unique_ptr<Kernels>> Kernels::Load(const Compiled& compiled)
   kernels->loader_ = *loader;
   kernels->handle_ = *handle;
   for (const Launch& launch : compiled.plan) {
-    llvm::Expected<void*> address = (*loader)->Lookup(*handle, launch.kernel);
+    llvm::Expected<void*> address = (*loader)->Lookup(*handle, launch.code);
     if (!address) return address.takeError();
     kernels->functions_.push_back(reinterpret_cast<TesseraKernel>(*address));
   }

@@ -166,7 +166,7 @@ std::vector<KernelReport> FinishReport(std::vector<KernelReport> counted, const 
     r.unit = ProductOf(launch.unit, {}, launch, r.places);
     r.scratch_bytes += Formula(launch.fixed);
     for (int64_t bytes : launch.scratch) r.scratch_bytes += r.unit * bytes;
-    if (const auto it = code.find(launch.kernel); it != code.end()) r.code = it->second;
+    if (const auto it = code.find(launch.code); it != code.end()) r.code = it->second;
     report.push_back(std::move(r));
   }
   return report;

@@ -72,3 +72,54 @@ tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks 
   // expected-error@+1 {{halves its lanes, which are a power of two}}
   %1 = tsr_tile.reduce "add_f32" %0 : vector<6xf32> -> f32
 }
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  // expected-error@+1 {{has no map 0}}
+  tsr_tile.copy map 0 [%begin, %end] to %begin signal %end
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    maps [[0, 1, 64, 0, 64]] (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  // expected-error@+1 {{takes two to five indices}}
+  tsr_tile.copy map 0 [%begin] to %begin signal %end
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  // expected-error@+1 {{takes a multiple of 8 from 24 to 256}}
+  tsr_tile.registers 41
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<64xf32>
+  // expected-error@+1 {{has 128 sums of f32 in a thread}}
+  %1 = tsr_tile.multiply %0, %begin, %end rows 64 columns 256 depth 64 : bf16, vector<64xf32>
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<64xf32>
+  // expected-error@+1 {{takes pieces of 64 bf16 or f16 along the sum}}
+  %1 = tsr_tile.multiply %0, %begin, %end rows 64 columns 128 depth 64 : f32, vector<64xf32>
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<64xf32>
+  // expected-error@+1 {{takes sixteens of the sums}}
+  %1, %2 = tsr_tile.collect %0[56] : vector<64xf32> -> vector<8xf32>
+}

@@ -133,8 +133,9 @@ LogicalResult KernelOp::verify() {
     return emitOpError("names each operand and each result");
   if (getStrides().size() != getOperands().size()) return emitOpError("has strides for each operand");
   const bool has_product = llvm::any_of(body, [](Operation& op) { return IsProduct(&op); });
-  if (has_product && !(getProduct() && ProductSchedule::FromAttr(*getProduct())))
-    return emitOpError("has a matrix product and no schedule for it");
+  if (has_product && !getProduct()) return emitOpError("has a matrix product and no schedule for it");
+  if (has_product && !ProductSchedule::FromAttr(*getProduct()))
+    return emitOpError("has a matrix product that cannot be cut as its schedule says");
   if (getLanes() < 1 || (getLanes() & (getLanes() - 1)) != 0) return emitOpError("lanes are a power of two");
   return success();
 }
@@ -248,9 +249,51 @@ LogicalResult FetchOp::verify() {
   return success();
 }
 
+LogicalResult CopyOp::verify() {
+  if (getAt().size() < 2 || getAt().size() > 5) return emitOpError("takes two to five indices");
+  auto kernel = (*this)->getParentOfType<KernelOp>();
+  if (kernel && (!kernel.getMaps() || getMap() >= kernel.getMaps()->size()))
+    return emitOpError("has no map ") << getMap();
+  return success();
+}
+
+LogicalResult RegistersOp::verify() {
+  if (getCount() % 8 != 0 || getCount() < 24 || getCount() > 256)
+    return emitOpError("takes a multiple of 8 from 24 to 256");
+  return success();
+}
+
+LogicalResult MultiplyOp::verify() {
+  if ((getRows() != 64 && getRows() != 128) || getColumns() % 8 != 0 || getColumns() < 8 || getColumns() > 256)
+    return emitOpError("multiplies 64 or 128 rows with up to 256 columns, a multiple of 8");
+  if (getDepth() != 64 || !(getDtype().isBF16() || getDtype().isF16()))
+    return emitOpError("takes pieces of 64 bf16 or f16 along the sum");
+  if (getRightAcross() && getColumns() % 64 != 0) return emitOpError("has blocks of 64 columns across the sum");
+  auto type = dyn_cast<VectorType>(getSums().getType());
+  if (!type || !type.getElementType().isF32() ||
+      type.getNumElements() != static_cast<int64_t>(getRows() * getColumns() / 128))
+    return emitOpError("has ") << getRows() * getColumns() / 128 << " sums of f32 in a thread";
+  return success();
+}
+
+LogicalResult CollectOp::verify() {
+  auto type = dyn_cast<VectorType>(getSums().getType());
+  if (!type || !type.getElementType().isF32() || getFrom() % 16 != 0 ||
+      getFrom() + 16 > static_cast<uint64_t>(type.getNumElements()))
+    return emitOpError("takes sixteens of the sums");
+  return success();
+}
+
 LogicalResult FetchedOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
 LogicalResult LoadOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
-LogicalResult StoreOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
+LogicalResult StoreOp::verify() {
+  if (getCondition()) {
+    auto vector = dyn_cast<VectorType>(getTile().getType());
+    const unsigned bits = getDtype().getIntOrFloatBitWidth() * (vector ? vector.getNumElements() : 1);
+    if (!getAligned() || bits % 32 != 0) return emitOpError("with a condition is aligned and has words of 32 bits");
+  }
+  return VerifyTile(*this, getTile().getType(), getDtype());
+}
 }  // namespace tile
 
 namespace target {

@@ -21,7 +21,11 @@ def TsrTarget_LaunchOp : Op<TsrTarget_Dialect, "launch"> {
     for each row of scratch memory that a thread needs, `fixed` (written `plus`) the bytes that it needs besides. With
     `blocks` each factor of `tasks` is divided by its block and rounded up. `team`, for a CUDA device: the threads of a
     block, the tasks that a block does, its bytes of dynamic shared memory, and the most blocks for each multiprocessor
-    (0: any number).
+    (0: any number). `maps`: matrices of which the kernel copies pieces, each as the number of a view and, for each of
+    its dims from the innermost on, the view's own dim and the size of a piece. `aligned`: numbers of views whose
+    rows are so many vectors of eight elements, each at a multiple of its size or of 16 bytes. Where that does not hold,
+    or the device cannot copy pieces of a view, the core runs the steps instead. `code`: the function of another kernel, which
+    this one shares because it would be the same.
 
     ```mlir
     tsr_target.launch @k4 at 4 steps [3, 4] inputs [0, 1] outputs [5] dims [[0, 0], [0, 1]] strides [[], [], []]
@@ -32,11 +36,13 @@ def TsrTarget_LaunchOp : Op<TsrTarget_Dialect, "launch"> {
                        DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, Tsr_Lists:$dims, Tsr_Lists:$strides,
                        DenseI64ArrayAttr:$tasks, OptionalAttr<DenseI64ArrayAttr>:$blocks, DenseI64ArrayAttr:$unit,
                        I64Attr:$grain, DenseI64ArrayAttr:$scratch, DefaultValuedAttr<I64Attr, "0">:$fixed,
-                       OptionalAttr<DenseI64ArrayAttr>:$team);
+                       OptionalAttr<DenseI64ArrayAttr>:$team, OptionalAttr<Tsr_Lists>:$maps,
+                       OptionalAttr<DenseI64ArrayAttr>:$aligned, OptionalAttr<FlatSymbolRefAttr>:$code);
   let assemblyFormat = [{
     $kernel `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `dims` custom<Lists>($dims)
     `strides` custom<Lists>($strides) `tasks` $tasks (`blocks` $blocks^)? `unit` $unit `grain` $grain
-    `scratch` $scratch (`plus` $fixed^)? (`team` $team^)? attr-dict
+    `scratch` $scratch (`plus` $fixed^)? (`team` $team^)? (`maps` custom<Lists>($maps)^)? (`aligned` $aligned^)?
+    (`code` $code^)? attr-dict
   }];
   let hasVerifier = 1;
 }

@@ -31,7 +31,8 @@ def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBl
     With `team` (threads of a block, tasks that a block does, blocks that a multiprocessor must have registers for, bytes
     that tsr_tile.fetch has for a block) the kernel is for a CUDA device. Its scratch memory is shared by the threads of
     a block, and has `plus` bytes; the first task is 0 and the last one that of the launch: a
-    block begins at its own number and goes on by the number of blocks.
+    block begins at its own number and goes on by the number of blocks. `maps` are matrices that tsr_tile.copy reads,
+    `aligned` views that are read and written by vectors, as in tsr_target.launch.
 
     ```mlir
     tsr_tile.kernel @k0 at 0 steps [0] inputs [0] outputs [1] dims [] strides [[], []] tasks [-9] unit [] grain 32768
@@ -50,12 +51,14 @@ def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBl
                        DenseI32ArrayAttr:$outputs, Tsr_Lists:$dims, Tsr_Lists:$strides, DenseI64ArrayAttr:$tasks,
                        OptionalAttr<DenseI64ArrayAttr>:$blocks, DenseI64ArrayAttr:$unit, I64Attr:$grain,
                        DenseI64ArrayAttr:$scratch, DefaultValuedAttr<I64Attr, "0">:$fixed,
-                       OptionalAttr<DenseI64ArrayAttr>:$team);
+                       OptionalAttr<DenseI64ArrayAttr>:$team, OptionalAttr<Tsr_Lists>:$maps,
+                       OptionalAttr<DenseI64ArrayAttr>:$aligned);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `dims` custom<Lists>($dims)
     `strides` custom<Lists>($strides) `tasks` $tasks (`blocks` $blocks^)? `unit` $unit `grain` $grain
-    `scratch` $scratch (`plus` $fixed^)? (`team` $team^)? attr-dict custom<Body>($body)
+    `scratch` $scratch (`plus` $fixed^)? (`team` $team^)? (`maps` custom<Lists>($maps)^)? (`aligned` $aligned^)? attr-dict
+    custom<Body>($body)
   }];
   let hasVerifier = 1;
 }
@@ -95,14 +98,18 @@ def TsrTile_LoadOp : TsrTile_Op<"load", [MemoryEffects<[MemRead]>]> {
 def TsrTile_StoreOp : TsrTile_Op<"store", [MemoryEffects<[MemWrite]>]> {
   let summary = "A tile to memory, where elements lie next to each other";
   let description = [{
-    `aligned` as in tsr_tile.load.
+    `aligned` as in tsr_tile.load. On a CUDA device an aligned store may depend on a condition, without a branch.
 
     ```mlir
     tsr_tile.store %v8, %view[%offset] : vector<8xf32> -> bf16
+    tsr_tile.store %v8, %view[%offset] aligned if %flag : vector<8xf32> -> bf16
     ```
   }];
-  let arguments = (ins AnyType:$tile, Tsr_Pointer:$view, I64:$offset, TypeAttr:$dtype, UnitAttr:$aligned);
-  let assemblyFormat = "$tile `,` $view `[` $offset `]` (`aligned` $aligned^)? attr-dict `:` type($tile) `->` $dtype";
+  let arguments = (ins AnyType:$tile, Tsr_Pointer:$view, I64:$offset, Optional<I1>:$condition, TypeAttr:$dtype,
+                       UnitAttr:$aligned);
+  let assemblyFormat = [{
+    $tile `,` $view `[` $offset `]` (`aligned` $aligned^)? (`if` $condition^)? attr-dict `:` type($tile) `->` $dtype
+  }];
   let hasVerifier = 1;
 }
 
@@ -252,7 +259,8 @@ def TsrTile_FetchOp : TsrTile_Op<"fetch", [MemoryEffects<[MemRead, MemWrite]>]> 
   let summary = "Starts to copy elements that this thread will need to memory of its block";
   let description = [{
     `lanes` elements of `dtype` from view[offset] on go to byte `slot` of the block's dynamic shared memory; both are
-    multiples of 16 bytes, or of as many as are copied. The thread goes on at once. A thread uses no slot of another one.
+    multiples of 16 bytes, or of as many as are copied. The thread goes on at once. A thread that uses a slot of another one
+    waits for it at a barrier, after tsr_tile.await.
 
     ```mlir
     tsr_tile.fetch %view[%offset] to %offset lanes 8 : bf16
@@ -283,6 +291,152 @@ def TsrTile_FetchedOp : TsrTile_Op<"fetched", [MemoryEffects<[MemRead]>]> {
   let arguments = (ins I64:$slot, TypeAttr:$dtype);
   let results = (outs AnyType:$tile);
   let assemblyFormat = "$slot attr-dict `:` $dtype `->` type($tile)";
+  let hasVerifier = 1;
+}
+
+// ---- tensor cores
+//
+// Blocks bring pieces of matrices to their shared memory, which goes round as a ring of slots, and multiply them there.
+// Whoever fills a slot and whoever has used it say so with a signal: 8 bytes of shared memory. Its phase is 0, then 1,
+// then 0 again; it goes on when everybody it was made for has arrived and all bytes that were announced have come.
+
+def TsrTile_SignalInitOp : TsrTile_Op<"signal_init", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Makes a signal for so many arrivals; by one thread, before a barrier";
+  let description = [{
+    ```mlir
+    tsr_tile.signal_init %offset count 2
+    ```
+  }];
+  let arguments = (ins I64:$signal, I64Attr:$count);
+  let assemblyFormat = "$signal `count` $count attr-dict";
+}
+
+def TsrTile_SignalExpectOp : TsrTile_Op<"signal_expect", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Arrives, and announces bytes that copies will bring";
+  let description = [{
+    ```mlir
+    tsr_tile.signal_expect %offset bytes 49152
+    ```
+  }];
+  let arguments = (ins I64:$signal, I64Attr:$bytes);
+  let assemblyFormat = "$signal `bytes` $bytes attr-dict";
+}
+
+def TsrTile_SignalArriveOp : TsrTile_Op<"signal_arrive", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Arrives";
+  let description = [{
+    ```mlir
+    tsr_tile.signal_arrive %offset
+    ```
+  }];
+  let arguments = (ins I64:$signal);
+  let assemblyFormat = "$signal attr-dict";
+}
+
+def TsrTile_SignalWaitOp : TsrTile_Op<"signal_wait", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits until a phase of a signal is over";
+  let description = [{
+    Of a new signal the phase before the first, 1, is over.
+
+    ```mlir
+    tsr_tile.signal_wait %offset phase %n
+    ```
+  }];
+  let arguments = (ins I64:$signal, I64:$phase);
+  let assemblyFormat = "$signal `phase` $phase attr-dict";
+}
+
+def TsrTile_CopyOp : TsrTile_Op<"copy", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Starts to copy a piece of a matrix to shared memory";
+  let description = [{
+    The piece of map number `map` whose first element is at these indices, the innermost first, goes to byte `slot`, a
+    multiple of 1024, in rows of 128 bytes. Part p of 16 bytes of row r lies where p xor (r mod 8) would: so
+    tsr_tile.multiply reads rows and columns without conflicts. What lies beyond the matrix is zero. The bytes count for
+    `signal`. One thread does this.
+
+    ```mlir
+    tsr_tile.copy map 0 [%k, %m] to %slot signal %offset
+    ```
+  }];
+  let arguments = (ins I64Attr:$map, Variadic<I64>:$at, I64:$slot, I64:$signal);
+  let assemblyFormat = "`map` $map `[` $at `]` `to` $slot `signal` $signal attr-dict";
+  let hasVerifier = 1;
+}
+
+def TsrTile_RegistersOp : TsrTile_Op<"registers", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "From here on the threads of this warp group have so many registers";
+  let description = [{
+    `more` or fewer than before. All 128 threads of a group come here, once, and each role of a block is one branch.
+
+    ```mlir
+    tsr_tile.registers 232 more
+    ```
+  }];
+  let arguments = (ins I64Attr:$count, UnitAttr:$more);
+  let assemblyFormat = "$count (`more` $more^)? attr-dict";
+  let hasVerifier = 1;
+}
+
+def TsrTile_MultiplyOp : TsrTile_Op<"multiply", [MemoryEffects<[MemRead, MemWrite]>, AllTypesMatch<["sums", "result"]>]> {
+  let summary = "Starts to add the product of two pieces in shared memory to the sums of a warp group";
+  let description = [{
+    The left piece has `rows` (64 or 128) x `depth` elements of `dtype` at byte `left`, the right one `depth` x `columns`
+    at byte `right`, both as tsr_tile.copy left them. The rows of a piece in memory lie along the sum, or, with
+    `left_across` and `right_across`, along the rows or columns of the result: then they are blocks of 64 of them.
+
+    `sums` are the elements that one thread of the 128 has: for each 64 rows, and for each 8 columns, two of its row and
+    two of the row eight further down. The thread goes on at once, and touches neither before tsr_tile.multiplied.
+
+    ```mlir
+    %s = tsr_tile.multiply %v128, %slot, %slot rows 64 columns 256 depth 64 right_across : bf16, vector<128xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$sums, I64:$left, I64:$right, I64Attr:$rows, I64Attr:$columns, I64Attr:$depth,
+                       UnitAttr:$left_across, UnitAttr:$right_across, TypeAttr:$dtype);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = [{
+    $sums `,` $left `,` $right `rows` $rows `columns` $columns `depth` $depth (`left_across` $left_across^)?
+    (`right_across` $right_across^)? attr-dict `:` $dtype `,` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def TsrTile_MultipliedOp : TsrTile_Op<"multiplied", [MemoryEffects<[MemRead, MemWrite]>, AllTypesMatch<["sums", "result"]>]> {
+  let summary = "Waits until at most `pending` products of this warp group are on their way";
+  let description = [{
+    ```mlir
+    %s = tsr_tile.multiplied %v128 pending 1 : vector<128xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$sums, I64Attr:$pending);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$sums `pending` $pending attr-dict `:` type($result)";
+}
+
+def TsrTile_WarpBarrierOp : TsrTile_Op<"warp_barrier", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "All threads of the warp come here before any goes on";
+  let description = [{
+    ```mlir
+    tsr_tile.warp_barrier
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def TsrTile_CollectOp : TsrTile_Op<"collect", [MemoryEffects<[MemRead, MemWrite]>, AllTypesMatch<["upper", "lower"]>]> {
+  let summary = "Sums of a warp as runs along rows";
+  let description = [{
+    16 sums of each thread from number `from` on are 32 columns of 16 rows. The four threads that share rows exchange
+    them: thread t of the warp gets columns 8 * (t mod 4) to 8 * (t mod 4) + 7 of row t / 4, and of the row eight further
+    down.
+
+    ```mlir
+    %upper, %lower = tsr_tile.collect %v128[16] : vector<128xf32> -> vector<8xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$sums, I64Attr:$from);
+  let results = (outs VectorOfLengthAndType<[8], [F32]>:$upper, VectorOfLengthAndType<[8], [F32]>:$lower);
+  let assemblyFormat = "$sums `[` $from `]` attr-dict `:` type($sums) `->` type($upper)";
   let hasVerifier = 1;
 }
 

@@ -21,8 +21,9 @@
 // more often, which must cost less than the trip of the result through memory. Such rows may be multiplied with another
 // matrix in the same kernel: attention, however it was written.
 //
-// Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, matrix products
-// and attention; there a reduction of whole rows is worth a kernel of its own.
+// Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
+// matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
+// cores. There a reduction of whole rows is worth a kernel of its own.
 #include <climits>
 
 #include "llvm/ADT/SetVector.h"
@@ -97,6 +98,22 @@ bool IsPlainAttention(Operation* op) {
   return !keys[keys.size() - 2].is_one() && batch(keys) == batch(dims) && batch(values) == batch(dims) && IsFloat(q);
 }
 
+// A product of bf16 or f16 for sm_90a. Factors are results of other ops or operands of the trace as they lie: a part of
+// one may begin where a device cannot copy from.
+bool IsForTensorCores(Operation* op, const CompileOptions& options) {
+  if (options.device != "sm_90a" || options.bitwise) return false;
+  Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+  if (!element.isBF16() && !element.isF16()) return false;
+  for (Value v : op->getOperands()) {
+    if (cast<RankedTensorType>(v.getType()).getElementType() != element) return false;
+    for (Operation* def = v.getDefiningOp(); def != nullptr && RowOf(def) != nullptr && RowOf(def)->impl == "view";
+         def = def->getOperand(0).getDefiningOp())
+      if (!llvm::is_contained({"reshape", "squeeze", "unsqueeze", "transpose", "permute"}, RowOf(def)->name))
+        return false;
+  }
+  return true;
+}
+
 Kind KindOf(Operation* op, const CompileOptions& options) {
   const bool bitwise = options.bitwise;
   if (isa<graph::StepOp>(op)) return {};
@@ -133,8 +150,9 @@ Kind KindOf(Operation* op, const CompileOptions& options) {
     return k > 0 ? Kind{Class::reduction, k} : Kind{};
   }
   if (bitwise) return {};
-  // CUDA devices have a library for products.
-  if (!options.device.empty() && (IsProduct(op) || row->name == "attention")) return {};
+  // CUDA devices have a library for those that are not for tensor cores.
+  if (!options.device.empty() && (row->name == "attention" || (IsProduct(op) && !IsForTensorCores(op, options))))
+    return {};
   if (IsProduct(op)) {
     auto computes = [](Value v) { return ComputeType(cast<RankedTensorType>(v.getType()).getElementType()); };
     for (Value v : op->getOperands())
@@ -320,6 +338,7 @@ class Fuser {
   // May a product multiply the rows of a group: values that only this product needs, with all dims of the space?
   bool MayFollow(const Group& g, Operation* op) {
     if (g.product == nullptr || g.second != nullptr || RankOf(op->getResult(0)) < 3) return false;
+    if (!options_.device.empty()) return false;
     if (Transposes(op, "transpose_a") || !HasShortSum(g.product) || Of(op->getOperand(1)) == &g) return false;
     Value rows = op->getOperand(0);
     if (DimsOf(rows.getType()) != g.dims || g.reads.size() >= kMostReads) return false;
@@ -329,10 +348,26 @@ class Fuser {
   }
 
   bool IsForLibrary(Operation* op) {
-    if (options_.schedule.empty() || KindOf(op, options_).c != Class::product) return false;
+    const bool may_be = !options_.schedule.empty() || !options_.device.empty();
+    if (!may_be || KindOf(op, options_).c != Class::product) return false;
+    Builder b(op->getContext());
     ProductSchedule schedule;
+    if (!options_.device.empty()) {
+      Group g;
+      g.dims = DimsOf(op->getResult(0).getType());
+      g.product = op;
+      schedule = ChooseProduct(FactsOf(g, b), options_);
+    }
     Override(options_, StepOf(op), &schedule);
     return schedule.form == ProductSchedule::Form::library;
+  }
+
+  // Is the result needed by an op that the product's kernel can do?
+  bool HasMore(Operation* op) {
+    return llvm::any_of(op->getResult(0).getUsers(), [&](Operation* user) {
+      return KindOf(user, options_).c == Class::elementwise && user->getNumResults() == 1 &&
+             DimsOf(user->getResult(0).getType()) == DimsOf(op->getResult(0).getType());
+    });
   }
 
   static bool Transposes(Operation* product, StringRef which) {
@@ -358,7 +393,7 @@ class Fuser {
     return k >= 0 ? k <= kShortSum : RankOf(product->getResult(0)) > 2;
   }
 
-  ProductSchedule ScheduleOf(const Group& g, Builder& b) {
+  ProductFacts FactsOf(const Group& g, Builder& b) {
     Operation* op = g.product;
     const SmallVector<Dim> dims = g.dims;
     const size_t rank = dims.size();
@@ -381,10 +416,17 @@ class Fuser {
     const bool transposed = !IsProduct(op) || Transposes(op, "transpose_b");
     facts.b_along_k = runs(op->getOperand(1), transposed ? 1 : 2);
     facts.b_along_n = runs(op->getOperand(1), transposed ? 2 : 1);
+    facts.is_tensor = !options_.device.empty();
+    facts.has_more = facts.is_tensor && HasMore(op);
+    return facts;
+  }
+
+  ProductSchedule ScheduleOf(const Group& g, Builder& b) {
+    const ProductFacts facts = FactsOf(g, b);
     ProductSchedule schedule = ChooseProduct(facts, options_);
-    Override(options_, StepOf(op), &schedule);
+    Override(options_, StepOf(g.product), &schedule);
     // The verifier says so, and the version gets no code.
-    if (!CanBeCut(schedule, facts, options_)) schedule.mr = 0;
+    if (!CanBeCut(schedule, facts, options_)) schedule.mr = schedule.rows = 0;
     return schedule;
   }
 
@@ -405,7 +447,8 @@ class Fuser {
   bool Fits(const Group& g, Operation* op, Kind kind) {
     if (g.ops.size() >= kMostOps || g.reads.size() + op->getNumOperands() > kMostReads) return false;
     const int64_t row = kind.row > 0 ? kind.row : g.row;
-    if (g.product != nullptr && kind.row > 0 && (kind.row > 1 || !HasShortSum(g.product))) return false;
+    if (g.product != nullptr && kind.row > 0)
+      if (kind.row > 1 || !HasShortSum(g.product) || !options_.device.empty()) return false;
     if (kind.row > 0 && g.row > 0 && g.row != kind.row) return false;
     // A row of several dims must be one run, or one number, in everything that is read.
     if (row > 1) {
@@ -525,8 +568,10 @@ class Fuser {
       product = entries.getDictionary(b.getContext());
       // Rows of a register tile, or of what is left of one.
       const Dim& columns = g.dims.back();
-      const int64_t last = columns.is_symbol ? 0 : columns.value % schedule.nr;
-      if (g.row == 0 && schedule.form != ProductSchedule::Form::stream)
+      const bool is_packed =
+          schedule.form == ProductSchedule::Form::packed || schedule.form == ProductSchedule::Form::dot;
+      const int64_t last = columns.is_symbol || !is_packed ? 0 : columns.value % schedule.nr;
+      if (g.row == 0 && is_packed)
         while (lanes > 1 && (schedule.nr % lanes != 0 || (last > 0 && lanes > options_.vector_bytes / 4))) lanes /= 2;
     }
     SmallVector<Type> types;

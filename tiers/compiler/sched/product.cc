@@ -20,7 +20,40 @@ constexpr double kFetch = 0.3;  // to bring one element of the left factor into 
 constexpr double kTask = 500;   // to begin a task
 constexpr int64_t kFewRows = 8;
 
-constexpr const char* kForms[] = {"packed", "stream", "dot", "library"};
+constexpr const char* kForms[] = {
+#define TSR_SCHEDULE_FORM(name, doc) #name,
+#include "ir/schedule.def"
+};
+
+// A number of a schedule, and what it may be.
+struct Entry {
+  const char* name;
+  int64_t ProductSchedule::* to;
+  int64_t low, high;
+};
+constexpr Entry kEntries[] = {
+#define TSR_SCHEDULE_ENTRY(name, low, high, doc) {#name, &ProductSchedule::name, low, high},
+#include "ir/schedule.def"
+};
+
+// Tiles of sm_90a: groups of 64 or 128 rows, with at most 128 sums in a thread. `part` is that of the peak which they
+// were seen to reach: shared memory gives no more.
+struct TensorTile {
+  int64_t rows, columns, apart;
+  double part;
+};
+constexpr TensorTile kTensorTiles[] = {
+    {128, 256, 0, 0.92}, {128, 128, 1, 0.8}, {256, 128, 0, 0.85}, {128, 128, 0, 0.75}, {128, 64, 0, 0.6}};
+constexpr int64_t kTensorDepth = 64, kMultiprocessors = 132;
+
+// With as many pieces in the ring as shared memory has room for, but no more than help.
+ProductSchedule ScheduleOf(const TensorTile& tile) {
+  ProductSchedule s;
+  s.form = ProductSchedule::Form::tensor;
+  s.rows = tile.rows, s.columns = tile.columns, s.apart = tile.apart, s.depth = kTensorDepth;
+  for (s.stages = 6; s.SharedBytes() > ProductSchedule::kSharedBytes;) --s.stages;
+  return s;
+}
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t Blocks(int64_t n, int64_t by) { return (n + by - 1) / by; }
@@ -28,6 +61,11 @@ int64_t Blocks(int64_t n, int64_t by) { return (n + by - 1) / by; }
 }  // namespace
 
 DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
+  if (form == Form::tensor)
+    return b.getDictionaryAttr(
+        {b.getNamedAttr("form", b.getStringAttr("tensor")), b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
+         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
+         b.getNamedAttr("stages", b.getI64IntegerAttr(stages)), b.getNamedAttr("apart", b.getI64IntegerAttr(apart))});
   return b.getDictionaryAttr(
       {b.getNamedAttr("form", b.getStringAttr(kForms[static_cast<int>(form)])),
        b.getNamedAttr("rows", b.getI64IntegerAttr(rows)), b.getNamedAttr("columns", b.getI64IntegerAttr(columns)),
@@ -42,19 +80,24 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   const auto* found = std::find(std::begin(kForms), std::end(kForms), form.getValue());
   if (found == std::end(kForms)) return std::nullopt;
   s.form = static_cast<Form>(found - std::begin(kForms));
-  for (auto [name, to] : {std::pair<const char*, int64_t*>{"rows", &s.rows},
-                          {"columns", &s.columns},
-                          {"depth", &s.depth},
-                          {"mr", &s.mr},
-                          {"nr", &s.nr}}) {
-    auto n = attr.getAs<IntegerAttr>(name);
-    if (!n || n.getInt() < 1 || n.getInt() > (1 << 20)) return std::nullopt;
-    *to = n.getInt();
+  for (const Entry& entry : kEntries) {
+    const bool is_of_registers = entry.to == &ProductSchedule::mr || entry.to == &ProductSchedule::nr;
+    if (s.form == Form::tensor && is_of_registers) continue;
+    auto n = attr.getAs<IntegerAttr>(entry.name);
+    // What may be 0 may be left out.
+    if (!n && entry.low == 0) continue;
+    if (!n || n.getInt() < entry.low || n.getInt() > entry.high) return std::nullopt;
+    s.*entry.to = n.getInt();
   }
-  auto copy = attr.getAs<IntegerAttr>("copy");
-  s.copy = copy ? copy.getInt() : 0;
+  if (s.form == Form::tensor) {
+    const int64_t own = s.OwnRows();
+    const bool fits = (own == 64 || own == 128) && s.rows % 64 == 0 && s.columns % 32 == 0 && s.columns <= 256 &&
+                      s.depth == 64 && s.stages >= 2 && own * s.columns <= 128 * 192 && s.SharedBytes() <= kSharedBytes;
+    if (!fits) return std::nullopt;
+    return s;
+  }
   if (s.form == Form::stream && s.rows != s.mr) return std::nullopt;
-  if (s.mr > 16 || s.nr > 128 || s.mr * s.nr > 1024 || s.rows % s.mr != 0) return std::nullopt;
+  if (s.mr * s.nr > 1024 || s.rows % s.mr != 0) return std::nullopt;
   return s;
 }
 
@@ -63,6 +106,14 @@ std::vector<std::string> Alternatives(const ProductSchedule& s) {
   auto add = [&](const char* name, int64_t value) { choices.push_back(name + ("=" + std::to_string(value))); };
   const bool whole_rows = s.columns == 1;
   switch (s.form) {
+    case ProductSchedule::Form::tensor:
+      for (const TensorTile& tile : kTensorTiles) {
+        const ProductSchedule other = ScheduleOf(tile);
+        if (other.rows == s.rows && other.columns == s.columns && other.apart == s.apart) continue;
+        choices.push_back("rows=" + std::to_string(other.rows) + ",columns=" + std::to_string(other.columns) +
+                          ",stages=" + std::to_string(other.stages) + ",apart=" + std::to_string(other.apart));
+      }
+      break;
     case ProductSchedule::Form::packed:
       add("rows", 2 * s.rows);
       if (s.rows >= 2 * s.mr) add("rows", RoundUp(s.rows / 2, s.mr));
@@ -96,20 +147,19 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
     values.split(entries, ',', -1, false);
     break;
   }
+  bool has_rows = false;
   for (StringRef entry : entries) {
     auto [name, value] = entry.split('=');
+    has_rows |= name == "rows";
     if (name == "form") {
       const auto* found = std::find(std::begin(kForms), std::end(kForms), value);
       if (found != std::end(kForms)) schedule->form = static_cast<ProductSchedule::Form>(found - std::begin(kForms));
     }
-    for (auto [known, to] : {std::pair<StringRef, int64_t*>{"rows", &schedule->rows},
-                             {"columns", &schedule->columns},
-                             {"depth", &schedule->depth},
-                             {"mr", &schedule->mr},
-                             {"nr", &schedule->nr},
-                             {"copy", &schedule->copy}})
-      if (name == known) value.getAsInteger(10, *to);
+    for (const Entry& known : kEntries)
+      if (name == known.name) value.getAsInteger(10, schedule->*known.to);
   }
+  // A task of this form has one tile of rows.
+  if (!entries.empty() && !has_rows && schedule->form == ProductSchedule::Form::stream) schedule->rows = schedule->mr;
   schedule->rows = RoundUp(schedule->rows, std::max<int64_t>(1, schedule->mr));
 }
 
@@ -118,15 +168,41 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
     case ProductSchedule::Form::packed: return s.nr % std::max<int64_t>(1, options.vector_bytes / f.bytes) == 0;
     case ProductSchedule::Form::stream: return f.a_along_k && f.b_along_n && !f.whole_rows && s.copy == 0;
     case ProductSchedule::Form::dot: return f.a_along_k && f.b_along_k && !f.whole_rows && s.copy == 0;
+    // The verifier sees whether it fits the device.
+    case ProductSchedule::Form::tensor: return f.is_tensor;
     case ProductSchedule::Form::library: break;
   }
   return false;
+}
+
+// Cycles of an H200. Groups that share a tile multiply nothing while they compute what follows; groups that are apart
+// do, but their tiles are smaller.
+ProductSchedule ChooseTensor(const ProductFacts& f) {
+  const int64_t m = f.m > 0 ? f.m : 4096, n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 1024;
+  ProductSchedule best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const TensorTile& t : kTensorTiles) {
+    const int64_t tiles = f.batch * Blocks(m, t.rows) * Blocks(n, t.columns);
+    const auto area = static_cast<double>(t.rows * t.columns);
+    const double multiply = static_cast<double>(Blocks(k, kTensorDepth)) * area * kTensorDepth / (2048 * t.part);
+    const double follow = area / 16 + 1500;
+    const double tile = t.apart != 0 ? std::max(multiply, (multiply + follow) / 2) + 250 : multiply + follow;
+    const double time = static_cast<double>(Blocks(tiles, kMultiprocessors)) * tile;
+    if (time >= least) continue;
+    least = time;
+    best = ScheduleOf(t);
+  }
+  // A library has more ways to cut small products, and does what nothing follows as well.
+  const bool is_small = m < 128 || n < 64 || k < 64;
+  if (is_small || !f.has_more) best.form = ProductSchedule::Form::library;
+  return best;
 }
 
 ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& options) {
   const int64_t w = std::max<int64_t>(1, options.vector_bytes / f.bytes);
   const int64_t m = f.m > 0 ? f.m : 256, n = f.n > 0 ? f.n : 1024, k = f.k > 0 ? f.k : 512;
   ProductSchedule s;
+  if (f.is_tensor) return ChooseTensor(f);
   if (f.m >= 0 && f.m <= kFewRows && !f.whole_rows) {
     if (f.a_along_k && f.b_along_k) {
       s.form = ProductSchedule::Form::dot;

@@ -17,11 +17,22 @@ struct ProductSchedule {
     packed,   // the right factor is copied, panel by panel: it is used by many rows
     stream,   // it is read once, row by row, where it lies, and the few rows of the result stay in the cache
     dot,      // both factors lie along the sum: vectors run along it, and lanes are added at the end
+    tensor,   // on the tensor cores of a CUDA device, from a ring of pieces in shared memory
     library,  // left to the core, which has a BLAS
   } form = Form::packed;
   int64_t rows = 0, columns = 0, depth = 0;
-  int64_t mr = 0, nr = 0;  // of the register tile
+  int64_t mr = 0, nr = 0;  // of the register tile; not of tensor
   int64_t copy = 0;        // 1: rows of the left factor are copied although they could be read where they lie
+  int64_t stages = 0;      // tensor: pieces in the ring
+  int64_t apart = 0;       // tensor: 1: each group of warps has a task of its own, one after the other
+
+  /// tensor: groups of four warps of a block.
+  static constexpr int64_t kGroups = 2;
+  /// tensor: rows that a group has.
+  int64_t OwnRows() const { return apart != 0 ? rows : rows / kGroups; }
+  /// tensor: bytes of shared memory that a block takes, and can have.
+  int64_t SharedBytes() const { return stages * (rows + columns) * depth * 2 + 16 * (stages + 1) + kRowBytes; }
+  static constexpr int64_t kSharedBytes = 232448, kRowBytes = 8192;  // the latter for operands that are rows
 
   mlir::DictionaryAttr ToAttr(mlir::Builder& b) const;
   /// Nothing where an entry is missing or no size.
@@ -33,6 +44,8 @@ struct ProductFacts {
   int64_t batch = 1, m = -1, n = -1, k = -1;
   bool is_exact = false;    // the sizes are built in; otherwise they were seen, and others will come
   int64_t bytes = 4;        // of an element that is computed with
+  bool is_tensor = false;   // a CUDA device has instructions for such products
+  bool has_more = false;    // something is computed from the result, element by element
   bool whole_rows = false;  // what follows the product needs rows as a whole
   bool a_along_k = false;   // the left factor can be read where it lies: runs along the sum, in the computing dtype
   bool b_along_k = false;   // so can the right one ...

@@ -13,6 +13,7 @@
 #include "llvm/CodeGen/TargetPassConfig.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Operator.h"
 #include "llvm/IR/PassManager.h"
@@ -36,6 +37,7 @@
 #include "llvm/Transforms/Scalar/LoopRotation.h"
 #include "llvm/Transforms/Scalar/LoopUnrollPass.h"
 #include "llvm/Transforms/Scalar/SROA.h"
+#include "llvm/Transforms/Scalar/Scalarizer.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 #include "tiers/compiler/target/widen.h"
 
@@ -230,6 +232,39 @@ void Optimize(llvm::Module& module, llvm::TargetMachine& machine, const CodegenO
   passes.run(module, mam);
 }
 
+bool HoldsSums(llvm::Module& module) {
+  return llvm::any_of(module, [](llvm::Function& f) { return f.hasFnAttribute(kHoldsSums); });
+}
+
+/// What MLIR has no words for. Text in assembly is for all threads of a warp together; what a kernel is given by value
+/// is never written, so nobody needs a copy of it; and vectors of sums are taken apart, because text has an operand for
+/// each of them.
+void PrepareDevice(llvm::Module& module, llvm::TargetMachine& machine) {
+  for (llvm::Function& f : module) {
+    for (llvm::Argument& a : f.args())
+      if (a.hasByValAttr()) a.addAttr(llvm::Attribute::get(module.getContext(), "nvvm.grid_constant"));
+    for (llvm::Instruction& i : llvm::instructions(f))
+      if (auto* call = llvm::dyn_cast<llvm::CallBase>(&i); call != nullptr && call->isInlineAsm())
+        call->setConvergent();
+  }
+  if (!HoldsSums(module)) return;
+  llvm::LoopAnalysisManager lam;
+  llvm::FunctionAnalysisManager fam;
+  llvm::CGSCCAnalysisManager cgam;
+  llvm::ModuleAnalysisManager mam;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(mam);
+  builder.registerCGSCCAnalyses(cgam);
+  builder.registerFunctionAnalyses(fam);
+  builder.registerLoopAnalyses(lam);
+  builder.crossRegisterProxies(lam, fam, cgam, mam);
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::ScalarizerPass());
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/false));
+  for (llvm::Function& f : module)
+    if (f.hasFnAttribute(kHoldsSums)) passes.run(f, fam);
+}
+
 /// What addPassesToEmitFile does, but for the two schedulers of machine code, which only the highest level has. The one
 /// before register allocation costs as much as all the rest and wins little: instruction selection leaves a good order,
 /// and out-of-order machines make their own. (gelu, 16 lanes of f32, on a Neoverse-N1: 32 ms and 5.8 ns per element
@@ -295,8 +330,10 @@ llvm::Error Prepare(llvm::Module& module, llvm::TargetMachine& machine, const Co
     f.addFnAttr(llvm::Attribute::NoUnwind);
     f.removeFnAttr(llvm::Attribute::UWTable);
   }
+  if (IsDevice(CpuOf(options))) PrepareDevice(module, machine);
   MathOptions math;
   math.device = IsDevice(CpuOf(options));
+  math.interleave = HoldsSums(module);
   math.fast_math = options.fast_math;
   math.soft_f16 = machine.getTargetTriple().isX86() && !HasFeature(CpuOf(options), "+f16c");
   if (llvm::Error e = LinkMath(module, math)) return e;

@@ -10,6 +10,9 @@
 
 namespace tessera::compiler {
 
+/// The attribute of functions that hold the sums of tensor cores as long vectors: those are taken apart first.
+inline constexpr const char* kHoldsSums = "tsr-holds-sums";
+
 struct HostCpu {
   std::string triple;
   std::string cpu;       ///< as -mcpu names it

@@ -33,8 +33,11 @@ class HostLowering : public TileLowering {
     }
     for (unsigned k = 0; k < 4; ++k) map.map(body.getArgument(views + k), entry->getArgument(1 + k));
     LowerBody(function, map);
-    Launch(kernel_.getFixedAttr(), DenseI64ArrayAttr());
+    LaunchIt();
   }
+
+ protected:
+  void LaunchIt() override { Launch(kernel_.getFixedAttr(), DenseI64ArrayAttr()); }
 };
 
 class LowerToLlvmPass : public PassWrapper<LowerToLlvmPass, OperationPass<ModuleOp>> {
@@ -48,7 +51,12 @@ class LowerToLlvmPass : public PassWrapper<LowerToLlvmPass, OperationPass<Module
   void runOnOperation() override {
     SmallVector<tile::KernelOp> kernels;
     getOperation().walk([&](tile::KernelOp kernel) { kernels.push_back(kernel); });
-    for (tile::KernelOp kernel : kernels) HostLowering(getOperation(), kernel).Run();
+    SharedCode shared;
+    for (tile::KernelOp kernel : kernels) {
+      const StringAttr function = shared.FunctionOf(kernel);
+      HostLowering lowering(getOperation(), kernel);
+      function == kernel.getSymNameAttr() ? lowering.Run() : lowering.Share(function);
+    }
   }
 };
 

@@ -9,6 +9,8 @@
 // NaN that is stored as bf16 or f16 loses its payload. Functions of ops are those of target/math_functions.cc, compiled
 // for the device, as on the host. What is special here are intrinsics of NVPTX: places, exchanges in a warp, barriers.
 #include "tiers/compiler/passes.h"
+#include "tiers/compiler/target/codegen.h"
+#include "tiers/compiler/target/tensor_cores.h"
 #include "tiers/compiler/target/tile_lowering.h"
 
 using namespace mlir;
@@ -30,13 +32,23 @@ class DeviceLowering : public TileLowering {
     Block& body = kernel_.getBody().front();
     const unsigned views = body.getNumArguments() - 4;
     const unsigned dims = static_cast<unsigned>(kernel_.getDims().size());
-    auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), SmallVector<Type>(views + dims + 1, i64));
+    SmallVector<Type> parameters(views + dims + 1, i64);
+    const unsigned maps = kernel_.getMaps() ? static_cast<unsigned>(kernel_.getMaps()->size()) : 0;
+    parameters.append(maps, ptr);
+    auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), parameters);
     auto function = LLVM::LLVMFuncOp::create(b_, loc_, kernel_.getSymName(), type);
     function.setCConv(LLVM::CConv::PTX_Kernel);
     const int64_t threads = (*kernel_.getTeam())[0];
     const std::string blocks = std::to_string((*kernel_.getTeam())[2]);
-    function.setPassthroughAttr(b_.getArrayAttr({b_.getStrArrayAttr({"nvvm.maxntid", std::to_string(threads)}),
-                                                 b_.getStrArrayAttr({"nvvm.minctasm", blocks})}));
+    SmallVector<Attribute> attributes = {b_.getStrArrayAttr({"nvvm.maxntid", std::to_string(threads)}),
+                                         b_.getStrArrayAttr({"nvvm.minctasm", blocks})};
+    if (maps > 0) attributes.push_back(b_.getStringAttr(kHoldsSums));
+    function.setPassthroughAttr(b_.getArrayAttr(attributes));
+    // A map is 128 bytes of the launch's own.
+    for (unsigned k = views + dims + 1; k < parameters.size(); ++k) {
+      function.setArgAttr(k, "llvm.byval", TypeAttr::get(LLVM::LLVMArrayType::get(b_.getI8Type(), 128)));
+      function.setArgAttr(k, "llvm.align", b_.getI64IntegerAttr(64));
+    }
     Block* entry = function.addEntryBlock(b_);
     b_.setInsertionPointToEnd(entry);
     IRMapping map;
@@ -48,14 +60,19 @@ class DeviceLowering : public TileLowering {
     map.map(body.getArgument(views + 2), Number(0));
     map.map(body.getArgument(views + 3), entry->getArgument(views + dims));
     for (unsigned k = 0; k < dims; ++k) dims_.push_back(entry->getArgument(views + k));
+    for (unsigned k = 0; k < maps; ++k) maps_.push_back(entry->getArgument(views + dims + 1 + k));
     LowerBody(function, map);
-    // A block that fetches its next row while it works on one stays for many rows.
-    const int64_t bytes = (*kernel_.getTeam())[3];
-    const int64_t resident = bytes > 0 ? (*kernel_.getTeam())[2] : 0;
-    Launch(b_.getI64IntegerAttr(0), b_.getDenseI64ArrayAttr({threads, (*kernel_.getTeam())[1], bytes, resident}));
+    LaunchIt();
   }
 
  private:
+  void LaunchIt() override {
+    // A block that fetches its next row while it works on one stays for many rows.
+    const ArrayRef<int64_t> team = *kernel_.getTeam();
+    const int64_t bytes = team[3], resident = bytes > 0 ? team[2] : 0;
+    Launch(b_.getI64IntegerAttr(0), b_.getDenseI64ArrayAttr({team[0], team[1], bytes, resident}));
+  }
+
   Value Number(int64_t n) { return LLVM::ConstantOp::create(b_, loc_, b_.getI64Type(), b_.getI64IntegerAttr(n)); }
   Value Small(int64_t n) {
     return LLVM::ConstantOp::create(b_, loc_, b_.getI32Type(), b_.getI32IntegerAttr(static_cast<int32_t>(n)));
@@ -112,7 +129,7 @@ class DeviceLowering : public TileLowering {
       OpBuilder::InsertionGuard guard(b_);
       b_.setInsertionPointToStart(module_.getBody());
       global = LLVM::GlobalOp::create(b_, loc_, LLVM::LLVMArrayType::get(b_.getI8Type(), 0), /*isConstant=*/false,
-                                      LLVM::Linkage::External, name, Attribute(), /*alignment=*/16, kShared);
+                                      LLVM::Linkage::External, name, Attribute(), /*alignment=*/1024, kShared);
     }
     return Byte(LLVM::AddressOfOp::create(b_, loc_, global), slot);
   }
@@ -134,12 +151,42 @@ class DeviceLowering : public TileLowering {
     }
   }
 
+  // In text, so that no branch cuts what is computed into pieces.
+  void StoreIf(tile::StoreOp op) {
+    Value tile = op.getTile();
+    const int64_t lanes = LanesOf(tile.getType());
+    Type memory = MemoryType(op.getDtype()), i32 = b_.getI32Type();
+    if (IsNarrowFloat(op.getDtype())) tile = ToMemory(tile, op.getDtype(), WithLanes(memory, lanes));
+    const int64_t words = lanes * memory.getIntOrFloatBitWidth() / 32;
+    Value all = LLVM::BitcastOp::create(b_, loc_, WithLanes(i32, words), tile);
+    Type global = LLVM::LLVMPointerType::get(b_.getContext(), kGlobal);
+    Value to = LLVM::AddrSpaceCastOp::create(b_, loc_, global, At(op.getView(), op.getOffset(), memory));
+    Value condition = LLVM::ZExtOp::create(b_, loc_, i32, op.getCondition());
+    for (int64_t at = 0; at < words;) {
+      const int64_t n = words - at >= 4 ? 4 : words - at >= 2 ? 2 : 1;
+      SmallVector<Value> operands = {condition, at == 0 ? to : Byte(to, Number(at * 4))};
+      std::string text = "{\n.reg .pred p;\nsetp.ne.b32 p, $0, 0;\n@p st.global" +
+                         (n > 1 ? ".v" + std::to_string(n) : std::string()) + ".b32 [$1], {";
+      std::string constraints = "r,l";
+      for (int64_t k = 0; k < n; ++k) {
+        operands.push_back(words == 1 ? all : Element(all, at + k));
+        text += (k > 0 ? ", $" : "$") + std::to_string(2 + k);
+        constraints += ",r";
+      }
+      LLVM::InlineAsmOp::create(b_, loc_, TypeRange(), operands, text + "};\n}", constraints,
+                                /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                LLVM::tailcallkind::TailCallKind::None,
+                                LLVM::AsmDialectAttr::get(b_.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+      at += n;
+    }
+  }
+
   Value LoadFetched(tile::FetchedOp op) {
     Type memory = MemoryType(op.getDtype()), tile = op.getTile().getType();
     const int64_t lanes = LanesOf(tile);
     const auto bytes = static_cast<unsigned>(lanes) * memory.getIntOrFloatBitWidth() / 8;
-    Value bits = LLVM::LoadOp::create(b_, loc_, WithLanes(memory, lanes), Fetched(op.getSlot()),
-                                      std::min<unsigned>(16, bytes));
+    Value bits =
+        LLVM::LoadOp::create(b_, loc_, WithLanes(memory, lanes), Fetched(op.getSlot()), std::min<unsigned>(16, bytes));
     return IsNarrowFloat(op.getDtype()) ? FromMemory(bits, op.getDtype(), tile) : bits;
   }
 
@@ -271,12 +318,21 @@ class DeviceLowering : public TileLowering {
     if (auto place = dyn_cast<tile::PlaceOp>(op)) return Place(place.getWhat());
     if (auto team = dyn_cast<tile::TeamReduceOp>(op)) return TeamReduce(team);
     if (auto fetched = dyn_cast<tile::FetchedOp>(op)) return LoadFetched(fetched);
+    if (auto store = dyn_cast<tile::StoreOp>(op); store && store.getCondition()) {
+      StoreIf(store);
+      return Value();
+    }
     if (auto fetch = dyn_cast<tile::FetchOp>(op)) {
       Fetch(fetch);
       return Value();
     }
     if (isa<tile::AwaitOp>(op)) {
       LLVM::CallIntrinsicOp::create(b_, loc_, b_.getStringAttr("llvm.nvvm.cp.async.wait.all"), ValueRange());
+      return Value();
+    }
+    if (LowerTensorCoreOp(op, b_, [&](Value slot) { return Fetched(slot); }, maps_)) return Value();
+    if (isa<tile::WarpBarrierOp>(op)) {
+      LLVM::CallIntrinsicOp::create(b_, loc_, b_.getStringAttr("llvm.nvvm.bar.warp.sync"), ValueRange(Small(-1)));
       return Value();
     }
     if (isa<tile::BarrierOp>(op)) {
@@ -300,7 +356,7 @@ class DeviceLowering : public TileLowering {
     return std::nullopt;
   }
 
-  SmallVector<Value> dims_;
+  SmallVector<Value> dims_, maps_;
 };
 
 class LowerToNvvmPass : public PassWrapper<LowerToNvvmPass, OperationPass<ModuleOp>> {
@@ -314,12 +370,15 @@ class LowerToNvvmPass : public PassWrapper<LowerToNvvmPass, OperationPass<Module
   void runOnOperation() override {
     SmallVector<tile::KernelOp> kernels;
     getOperation().walk([&](tile::KernelOp kernel) { kernels.push_back(kernel); });
+    SharedCode shared;
     for (tile::KernelOp kernel : kernels) {
       if (!kernel.getTeam()) {
         kernel.emitOpError("is no kernel for a CUDA device: it has no team");
         return signalPassFailure();
       }
-      DeviceLowering(getOperation(), kernel).Run();
+      const StringAttr function = shared.FunctionOf(kernel);
+      DeviceLowering lowering(getOperation(), kernel);
+      function == kernel.getSymNameAttr() ? lowering.Run() : lowering.Share(function);
     }
   }
 };

@@ -43,10 +43,11 @@ TSR_MATH float TanhNarrow(float x) {
   const float near = Fma(Fma(0x1.111112p-3f, sq, -0x1.555556p-2f) * sq, a, a);
   return Copysign(Select(a < 0.25f, near, far), x);
 }
-// x sigmoid(x (c1 + c3 x^2)), as GeluTanh has it.
+// x sigmoid(x (c1 + c3 x^2)), as GeluTanh has it, with the logarithm of e in the constants.
 TSR_MATH float GeluTanhNarrow(float x) {
   const float c = AtLeast(x, -11.5f);
-  return c * SigmoidNarrow(c * Fma(0x1.2444f2p-4f, c * c, 0x1.988454p+0f));
+  const float e = __nvvm_ex2_approx_ftz_f(c * Fma(-0x1.a5a7cep-4f, c * c, -0x1.26aec2p+1f));
+  return c * ReciprocalNarrow(1.0f + e);
 }
 // As Gelu, with a polynomial of degree 6 (relative error 2^-17) for the normal distribution's tail: max(x, 0) less
 // |x| Phi(-|x|). At -0 the result is +0.

@@ -25,6 +25,7 @@ std::vector<Launch> PlanOf(ModuleOp module) {
   for (target::LaunchOp op : module.getOps<target::LaunchOp>()) {
     Launch launch;
     launch.kernel = op.getKernel().str();
+    launch.code = op.getCode() ? op.getCode()->str() : launch.kernel;
     launch.position = op.getPosition();
     launch.steps = List(op.getSteps());
     launch.inputs = List(op.getInputs());
@@ -46,6 +47,9 @@ std::vector<Launch> PlanOf(ModuleOp module) {
       launch.shared = (*op.getTeam())[2];
       launch.resident = (*op.getTeam())[3];
     }
+    if (ArrayAttr maps = op.getMapsAttr())
+      for (Attribute m : maps) launch.maps.push_back(List(cast<DenseI64ArrayAttr>(m).asArrayRef()));
+    if (op.getAligned()) launch.aligned = List(*op.getAligned());
     plan.push_back(std::move(launch));
   }
   return plan;
@@ -75,6 +79,12 @@ std::string ArtifactOf(ArrayRef<Launch> plan, uint32_t kind, StringRef object) {
     words.push_back(launch.per_block);
     words.push_back(launch.shared);
     words.push_back(launch.resident);
+    words.push_back(static_cast<int64_t>(launch.maps.size()));
+    for (const std::vector<int64_t>& map : launch.maps) Append(words, map);
+    Append(words, launch.aligned);
+    int64_t function = launch.position;
+    (void)StringRef(launch.code).drop_front(1).getAsInteger(10, function);
+    words.push_back(function);
   }
   const tiers::ArtifactHeader header = {{'T', 'S', 'R', 'A'}, tiers::kArtifactVersion, kind, 0, words.size(),
                                         object.size()};

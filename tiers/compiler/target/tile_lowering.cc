@@ -12,6 +12,19 @@ unsigned Alignment(Type element, int64_t lanes, bool aligned) {
 
 }  // namespace
 
+StringAttr SharedCode::FunctionOf(tile::KernelOp kernel) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  OpPrintingFlags flags;
+  flags.useLocalScope();
+  kernel.print(stream, flags);
+  // From its arguments on; before them is where it stands in the trace.
+  std::string key = text.substr(text.find("(%"));
+  llvm::raw_string_ostream more(key);
+  more << kernel.getFixed() << kernel.getTeamAttr() << kernel.getMapsAttr();
+  return functions_.try_emplace(key, kernel.getSymNameAttr()).first->second;
+}
+
 void TileLowering::LowerBody(LLVM::LLVMFuncOp function, IRMapping& map) {
   for (Operation& op : kernel_.getBody().front()) b_.clone(op, map);
   LLVM::ReturnOp::create(b_, loc_, ValueRange());
@@ -28,7 +41,8 @@ void TileLowering::Launch(IntegerAttr fixed, DenseI64ArrayAttr team) {
                            kernel_.getPositionAttr(), kernel_.getStepsAttr(), kernel_.getInputsAttr(),
                            kernel_.getOutputsAttr(), kernel_.getDimsAttr(), kernel_.getStridesAttr(),
                            kernel_.getTasksAttr(), kernel_.getBlocksAttr(), kernel_.getUnitAttr(),
-                           kernel_.getGrainAttr(), kernel_.getScratchAttr(), fixed, team);
+                           kernel_.getGrainAttr(), kernel_.getScratchAttr(), fixed, team, kernel_.getMapsAttr(),
+                           kernel_.getAlignedAttr(), code_);
   kernel_.erase();
 }
 

@@ -2,10 +2,21 @@
 #ifndef TESSERA_TIERS_COMPILER_TARGET_TILE_LOWERING_H_
 #define TESSERA_TIERS_COMPILER_TARGET_TILE_LOWERING_H_
 
+#include "llvm/ADT/StringMap.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "tiers/compiler/dialects/dialects.h"
 
 namespace tessera::compiler {
+
+/// Kernels of a module that do the same have one function: layers of a model, for one. Gives the kernel whose function
+/// is that of `kernel`, which is itself where it is the first of its kind.
+class SharedCode {
+ public:
+  mlir::StringAttr FunctionOf(tile::KernelOp kernel);
+
+ private:
+  llvm::StringMap<mlir::StringAttr> functions_;
+};
 
 /// Whoever derives from it makes the function and its arguments, and may lower ops in a way of its own.
 class TileLowering {
@@ -14,7 +25,15 @@ class TileLowering {
       : module_(module), kernel_(kernel), b_(kernel), loc_(kernel.getLoc()) {}
   virtual ~TileLowering() = default;
 
+  /// A launch of another kernel's function takes the place of the kernel.
+  void Share(mlir::StringAttr function) {
+    code_ = mlir::FlatSymbolRefAttr::get(function);
+    LaunchIt();
+  }
+
  protected:
+  /// Launch() as the target does it.
+  virtual void LaunchIt() = 0;
   /// The body of the kernel at the end of `function`, with its arguments as `map` has them, and a return; then each op
   /// of tsr_tile in it is lowered.
   void LowerBody(mlir::LLVM::LLVMFuncOp function, mlir::IRMapping& map);
@@ -43,6 +62,7 @@ class TileLowering {
   tile::KernelOp kernel_;
   mlir::OpBuilder b_;
   mlir::Location loc_;
+  mlir::FlatSymbolRefAttr code_;  // null: the kernel's own
 
  private:
   void Lower(mlir::Operation* op);

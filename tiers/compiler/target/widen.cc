@@ -59,8 +59,15 @@ FunctionType* Widened(FunctionType* type, unsigned lanes) {
 
 bool WidensType(const Type* type) { return type->isIntegerTy() || type->isFloatingPointTy(); }
 
-/// Has each instruction a vector form that does the same in every lane?
-bool IsStraight(const Function& f) {
+/// A function of scalars that LLVM has no vector form of.
+bool IsForEachLane(const llvm::Instruction& i) {
+  const auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&i);
+  return call != nullptr && !llvm::isTriviallyVectorizable(call->getIntrinsicID()) && call->doesNotAccessMemory();
+}
+
+/// Has each instruction a vector form that does the same in every lane? `interleaves`: one that has none is repeated
+/// for each lane.
+bool IsStraight(const Function& f, bool interleaves = false) {
   if (f.size() != 1) return false;
   for (const llvm::Instruction& i : f.getEntryBlock()) {
     if (llvm::isa<llvm::ReturnInst>(i)) continue;
@@ -72,6 +79,7 @@ bool IsStraight(const Function& f) {
                   llvm::FreezeInst>(i)) {
       continue;
     }
+    if (interleaves && IsForEachLane(i)) continue;
     const auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&i);
     if (call == nullptr || !llvm::isTriviallyVectorizable(call->getIntrinsicID())) return false;
   }
@@ -116,6 +124,14 @@ Value* WidenBody(IRBuilder<>& b, const Function& f, ArrayRef<Value*> operands, u
       r = b.CreateSelect(get(op->getCondition()), get(op->getTrueValue()), get(op->getFalseValue()));
     } else if (const auto* op = llvm::dyn_cast<llvm::FreezeInst>(&i)) {
       r = b.CreateFreeze(get(op->getOperand(0)));
+    } else if (IsForEachLane(i)) {
+      const auto& call = llvm::cast<llvm::IntrinsicInst>(i);
+      r = llvm::PoisonValue::get(widen_type(i.getType()));
+      for (unsigned k = 0; k < lanes; ++k) {
+        SmallVector<Value*, 4> values;
+        for (const llvm::Use& v : call.args()) values.push_back(b.CreateExtractElement(get(v), k));
+        r = b.CreateInsertElement(r, b.CreateCall(call.getCalledFunction(), values), k);
+      }
     } else if (const auto* op = llvm::dyn_cast<llvm::IntrinsicInst>(&i)) {
       const llvm::Intrinsic::ID id = op->getIntrinsicID();
       SmallVector<Type*, 2> overloads;
@@ -133,7 +149,7 @@ Value* WidenBody(IRBuilder<>& b, const Function& f, ArrayRef<Value*> operands, u
     } else {
       return get(llvm::cast<llvm::ReturnInst>(i).getReturnValue());
     }
-    if (auto* made = llvm::dyn_cast<llvm::Instruction>(r)) made->copyIRFlags(&i);
+    if (auto* made = llvm::dyn_cast<llvm::Instruction>(r); made != nullptr && !IsForEachLane(i)) made->copyIRFlags(&i);
     wide[&i] = r;
   }
   return nullptr;
@@ -150,8 +166,8 @@ Value* Lanes(IRBuilder<>& b, Function* f, ArrayRef<Value*> operands, unsigned la
   return result;
 }
 
-Value* WidenCall(IRBuilder<>& b, Function* f, ArrayRef<Value*> operands, unsigned lanes) {
-  return IsStraight(*f) ? WidenBody(b, *f, operands, lanes) : Lanes(b, f, operands, lanes);
+Value* WidenCall(IRBuilder<>& b, Function* f, ArrayRef<Value*> operands, unsigned lanes, bool interleaves = false) {
+  return IsStraight(*f, interleaves) ? WidenBody(b, *f, operands, lanes) : Lanes(b, f, operands, lanes);
 }
 
 /// The fast path for all lanes; where one of them needs more, everything goes through memory to __repair, which
@@ -330,7 +346,7 @@ llvm::Error LinkMath(llvm::Module& module, const MathOptions& options) {
       b.CreateRet(Repaired(b, fast, module.getFunction(w.scalar + "__rest"), module.getFunction(w.scalar + "__repair"),
                            operands, w.lanes));
     } else {
-      b.CreateRet(WidenCall(b, module.getFunction(w.scalar), operands, w.lanes));
+      b.CreateRet(WidenCall(b, module.getFunction(w.scalar), operands, w.lanes, options.interleave));
     }
   }
   // Those that vectors were made from and nobody calls.

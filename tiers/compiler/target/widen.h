@@ -21,6 +21,9 @@ struct MathOptions {
   bool soft_f16 = false;
   /// The functions for CUDA devices.
   bool device = false;
+  /// Lanes side by side, step by step, also where LLVM has no vectors of a function: for kernels with few threads,
+  /// which have nothing else to do while they wait for a step.
+  bool interleave = false;
   /// Lets arithmetic that is an op of its own (add, mul...) be reassociated and contracted. Never the insides of
   /// functions such as exp: their error bounds rest on the order of their steps.
   bool fast_math = false;

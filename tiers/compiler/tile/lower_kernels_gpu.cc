@@ -21,13 +21,12 @@
 //
 // Where all results are narrow floats, functions such as exp are those of target/math_narrow.h.
 //
-// Kernels that no geometry suits, or that hold a matrix product, are left to tier 1: their steps are in no kernel.
-#include "llvm/ADT/StringSet.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+// Kernels with a matrix product are those of tile/lower_product_gpu.cc. Kernels that no geometry suits are left to tier
+// 1: their steps are in no kernel.
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "tiers/compiler/passes.h"
 #include "tiers/compiler/tile/gpu_geometry.h"
-#include "tiers/compiler/tile/row_lowering.h"
+#include "tiers/compiler/tile/gpu_rows.h"
+#include "tiers/compiler/tile/lower_product_gpu.h"
 
 using namespace mlir;
 
@@ -38,13 +37,9 @@ constexpr int64_t kSlotBytes = 256;    // of tsr_tile.team_reduce
 constexpr int64_t kKeptElements = 32;  // for which a thread has registers: its row, and operands that stores need
 constexpr int64_t kStepsOfF32 = 8;     // that a loop adds before it goes on in f64
 
-Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
-int64_t BytesOf(Type dtype) { return (dtype.getIntOrFloatBitWidth() + 7) / 8; }
-
-class GpuLowering : public RowLowering {
+class GpuLowering : public GpuRows {
  public:
-  GpuLowering(sched::KernelOp kernel, LoopNest nest, const CompileOptions& options)
-      : RowLowering(kernel, std::move(nest), options.bitwise, /*is_device=*/true), device_(options.device) {}
+  using GpuRows::GpuRows;
 
   void Run(OpBuilder& at) {
     const std::optional<GpuGeometry> geometry = ChooseGeometry(Facts());
@@ -57,7 +52,9 @@ class GpuLowering : public RowLowering {
       block_row_ = arith::DivUIOp::create(b_, loc_, team_thread_, I64(g_.team));
       team_thread_ = arith::RemUIOp::create(b_, loc_, team_thread_, I64(g_.team));
     }
-    is_aligned_ = IsAligned();
+    is_aligned_ = AreAligned(g_.lanes, exact_row_ < 0 && IsReduction() ? n_ : Value());
+    if (g_.lanes > 1 && exact_row_ < 0 && !IsReduction())
+      is_aligned_ = And(is_aligned_, Compare(arith::CmpIPredicate::uge, n_, I64(g_.lanes)));
     if (IsReduction())
       Rows();
     else
@@ -65,19 +62,9 @@ class GpuLowering : public RowLowering {
   }
 
  private:
-  /// `lanes` elements of the row from `at` on, as one thread has them.
-  struct Chunk {
-    Value at;
-    Value is_valid;  // null: it always is
-    int64_t lanes;
-    bool aligned;
-    llvm::DenseMap<Value, Value> tiles{};
-  };
-
   // ---- what is known
 
   bool IsReduction() const { return nest_.row > 0; }
-  size_t Outer() const { return nest_.loops.empty() ? 0 : nest_.loops.size() - 1; }
 
   // The size of a loop, as far as it is known or was seen.
   int64_t LikelyLoop(size_t l, bool* is_exact = nullptr) {
@@ -124,78 +111,13 @@ class GpuLowering : public RowLowering {
     }
     for (Operation& op : Body().without_terminator())
       facts.computed = std::max(facts.computed, BytesOf(ComputeType(ElementOf(op.getResult(0)))));
-    stores_narrow_ = llvm::all_of(Yield().getValues(), [](Value v) { return IsNarrowFloat(ElementOf(v)); });
-    Classify();
+    ClassifyValues();
     return facts;
   }
 
   // Of a multiprocessor, for all of its blocks, less what each takes besides.
   int64_t SharedBytes() const {
-    return device_ == "sm_80" ? 160 << 10 : device_ == "sm_90" || device_ == "sm_100" ? 220 << 10 : 96 << 10;
-  }
-
-  void CollectArguments(Value v, llvm::SmallPtrSet<Value, 8>& into) {
-    if (isa<BlockArgument>(v)) {
-      into.insert(v);
-      return;
-    }
-    for (Value o : v.getDefiningOp()->getOperands()) CollectArguments(o, into);
-  }
-
-  // Is every address of a vector a multiple of its size: those of the views, and what strides add to them? Null: yes.
-  Value IsAligned() {
-    if (g_.lanes == 1) return Value();
-    Value bits;
-    auto add = [&](Value v, int64_t mask) {
-      v = arith::AndIOp::create(b_, loc_, v, I64(mask));
-      bits = bits ? arith::OrIOp::create(b_, loc_, bits, v).getResult() : v;
-    };
-    for (size_t k = 0; k < nest_.views.size(); ++k) {
-      if (!MovesInside(k) || !IsRun(k)) continue;
-      const int64_t bytes = std::min<int64_t>(16, g_.lanes * BytesOf(nest_.views[k].type.getElementType()));
-      add(LLVM::PtrToIntOp::create(b_, loc_, b_.getI64Type(), view_args_[k]), bytes - 1);
-      for (size_t l = 0; l < Outer(); ++l)
-        if (loop_strides_[k][l]) add(loop_strides_[k][l], g_.lanes - 1);
-    }
-    if (exact_row_ < 0 && IsReduction()) add(n_, g_.lanes - 1);
-    Value ok = bits ? arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::eq, bits, I64(0)).getResult() : Value();
-    if (exact_row_ < 0 && !IsReduction()) ok = And(ok, Compare(arith::CmpIPredicate::uge, n_, I64(g_.lanes)));
-    return ok;
-  }
-
-  // ---- small helpers
-
-  Value Place(StringRef what) { return tile::PlaceOp::create(b_, loc_, b_.getI64Type(), b_.getStringAttr(what)); }
-  Value Compare(arith::CmpIPredicate p, Value x, Value y) { return arith::CmpIOp::create(b_, loc_, p, x, y); }
-  Value Min(Value x, Value y) { return arith::MinUIOp::create(b_, loc_, x, y); }
-  Value Minus(Value x, Value y) { return arith::SubIOp::create(b_, loc_, x, y); }
-  // Null is true.
-  Value And(Value x, Value y) {
-    if (!x || !y) return x ? x : y;
-    return arith::AndIOp::create(b_, loc_, x, y);
-  }
-  template <typename Fn>
-  void If(Value condition, Fn fn) {
-    if (!condition) return fn();
-    auto op = scf::IfOp::create(b_, loc_, condition, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(b_);
-    b_.setInsertionPointToStart(op.thenBlock());
-    fn();
-  }
-  template <typename Fn, typename Else>
-  void IfElse(Value condition, Fn fn, Else otherwise) {
-    auto op = scf::IfOp::create(b_, loc_, condition, /*withElseRegion=*/true);
-    OpBuilder::InsertionGuard guard(b_);
-    b_.setInsertionPointToStart(op.thenBlock());
-    fn();
-    b_.setInsertionPointToStart(op.elseBlock());
-    otherwise();
-  }
-
-  // Values of a row are computed anew wherever code does not follow what computed them.
-  void ForgetRow() {
-    values_.clear();
-    for (auto& [v, loaded] : once_) values_[v] = loaded;
+    return device_ == "sm_80" ? 160 << 10 : device_.starts_with("sm_90") || device_ == "sm_100" ? 220 << 10 : 96 << 10;
   }
 
   // The rows of the block's group of rows: offsets of all views; is there a row for this thread's team?
@@ -209,51 +131,6 @@ class GpuLowering : public RowLowering {
     }
     SetOffsets(Indices(row, Outer()));
     return is_row;
-  }
-
-  Value Tile(Value v, Chunk& chunk) {
-    if (Value known = chunk.tiles.lookup(v)) return known;
-    Value result;
-    if (is_row_.lookup(v)) {
-      result = Splat(RowValue(v), chunk.lanes);
-    } else if (auto argument = dyn_cast<BlockArgument>(v)) {
-      const size_t k = argument.getArgNumber();
-      Value stride = IsRun(k) ? Value() : loop_strides_[k].back();
-      Value step = stride ? Mul(chunk.at, stride) : chunk.at;
-      result = Load(k, Sum(offsets_[k], step), chunk.lanes, stride, chunk.aligned && !stride);
-    } else {
-      SmallVector<Value> operands;
-      for (Value o : v.getDefiningOp()->getOperands()) operands.push_back(Tile(o, chunk));
-      result = Apply(v.getDefiningOp(), operands, chunk.lanes);
-    }
-    return chunk.tiles[v] = result;
-  }
-
-  // Operands that `v` needs and the chunk does not have yet.
-  void LoadFor(Value v, Chunk& chunk) {
-    if (is_row_.lookup(v) || chunk.tiles.contains(v)) return;
-    if (isa<BlockArgument>(v)) {
-      Tile(v, chunk);
-      return;
-    }
-    for (Value o : v.getDefiningOp()->getOperands()) LoadFor(o, chunk);
-  }
-
-  sched::YieldOp Yield() { return cast<sched::YieldOp>(Body().back()); }
-
-  void StoreTile(Value tile, size_t view, Value at, bool aligned) {
-    Type dtype = nest_.views[view].type.getElementType();
-    // A store rounds by itself.
-    if (auto map = tile.getDefiningOp<tile::MapOp>(); map && map.getFunction() == "round_" + DTypeName(dtype).str())
-      tile = map.getOperands()[0];
-    tile::StoreOp::create(b_, loc_, tile, view_args_[view], at, TypeAttr::get(dtype),
-                          aligned ? b_.getUnitAttr() : UnitAttr());
-  }
-
-  void Store(size_t output, Chunk& chunk, Value is_row) {
-    const size_t view = num_inputs_ + output;
-    Value tile = Tile(Yield().getValues()[static_cast<unsigned>(output)], chunk);
-    If(And(is_row, chunk.is_valid), [&] { StoreTile(tile, view, Sum(offsets_[view], chunk.at), chunk.aligned); });
   }
 
   // Results that are one number for a row: by the first thread of the team.
@@ -290,25 +167,10 @@ class GpuLowering : public RowLowering {
       return SmallVector<Value>();
     });
   }
-  Value Ceil(Value n, int64_t by) {
-    return by == 1 ? n : arith::DivUIOp::create(b_, loc_, Sum(n, I64(by - 1)), I64(by)).getResult();
-  }
 
   void Finish(ArrayRef<int64_t> tasks, ArrayRef<int64_t> unit, int64_t per_block) {
     End(tasks, {}, unit, {}, num_slots_ * kSlotBytes);
     tile_.setTeam(ArrayRef<int64_t>{g_.Threads(), std::max<int64_t>(1, per_block), g_.blocks, fetched_bytes_});
-  }
-
-  std::string FunctionOf(Operation* op, std::string function) override {
-    static const llvm::StringSet<> narrow = {"exp_f32",   "exp_weight_f32", "exp2_f32", "sigmoid_f32",
-                                             "silu_f32",  "tanh_f32",       "gelu_f32", "gelu_tanh_f32",
-                                             "rsqrt_f32", "add_f32",        "sub_f32",  "mul_f32"};
-    if (bitwise_) return function;
-    if (stores_narrow_ && narrow.contains(function)) return function + "_narrow";
-    // What follows from a sum has no exact bits to keep.
-    Value y = op->getResult(0);
-    if (function == "rsqrt_f32" && is_row_.lookup(y) && pass_.lookup(y) > 0) return function + "_row";
-    return function;
   }
 
   // ---- element by element
@@ -555,7 +417,6 @@ class GpuLowering : public RowLowering {
     });
   }
 
-  const StringRef device_;
   GpuGeometry g_;
   int64_t exact_row_ = -1;  // elements of a row, where that is known
   int64_t likely_row_ = -1;
@@ -566,7 +427,6 @@ class GpuLowering : public RowLowering {
   Value n_;    // elements of a row
   Value team_thread_, block_row_;
   Value is_aligned_;
-  bool stores_narrow_ = false;  // all results are narrow floats
 };
 
 class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPass<ModuleOp>> {
@@ -585,8 +445,12 @@ class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPas
     module.walk([&](sched::KernelOp kernel) { kernels.push_back(kernel); });
     for (sched::KernelOp kernel : kernels) {
       std::optional<LoopNest> nest = LoopNest::Plan(kernel);
-      if (!nest || ProductsOf(kernel).first != nullptr) continue;
+      if (!nest) continue;
       at.setInsertionPointToEnd(module.getBody());
+      if (ProductsOf(kernel).first != nullptr) {
+        LowerProductGpu(kernel, *std::move(nest), options_, at);
+        continue;
+      }
       GpuLowering(kernel, *std::move(nest), options_).Run(at);
     }
     SmallVector<graph::TraceOp> traces;

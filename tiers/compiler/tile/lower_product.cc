@@ -295,8 +295,8 @@ class ProductLowering {
         AlongRow(size, [&](Value at, int64_t lanes) {
           Value x = LoadWide(tile, rows_.Sum(from, at), lanes);
           if (scale) x = arith::MulFOp::create(b(), loc(), x, rows_.Splat(scale, lanes));
-          tile::StoreOp::create(b(), loc(), rows_.Round(x, element, lanes), rows_.view(out), rows_.Sum(to, at),
-                                TypeAttr::get(element));
+          tile::StoreOp::create(b(), loc(), rows_.Round(x, element, lanes), rows_.view(out), rows_.Sum(to, at), Value(),
+                                TypeAttr::get(element), UnitAttr());
         });
         return SmallVector<Value>();
       });
@@ -366,10 +366,11 @@ class ProductLowering {
   Value Greater(Value x, Value y) { return arith::CmpIOp::create(b(), loc(), arith::CmpIPredicate::sgt, x, y); }
   Value Equal(Value x, Value y) { return arith::CmpIOp::create(b(), loc(), arith::CmpIPredicate::eq, x, y); }
   Value LoadWide(Value view, Value at, int64_t lanes) {
-    return tile::LoadOp::create(b(), loc(), rows_.TileType(type_, lanes), view, at, Value(), TypeAttr::get(type_));
+    return tile::LoadOp::create(b(), loc(), rows_.TileType(type_, lanes), view, at, Value(), TypeAttr::get(type_),
+                                UnitAttr());
   }
   void StoreWide(Value x, Value view, Value at) {
-    tile::StoreOp::create(b(), loc(), x, view, at, TypeAttr::get(type_));
+    tile::StoreOp::create(b(), loc(), x, view, at, Value(), TypeAttr::get(type_), UnitAttr());
   }
   Value Zero(int64_t lanes) {
     return rows_.Splat(arith::ConstantOp::create(b(), loc(), b().getFloatAttr(type_, 0.0)), lanes);

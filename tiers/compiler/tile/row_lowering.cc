@@ -49,7 +49,7 @@ void RowLowering::Begin(OpBuilder& at) {
                                  kernel_.getInputsAttr(), kernel_.getOutputsAttr(), at.getArrayAttr({}),
                                  at.getArrayAttr(strides), at.getDenseI64ArrayAttr({}), DenseI64ArrayAttr(),
                                  at.getDenseI64ArrayAttr({}), kernel_.getGrainAttr(), at.getDenseI64ArrayAttr({}),
-                                 at.getI64IntegerAttr(0), DenseI64ArrayAttr());
+                                 at.getI64IntegerAttr(0), DenseI64ArrayAttr(), ArrayAttr(), DenseI64ArrayAttr());
   Block* body = at.createBlock(&tile_.getBody());
   Type ptr = LLVM::LLVMPointerType::get(at.getContext());
   for (size_t k = 0; k < nest_.views.size(); ++k) view_args_.push_back(body->addArgument(ptr, loc_));
@@ -301,7 +301,7 @@ void RowLowering::Row(Value lo, Value hi) {
   for (auto [k, v] : llvm::enumerate(yield.getValues())) {
     if (StoredAlong(k) || nest_.views[num_inputs_ + k].is_factor) continue;
     const size_t view = num_inputs_ + k;
-    tile::StoreOp::create(b_, loc_, RowValue(v), view_args_[view], offsets_[view], TypeAttr::get(ElementOf(v)),
+    tile::StoreOp::create(b_, loc_, RowValue(v), view_args_[view], offsets_[view], Value(), TypeAttr::get(ElementOf(v)),
                           UnitAttr());
   }
 }
@@ -376,16 +376,16 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
     for (graph::ReduceOp r : reductions) reduced.push_back(Tile(r.getX()));
     for (size_t k : keeps) {
       const Spill& s = spills_[k];
-      tile::StoreOp::create(b_, loc_, Tile(s.value), ScratchView(s), i, TypeAttr::get(s.type), UnitAttr());
+      tile::StoreOp::create(b_, loc_, Tile(s.value), ScratchView(s), i, Value(), TypeAttr::get(s.type), UnitAttr());
     }
     for (size_t k : stores) {
       Value v = yield.getValues()[static_cast<unsigned>(k)];
       const size_t view = num_inputs_ + k;
       Value at = Sum(offsets_[view], i);
-      tile::StoreOp::create(b_, loc_, Tile(v), view_args_[view], at, TypeAttr::get(ElementOf(v)), UnitAttr());
+      tile::StoreOp::create(b_, loc_, Tile(v), view_args_[view], at, Value(), TypeAttr::get(ElementOf(v)), UnitAttr());
     }
     if (written_.value && pass_.lookup(written_.value) == pass)
-      tile::StoreOp::create(b_, loc_, Tile(written_.value), written_.view, Sum(written_.offset, i),
+      tile::StoreOp::create(b_, loc_, Tile(written_.value), written_.view, Sum(written_.offset, i), Value(),
                             TypeAttr::get(ComputeType(ElementOf(written_.value))), UnitAttr());
     return reduced;
   };

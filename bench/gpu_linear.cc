@@ -1,0 +1,109 @@
+// gpu_linear: matrix products of bf16 with what follows them, in one kernel on tensor cores; gpu_gemm_tier3: products
+// alone, generated although the library is the default.
+#include <tessera/tessera.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "bench/benchmarks.h"
+#include "bench/gpu.h"
+#include "bench/gpu_processes.h"
+
+namespace bench {
+namespace {
+
+using tessera::Function;
+using tessera::Tensor;
+
+struct Program {
+  const char* name;
+  const char* steps;  // from %p to %y
+  const char* raw;    // what cuBLASLt has for it; null: nothing
+};
+constexpr Program kPrograms[] = {
+    {"bias", "  %y = add %p, %b\n", "gemm_bias"},
+    {"bias_gelu", "  %q = add %p, %b\n  %y = gelu %q\n", nullptr},
+    {"bias_gelu_tanh", "  %q = add %p, %b\n  %y = gelu_tanh %q\n", "gemm_bias_gelu"},
+    {"bias_gelu_residual", "  %q = add %p, %b\n  %g = gelu %q\n  %y = add %g, %r\n", nullptr},
+    {"bias_residual", "  %q = add %p, %b\n  %y = add %q, %r\n", nullptr},
+};
+
+std::string Join(const std::string& name, int64_t m, int64_t n, int64_t k) {
+  return name + " " + std::to_string(m) + " " + std::to_string(n) + " " + std::to_string(k);
+}
+
+}  // namespace
+
+Timed GpuLinearTask(const std::string& task) {
+  std::istringstream words(task);
+  std::string name, which;
+  int64_t m = 0, n = 0, k = 0;
+  words >> name >> which >> m >> n >> k;
+  if (name != "linear") return {};
+  const auto normal = [](const tessera::Dims& dims, int64_t seed, double scale) {
+    return tessera::random_normal(seed, 0, dims, 0, scale, tessera::f32).cast(tessera::bf16);
+  };
+  const std::vector<Tensor> args = {normal({m, k}, 1, 1), normal({k, n}, 2, 0.03), normal({n}, 3, 1),
+                                    normal({m, n}, 4, 1)};
+  std::string steps;
+  for (const Program& program : kPrograms)
+    if (which == program.name) steps = program.steps;
+  if (steps.empty() && which != "product") return {};
+  const Function f = Function::parse(R"(
+func @linear(%x: tensor<M x K x bf16>, %w: tensor<K x N x bf16>, %b: tensor<N x bf16>, %r: tensor<M x N x bf16>)
+            -> tensor<M x N x bf16> {
+  %p = matmul %x, %w
+)" + steps + (steps.empty() ? "  return %p\n}\n" : "  return %y\n}\n"))
+                         .value();
+  return GpuWork([f, args] { f(args); });
+}
+
+void GpuLinear() {
+  CheckGpu();
+  const Process all = StartGpu(Tier::all), tier1 = StartGpu(Tier::one), raw = StartRaw(), torch = StartTorch();
+  for (const auto& [m, n, k] :
+       {std::array<int64_t, 3>{8192, 4096, 1024}, {16384, 3072, 768}, {16384, 768, 3072}, {4096, 4096, 4096}}) {
+    for (const Program& program : kPrograms) {
+      const std::string task = Join(std::string("linear ") + program.name, m, n, k);
+      std::vector<Timed> contenders = {PeerProcess::Task(all, task)};
+      std::vector<std::string> peers;
+      AddPeer(contenders, peers, torch, "compiled_" + task, "torch.compile");
+      AddPeer(contenders, peers, torch, task, "PyTorch eager");
+      if (program.raw != nullptr)
+        AddPeer(contenders, peers, raw, Join(program.raw, m, n, k) + " bf16", "cuBLASLt with its epilogue");
+      AddPeer(contenders, peers, raw, Join("gemm", m, n, k) + " bf16", "cuBLASLt, the product alone");
+      AddPeer(contenders, peers, tier1, task, "tier 1");
+      std::string name = "gpu_linear/" + task.substr(7);
+      std::replace(name.begin(), name.end(), ' ', '_');
+      const double flop = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+      Figure figure{.name = name, .unit = Rate("TFLOP/s", flop * 1e-12), .goal = {Goal::ratio_at_least, 1}};
+      const Race race = RunRace(contenders, Budget());
+      figure.more = {{"generated_kernels", Json(PeerProcess::Task(all, "generated " + task)(1))}};
+      Report(figure, race, peers);
+    }
+  }
+}
+
+void GpuGemmTier3() {
+  CheckGpu();
+  const Process ours = StartGpu(Tier::all, {"TESSERA_SCHEDULE=*:form=tensor"}), raw = StartRaw();
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{4096, 4096, 4096},
+                                {8192, 8192, 8192},
+                                {8192, 4096, 1024},
+                                {16384, 768, 3072},
+                                {16384, 50304, 768}}) {
+    const std::string task = Join("linear product", m, n, k);
+    std::vector<Timed> contenders = {PeerProcess::Task(ours, task)};
+    std::vector<std::string> peers;
+    AddPeer(contenders, peers, raw, Join("gemm", m, n, k) + " bf16", "cuBLASLt, the fastest of eight");
+    std::string name = "gpu_gemm_tier3/bf16" + task.substr(14);
+    std::replace(name.begin(), name.end(), ' ', '_');
+    const double flop = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    Figure figure{.name = name, .unit = Rate("TFLOP/s", flop * 1e-12), .goal = {Goal::ratio_at_least, 0.97}};
+    const Race race = RunRace(contenders, Budget());
+    figure.more = {{"generated_kernels", Json(PeerProcess::Task(ours, "generated " + task)(1))}};
+    Report(figure, race, peers);
+  }
+}
+
+}  // namespace bench

@@ -1,0 +1,87 @@
+// tsr-lower-kernels-gpu: matrix products on the tensor cores of sm_90a, with what follows them
+// RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90a --tsr-fuse --tsr-lower-kernels-gpu --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90a --tsr-fuse | FileCheck %s --check-prefix=SCHED
+// RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90 --tsr-fuse | FileCheck %s --check-prefix=OTHER
+
+// A sum of 4096: two groups share a tile, and the ring has four pieces. The bias is a row for all.
+// SCHED-LABEL: tsr_sched.kernel @k2
+// SCHED-SAME: form = "tensor", rows = 128
+// OTHER-LABEL: tsr_graph.trace
+// OTHER: tsr_graph.matmul {{.*}} step 0
+// OTHER: tsr_sched.kernel @k2 at 2 steps [1, 2]
+// CHECK-LABEL: tsr_tile.kernel @k2 at 2 steps [0, 1, 2]
+// CHECK-SAME: tasks [-4097, -4097] blocks [128, 256]
+// CHECK-SAME: team [384, 1, 1, {{[0-9]+}}] maps {{\[}}[0, 1, 64, 0, 128], [1, 1, 64, 0, 64]] aligned [2, 3]
+// CHECK-COUNT-4: tsr_tile.signal_init {{.*}}
+// CHECK: tsr_tile.barrier
+// The producer.
+// CHECK: tsr_tile.registers 40
+// CHECK: scf.for
+// CHECK: scf.for
+// CHECK: tsr_tile.signal_wait
+// CHECK: tsr_tile.signal_expect {{.*}} bytes 49152
+// CHECK: tsr_tile.copy map 0
+// CHECK-COUNT-4: tsr_tile.copy map 1
+// A group: the bias is on its way while it multiplies.
+// CHECK: tsr_tile.registers 232 more
+// CHECK: tsr_tile.fetch %in2
+// CHECK: scf.for
+// CHECK: tsr_tile.signal_wait
+// CHECK: tsr_tile.multiply {{.*}} rows 64 columns 256 depth 64 right_across : bf16, vector<128xf32>
+// CHECK: tsr_tile.multiplied {{.*}} pending 1
+// CHECK: tsr_tile.signal_arrive
+// CHECK: tsr_tile.multiplied {{.*}} pending 0
+// CHECK: tsr_tile.await
+// CHECK: tsr_tile.collect {{.*}}[0] : vector<128xf32> -> vector<8xf32>
+// CHECK: tsr_tile.fetched {{.*}} : bf16 -> vector<8xf32>
+// CHECK: tsr_tile.map "gelu_f32_narrow"
+// CHECK: tsr_tile.store {{.*}} aligned if {{.*}} : vector<8xf32> -> bf16
+// CHECK: tsr_tile.collect {{.*}}[112] : vector<128xf32> -> vector<8xf32>
+!t = tensor<4096x4096xbf16>
+!r = tensor<4096xbf16>
+tsr_graph.trace "linear" values [0, 1, 2] strides [[], [], []] (%v0: !t, %v1: !t, %v2: !r) {
+  %v3 = tsr_graph.matmul %v0, %v1 step 0 values [3] until [1] : (!t, !t) -> !t
+  %v4 = tsr_graph.add %v3, %v2 step 1 values [4] until [2] : (!t, !r) -> !t
+  %v5 = tsr_graph.gelu %v4 step 2 values [5] until [end] : (!t) -> !t
+}
+
+// -----
+
+// A short sum: groups have tiles of their own and multiply in turns. Transposed factors are read as they lie, batches
+// have an index.
+// CHECK-LABEL: tsr_tile.kernel @k1
+// CHECK-SAME: tasks [-9, -4097, -4097] blocks [1, 128, 128]
+// CHECK-SAME: maps {{\[}}[0, 2, 64, 1, 64, 0, 1], [1, 2, 64, 1, 128, 0, 1]] aligned [2]
+// CHECK: tsr_tile.copy map 0[%{{.*}}, %{{.*}}, %{{.*}}]
+// CHECK: tsr_tile.copy map 0[%{{.*}}, %{{.*}}, %{{.*}}]
+// CHECK: tsr_tile.copy map 1[%{{.*}}, %{{.*}}, %{{.*}}]
+// CHECK: tsr_tile.registers 232 more
+// CHECK: scf.for
+// CHECK: tsr_tile.signal_wait
+// CHECK: scf.for
+// CHECK: tsr_tile.multiply {{.*}} rows 128 columns 128 depth 64 left_across : f16, vector<128xf32>
+// CHECK: tsr_tile.signal_arrive
+// CHECK: tsr_tile.signal_arrive
+!a = tensor<8x512x4096xf16>
+!b = tensor<8x4096x512xf16>
+!y = tensor<8x4096x4096xf16>
+tsr_graph.trace "batched" values [0, 1] strides [[], []] (%v0: !a, %v1: !b) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] {transpose_a = true, transpose_b = true} : (!a, !b) -> !y
+  %v3 = tsr_graph.relu %v2 step 1 values [3] until [end] : (!y) -> !y
+}
+
+// -----
+
+// Nothing follows, few rows, or f32: the library's.
+// SCHED-LABEL: tsr_graph.trace "library"
+// SCHED-NOT: tsr_sched.kernel
+!t = tensor<4096x4096xbf16>
+!m = tensor<8x4096xbf16>
+!f = tensor<4096x4096xf32>
+tsr_graph.trace "library" values [0, 1, 2] strides [[], [], []] (%v0: !t, %v1: !m, %v2: !f) {
+  %v3 = tsr_graph.matmul %v0, %v0 step 0 values [3] until [end] : (!t, !t) -> !t
+  %v4 = tsr_graph.matmul %v1, %v0 step 1 values [4] until [2] : (!m, !t) -> !m
+  %v5 = tsr_graph.relu %v4 step 2 values [5] until [end] : (!m) -> !m
+  %v6 = tsr_graph.matmul %v2, %v2 step 3 values [6] until [4] : (!f, !f) -> !f
+  %v7 = tsr_graph.relu %v6 step 4 values [7] until [end] : (!f) -> !f
+}

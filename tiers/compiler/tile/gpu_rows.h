@@ -1,0 +1,95 @@
+// What kernels for CUDA devices share: elements of a row as one thread has them, in vectors.
+#ifndef TESSERA_TIERS_COMPILER_TILE_GPU_ROWS_H_
+#define TESSERA_TIERS_COMPILER_TILE_GPU_ROWS_H_
+
+#include "llvm/ADT/SmallPtrSet.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tiers/compiler/passes.h"
+#include "tiers/compiler/tile/row_lowering.h"
+
+namespace tessera::compiler {
+
+class GpuRows : public RowLowering {
+ public:
+  GpuRows(sched::KernelOp kernel, LoopNest nest, const CompileOptions& options)
+      : RowLowering(kernel, std::move(nest), options.bitwise, /*is_device=*/true), device_(options.device) {}
+
+ protected:
+  /// `lanes` elements of the row from `at` on, as one thread has them.
+  struct Chunk {
+    mlir::Value at;
+    mlir::Value is_valid;  // null: it always is
+    int64_t lanes;
+    bool aligned;
+    llvm::DenseMap<mlir::Value, mlir::Value> tiles{};
+  };
+
+  static mlir::Type ElementOf(mlir::Value v) {
+    return mlir::cast<mlir::RankedTensorType>(v.getType()).getElementType();
+  }
+  static int64_t BytesOf(mlir::Type dtype) { return (dtype.getIntOrFloatBitWidth() + 7) / 8; }
+  sched::YieldOp Yield() { return mlir::cast<sched::YieldOp>(Body().back()); }
+  /// Loops but for the innermost.
+  size_t Outer() const { return nest_.loops.empty() ? 0 : nest_.loops.size() - 1; }
+
+  /// Before Begin(): what is known of values, and whether all results are narrow floats.
+  void ClassifyValues();
+  /// The operands that `v` is computed from.
+  void CollectArguments(mlir::Value v, llvm::SmallPtrSet<mlir::Value, 8>& into);
+  /// Is every address of a vector of `lanes` elements a multiple of its size: those of the views, what strides add to
+  /// them, and `also`? Null: yes.
+  mlir::Value AreAligned(int64_t lanes, mlir::Value also = nullptr);
+
+  mlir::Value Place(llvm::StringRef what) {
+    return tile::PlaceOp::create(b_, loc_, b_.getI64Type(), b_.getStringAttr(what));
+  }
+  mlir::Value Compare(mlir::arith::CmpIPredicate p, mlir::Value x, mlir::Value y) {
+    return mlir::arith::CmpIOp::create(b_, loc_, p, x, y);
+  }
+  mlir::Value Min(mlir::Value x, mlir::Value y) { return mlir::arith::MinUIOp::create(b_, loc_, x, y); }
+  mlir::Value Minus(mlir::Value x, mlir::Value y) { return mlir::arith::SubIOp::create(b_, loc_, x, y); }
+  mlir::Value Div(mlir::Value x, mlir::Value y) { return mlir::arith::DivUIOp::create(b_, loc_, x, y); }
+  mlir::Value Rem(mlir::Value x, mlir::Value y) { return mlir::arith::RemUIOp::create(b_, loc_, x, y); }
+  mlir::Value Ceil(mlir::Value n, int64_t by) { return by == 1 ? n : Div(Sum(n, I64(by - 1)), I64(by)); }
+  /// Null is true.
+  mlir::Value And(mlir::Value x, mlir::Value y) {
+    if (!x || !y) return x ? x : y;
+    return mlir::arith::AndIOp::create(b_, loc_, x, y);
+  }
+  template <typename Fn>
+  void If(mlir::Value condition, Fn fn) {
+    if (!condition) return fn();
+    auto op = mlir::scf::IfOp::create(b_, loc_, condition, /*withElseRegion=*/false);
+    mlir::OpBuilder::InsertionGuard guard(b_);
+    b_.setInsertionPointToStart(op.thenBlock());
+    fn();
+  }
+  template <typename Fn, typename Else>
+  void IfElse(mlir::Value condition, Fn fn, Else otherwise) {
+    auto op = mlir::scf::IfOp::create(b_, loc_, condition, /*withElseRegion=*/true);
+    mlir::OpBuilder::InsertionGuard guard(b_);
+    b_.setInsertionPointToStart(op.thenBlock());
+    fn();
+    b_.setInsertionPointToStart(op.elseBlock());
+    otherwise();
+  }
+
+  /// Values of a row are computed anew wherever code does not follow what computed them.
+  void ForgetRow();
+  /// The elements of `v` in the chunk.
+  mlir::Value Tile(mlir::Value v, Chunk& chunk);
+  /// Operands that `v` needs and the chunk does not have yet.
+  void LoadFor(mlir::Value v, Chunk& chunk);
+  void StoreTile(mlir::Value tile, size_t view, mlir::Value at, bool aligned, mlir::Value condition = nullptr);
+  void Store(size_t output, Chunk& chunk, mlir::Value is_row);
+
+  /// Functions with less arithmetic where the rounding of narrow results hides it.
+  std::string FunctionOf(mlir::Operation* op, std::string function) override;
+
+  const llvm::StringRef device_;
+  bool stores_narrow_ = false;  // all results are narrow floats
+};
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_TILE_GPU_ROWS_H_
