@@ -106,70 +106,149 @@ void Grad_dot_general(GradCall& c) {
   }
 }
 
-// The probabilities are computed again, all S times T of them at once.
-void Grad_attention(GradCall& c) {
-  const TensorType tq = c.InType(0), tk = c.InType(1);
-  const int r = tq.rank;
-  SymbolTable* t = c.symbols();
-  const int64_t heads = tq.dims[r - 3], groups = tk.dims[r - 3], keys = tk.dims[r - 2], rows = tq.dims[r - 2];
-  // Heads that share keys become a dim of their own: [..., G, H/G, S, D] against [..., G, 1, T, D].
-  const bool grouped = !DimEqual(t, heads, groups);
-  const auto split = [&](const Expr& x, const TensorType& type) {
+namespace {
+
+// What the rules of attention share: its operands with the heads that share keys in a dim of their own,
+// [..., G, H/G, S, D] against [..., G, 1, T, D], and the probabilities, computed again, all S times T of them at once.
+struct Attended {
+  Attended(GradCall& call, size_t mask_at) : c(call), tq(c.InType(0)), tk(c.InType(1)), r(tq.rank), mask(mask_at) {
+    SymbolTable* t = c.symbols();
+    groups = tk.dims[r - 3];
+    grouped = !DimEqual(t, tq.dims[r - 3], groups);
+    q = Split(c.WideIn(0));
+    k = Shared(c.WideIn(1));
+    scale = c.number(1);
+    if (c.number(1) == 0) {
+      const Expr depth = c.Count({&tq.dims[r - 1], 1});
+      scale = depth.is_number() ? Expr(1 / std::sqrt(std::get<double>(depth.arg.immediate)))
+                                : Rsqrt(c.Cast(depth, c.TypeOf(q).dtype));
+    }
+    Expr scores = c.Matmul(q, k, false, true) * scale;
+    // Masked scores are so low that they count for nothing; a row without any other is 0 in the end, not NaN.
+    constexpr double kLow = -1e30;
+    Expr kept;
+    const bool masked = c.Given(mask), additive = masked && IsFloat(c.InType(mask).dtype);
+    if (additive) scores = scores + SplitMask(c.WideIn(mask));
+    if (masked && !additive) kept = SplitMask(c.In(mask));
+    if (c.flag(0)) {
+      // Counted from the end, a key may not come before its query.
+      const Expr from_last_key = c.Emit(Op::k_flip, {c.Iota({&tk.dims[r - 2], 1}, 0)}, {Ints()});
+      const Expr from_last_row = c.Unsqueeze(c.Emit(Op::k_flip, {c.Iota({&tq.dims[r - 2], 1}, 0)}, {Ints()}), {1});
+      const Expr causal = Ge(from_last_key, from_last_row);
+      kept = kept.given() ? And(kept, causal) : causal;
+    }
+    // An added mask of -inf must not make NaN of a whole row either.
+    if (additive) scores = Maximum(scores, kLow);
+    if (kept.given()) scores = Where(kept, scores, kLow);
+    p = c.Emit(Op::k_softmax, {scores}, {int64_t{-1}});
+    if (kept.given()) p = Where(kept, p, 0.0);
+    if (additive) p = Where(Gt(scores, kLow), p, 0.0);
+  }
+
+  /// A tensor [..., H, ., .] with the heads of a group in a dim of their own.
+  Expr Split(const Expr& x) {
     if (!grouped) return x;
+    const TensorType type = c.TypeOf(x);
     Ints dims(type.dims, type.dims + type.rank);
     const int at = type.rank - 3;
     dims[at] = groups;
-    dims.insert(dims.begin() + at + 1, DimFloorDiv(t, type.dims[at], groups));
+    dims.insert(dims.begin() + at + 1, DimFloorDiv(c.symbols(), type.dims[at], groups));
     return c.Reshape(x, dims);
-  };
-  const auto shared = [&](const Expr& x) { return grouped ? c.Unsqueeze(x, {r - 2}) : x; };
-  // A mask may have fewer dims, and 1 in place of the heads.
-  const auto split_mask = [&](const Expr& x, const TensorType& type) {
+  }
+  /// A tensor [..., G, ., .] as all heads of a group see it, and the sum over those.
+  Expr Shared(const Expr& x) { return grouped ? c.Unsqueeze(x, {r - 2}) : x; }
+  Expr OverGroup(const Expr& x) { return grouped ? c.Sum(x, {r - 2}, false) : x; }
+  Expr SumOfRow(const Expr& x) { return c.Sum(x, {grouped ? r : r - 1}, true); }
+  /// The gradient of the scores from that of the probabilities.
+  Expr BackThroughSoftmax(const Expr& gp) {
+    const Expr weighed = gp * p;
+    return weighed - p * SumOfRow(weighed);
+  }
+  void Give(size_t i, const Expr& x) {
+    const TensorType type = c.InType(i);
+    c.Give(i, c.Reshape(x, {type.dims, type.rank}));
+  }
+  void GiveMask(const Expr& gs) {
+    Ints full(tq.dims, tq.dims + r);
+    full[r - 1] = tk.dims[r - 2];
+    c.Give(mask, c.Reshape(gs, full));
+  }
+
+  GradCall& c;
+  const TensorType tq, tk;
+  const int r;
+  const size_t mask;
+  int64_t groups;
+  bool grouped;
+  Expr q, k, p, scale;
+
+ private:
+  /// A mask may have fewer dims, and 1 in place of the heads.
+  Expr SplitMask(const Expr& x) {
+    const TensorType type = c.TypeOf(x);
     if (!grouped || type.rank < 3) return x;
     if (type.dims[type.rank - 3] == 1) return c.Unsqueeze(x, {type.rank - 2});
-    return split(x, type);
-  };
-
-  const Expr q = split(c.WideIn(0), tq), k = shared(c.WideIn(1)), g = split(c.WideGrad(), c.OutType());
-  Expr scale = c.number(1);
-  if (c.number(1) == 0) {
-    const Expr depth = c.Count({&tq.dims[r - 1], 1});
-    scale = depth.is_number() ? Expr(1 / std::sqrt(std::get<double>(depth.arg.immediate)))
-                              : Rsqrt(c.Cast(depth, c.TypeOf(q).dtype));
+    return Split(x);
   }
-  Expr scores = c.Matmul(q, k, false, true) * scale;
-  // Masked scores are so low that they count for nothing; a row without any other is 0 in the end, not NaN.
-  constexpr double kLow = -1e30;
-  Expr kept;
-  const bool masked = c.Given(3), additive = masked && IsFloat(c.InType(3).dtype);
-  if (additive) scores = scores + split_mask(c.WideIn(3), c.InType(3));
-  if (masked && !additive) kept = split_mask(c.In(3), c.InType(3));
-  if (c.flag(0)) {
-    // Counted from the end, a key may not come before its query.
-    const Expr from_last_key = c.Emit(Op::k_flip, {c.Iota({&keys, 1}, 0)}, {Ints()});
-    const Expr from_last_row = c.Unsqueeze(c.Emit(Op::k_flip, {c.Iota({&rows, 1}, 0)}, {Ints()}), {1});
-    const Expr causal = Ge(from_last_key, from_last_row);
-    kept = kept.given() ? And(kept, causal) : causal;
-  }
-  // An added mask of -inf must not make NaN of a whole row either.
-  if (additive) scores = Maximum(scores, kLow);
-  if (kept.given()) scores = Where(kept, scores, kLow);
-  Expr p = c.Emit(Op::k_softmax, {scores}, {int64_t{-1}});
-  if (kept.given()) p = Where(kept, p, 0.0);
-  if (additive) p = Where(Gt(scores, kLow), p, 0.0);
+};
 
-  const auto drop_group = [&](const Expr& x) { return grouped ? c.Sum(x, {r - 2}, false) : x; };
-  if (c.Wants(2)) c.Give(2, drop_group(c.Matmul(p, g, true, false)));
+}  // namespace
+
+void Grad_attention(GradCall& c) {
+  // Narrow floats have a kernel that never has all scores in memory.
+  if (IsNarrowFloat(c.OutType().dtype) && !c.Wants(3)) {
+    const Expr in[] = {c.In(0), c.In(1), c.In(2), c.Out(), c.Grad(), c.Given(3) ? c.In(3) : Expr()};
+    const std::vector<Expr> grads =
+        c.EmitMany(Op::k_attention_grad, {in, c.Given(3) ? size_t{6} : size_t{5}}, {c.flag(0), c.number(1)});
+    for (size_t i = 0; i < 3; ++i)
+      if (c.Wants(i)) c.Give(i, grads[i]);
+    return;
+  }
+  Attended a(c, 3);
+  const Expr g = a.Split(c.WideGrad());
+  if (c.Wants(2)) c.Give(2, a.OverGroup(c.Matmul(a.p, g, true, false)));
   if (!c.Wants(0) && !c.Wants(1) && !c.Wants(3)) return;
-  const Expr gp = c.Matmul(g, shared(c.WideIn(2)), false, true) * p;
-  const Expr gs = gp - p * c.Sum(gp, {grouped ? r : r - 1}, true);
-  if (c.Wants(0)) c.Give(0, c.Reshape(c.Matmul(gs, k, false, false) * scale, {tq.dims, tq.rank}));
-  if (c.Wants(1)) c.Give(1, drop_group(c.Matmul(gs, q, true, false) * scale));
-  if (c.Wants(3)) {
-    Ints full(tq.dims, tq.dims + r);
-    full[r - 1] = keys;
-    c.Give(3, c.Reshape(gs, full));
+  const Expr gs = a.BackThroughSoftmax(c.Matmul(g, a.Shared(c.WideIn(2)), false, true));
+  if (c.Wants(0)) a.Give(0, c.Matmul(gs, a.k, false, false) * a.scale);
+  if (c.Wants(1)) c.Give(1, a.OverGroup(c.Matmul(gs, a.q, true, false) * a.scale));
+  if (c.Wants(3)) a.GiveMask(gs);
+}
+
+// dq = scale e k and so on, where e = p (g v^T - rows of g y): each of them a product, and y a value of its own.
+void Grad_attention_grad(GradCall& c) {
+  Attended a(c, 5);
+  const Expr v = a.Shared(c.WideIn(2)), y = a.Split(c.WideIn(3)), g = a.Split(c.WideIn(4));
+  const Expr centred = c.Matmul(g, v, false, true) - a.SumOfRow(g * y), e = a.p * centred;
+  Expr ge, gp;  // gradients of e and p
+  const auto add = [](Expr& sum, const Expr& x) { sum = sum.given() ? sum + x : x; };
+  if (c.HasGrad(0)) add(ge, c.Matmul(a.Split(c.WideGrad(0)), a.k, false, true) * a.scale);
+  if (c.HasGrad(1)) add(ge, c.Matmul(a.q, a.Shared(c.WideGrad(1)), false, true) * a.scale);
+  if (c.HasGrad(2)) add(gp, c.Matmul(g, a.Shared(c.WideGrad(2)), false, true));
+  Expr weighed;  // the gradient of what p weighs
+  if (ge.given()) {
+    add(gp, ge * centred);
+    weighed = ge * a.p;
   }
+  const Expr gs = a.BackThroughSoftmax(gp);
+  if (c.Wants(0)) {
+    Expr x = c.Matmul(gs, a.k, false, false) * a.scale;
+    if (c.HasGrad(1)) add(x, c.Matmul(e, a.Shared(c.WideGrad(1)), false, false) * a.scale);
+    a.Give(0, x);
+  }
+  if (c.Wants(1)) {
+    Expr x = c.Matmul(gs, a.q, true, false) * a.scale;
+    if (c.HasGrad(0)) add(x, c.Matmul(e, a.Split(c.WideGrad(0)), true, false) * a.scale);
+    c.Give(1, a.OverGroup(x));
+  }
+  if (c.Wants(2) && weighed.given()) c.Give(2, a.OverGroup(c.Matmul(weighed, g, true, false)));
+  if (c.Wants(3) && weighed.given()) a.Give(3, -(a.SumOfRow(weighed) * g));
+  if (c.Wants(4)) {
+    Expr x;
+    if (weighed.given()) x = c.Matmul(weighed, v, false, false) - a.SumOfRow(weighed) * y;
+    if (c.HasGrad(2)) add(x, c.Matmul(a.p, a.Shared(c.WideGrad(2)), false, false));
+    a.Give(4, x);
+  }
+  if (c.Wants(5)) a.GiveMask(gs);
 }
 
 // Turning back by the same angle.

@@ -30,6 +30,7 @@ TSR_SHAPE_RULE(dot_general)
 TSR_SHAPE_RULE(conv)
 TSR_SHAPE_RULE(pool)
 TSR_SHAPE_RULE(attention)
+TSR_SHAPE_RULE(attention_grad)
 TSR_SHAPE_RULE(rotary)
 TSR_SHAPE_RULE(cross_entropy)
 // infer_shape.cc

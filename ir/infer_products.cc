@@ -274,9 +274,12 @@ absl::Status shape_pool(const InferArgs& args, absl::Span<TensorType> out) {
   return absl::OkStatus();
 }
 
-absl::Status shape_attention(const InferArgs& args, absl::Span<TensorType> out) {
+namespace {
+
+/// What attention asks of q, k, v and a mask, which is operand number `mask_at`.
+absl::Status CheckAttention(const InferArgs& args, size_t mask_at) {
   const TensorType &q = *args.in[0], &k = *args.in[1], &v = *args.in[2];
-  const TensorType* mask = args.in.size() > 3 ? args.in[3] : nullptr;
+  const TensorType* mask = args.in.size() > mask_at ? args.in[mask_at] : nullptr;
   SymbolTable* t = args.symbols;
   if (q.rank < 3 || k.rank != q.rank || v.rank != q.rank) {
     return InvalidArgument("q is ", Type(args, 0), ", k is ", Type(args, 1), ", v is ", Type(args, 2),
@@ -313,14 +316,42 @@ absl::Status shape_attention(const InferArgs& args, absl::Span<TensorType> out) 
       fits = have == 1 || DimEqual(t, have, full.dims[r - i]);
     }
     if (!fits) {
-      return InvalidArgument("mask is ", Type(args, 3), "; it must broadcast to ", TypeName(t, full),
-                             " ([...,H,S,T]): each dim the same or 1");
+      return InvalidArgument("mask is ", Type(args, static_cast<int>(mask_at)), "; it must broadcast to ",
+                             TypeName(t, full), " ([...,H,S,T]): each dim the same or 1");
     }
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status shape_attention(const InferArgs& args, absl::Span<TensorType> out) {
+  TSR_RETURN_IF_ERROR(CheckAttention(args, 3));
+  const TensorType &q = *args.in[0], &v = *args.in[2];
   TensorType& y = out[0];
   y.rank = q.rank;
-  std::copy_n(q.dims, r - 1, y.dims);
-  y.dims[r - 1] = v.dims[r - 1];
+  std::copy_n(q.dims, q.rank - 1, y.dims);
+  y.dims[q.rank - 1] = v.dims[q.rank - 1];
+  return absl::OkStatus();
+}
+
+absl::Status shape_attention_grad(const InferArgs& args, absl::Span<TensorType> out) {
+  TSR_RETURN_IF_ERROR(CheckAttention(args, 5));
+  const TensorType &q = *args.in[0], &v = *args.in[2];
+  TensorType full = q;
+  full.dims[q.rank - 1] = v.dims[q.rank - 1];
+  for (const int i : {3, 4}) {
+    const TensorType& given = *args.in[i];
+    bool same = given.rank == q.rank;
+    for (int d = 0; same && d < q.rank; ++d) same = DimEqual(args.symbols, given.dims[d], full.dims[d]);
+    if (!same)
+      return InvalidArgument(i == 3 ? "y" : "g", " is ", Type(args, i), "; it must be like the result of attention, ",
+                             TypeName(args.symbols, full));
+  }
+  for (int i = 0; i < 3; ++i) {
+    out[i].rank = q.rank;
+    std::copy_n(args.in[i]->dims, q.rank, out[i].dims);
+  }
   return absl::OkStatus();
 }
 

@@ -201,6 +201,12 @@ TSR_API Tensor batch_norm(const Arg& x, const Arg& mean, const Arg& var, const A
 /// q [...,H,S,D]; k, v [...,G,T,D]; mask bool (true = keep) or added. scale 0 means 1/sqrt(D).
 TSR_API Tensor attention(const Arg& q, const Arg& k, const Arg& v, const Arg& mask = {}, bool causal = false,
                          double scale = 0);
+/// The gradients of attention's q, k and v: y is its result, g the gradient of that.
+struct AttentionGrads {
+  Tensor q, k, v;
+};
+TSR_API AttentionGrads attention_grad(const Arg& q, const Arg& k, const Arg& v, const Arg& y, const Arg& g,
+                                      const Arg& mask = {}, bool causal = false, double scale = 0);
 TSR_API Tensor rotary(const Arg& x, const Arg& positions, double base = 10000, bool interleaved = false);
 /// One loss per row of logits.
 TSR_API Tensor cross_entropy(const Arg& logits, const Arg& targets, int64_t ignore = -100);

@@ -99,6 +99,13 @@ Tensor batch_norm(const Arg& x, const Arg& mean, const Arg& var, const Arg& weig
 Tensor attention(const Arg& q, const Arg& k, const Arg& v, const Arg& mask, bool causal, double scale) {
   return Run(Op::k_attention, {&q, &k, &v, &mask}, {causal, scale}, TSR_SITE);
 }
+AttentionGrads attention_grad(const Arg& q, const Arg& k, const Arg& v, const Arg& y, const Arg& g, const Arg& mask,
+                              bool causal, double scale) {
+  const Arg* args[] = {&q, &k, &v, &y, &g, &mask};
+  const Attr attrs[] = {causal, scale};
+  std::vector<Tensor> r = RunMany(Op::k_attention_grad, args, attrs, TSR_SITE);
+  return {std::move(r[0]), std::move(r[1]), std::move(r[2])};
+}
 Tensor rotary(const Arg& x, const Arg& positions, double base, bool interleaved) {
   return Run(Op::k_rotary, {&x, &positions}, {base, interleaved}, TSR_SITE);
 }

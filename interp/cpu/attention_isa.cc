@@ -77,7 +77,12 @@ void Scaled(T* y, const T* x, T by, int64_t n) {
 }
 
 template <class T>
-constexpr ScoreLoops<T> kLoops = {Max<T>, SumExp<T>, ExpInPlace<T>, Add<T>, Mask<T>, Scaled<T>};
+void Weigh(T* __restrict x, const T* __restrict weights, T less, T by, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = weights[i] * (x[i] - less) * by;
+}
+
+template <class T>
+constexpr ScoreLoops<T> kLoops = {Max<T>, SumExp<T>, ExpInPlace<T>, Add<T>, Mask<T>, Scaled<T>, Weigh<T>};
 
 }  // namespace
 

@@ -22,6 +22,8 @@ struct ScoreLoops {
   void (*mask)(T* x, const uint8_t* keep, int64_t n);
   /// y = x * by
   void (*scale)(T* y, const T* x, T by, int64_t n);
+  /// x = weights * (x - less) * by
+  void (*weigh)(T* x, const T* weights, T less, T by, int64_t n);
 };
 
 struct AttentionLoops {

@@ -1,4 +1,5 @@
-// The op attention: on tensor cores, by tiles of queries, or one query by one.
+// The ops attention and attention_grad: on tensor cores, by tiles of queries, or one query (or key) by one.
+#include <algorithm>
 #include <cmath>
 
 #include "interp/cpu/strided.h"
@@ -7,6 +8,8 @@
 
 TSR_CUDA_IMAGE(attention);
 extern "C" const unsigned char* tessera_cuda_image_attention_mma();
+extern "C" const unsigned char* tessera_cuda_image_attention_grad();
+extern "C" const unsigned char* tessera_cuda_image_attention_grad_mma();
 
 namespace tessera::cuda {
 namespace {
@@ -25,6 +28,22 @@ const Kernel kMatrices[2][3][2] = {{{{kMma, "attention_f16_64"}, {kMma, "attenti
                                     {{kMma, "attention_bf16_256"}, {kMma, "attention_bf16_256_mask"}}}};
 constexpr int64_t kMmaKeys = 64;
 constexpr int kMmaThreads = 128;
+
+constexpr Image kGrad = tessera_cuda_image_attention_grad, kGradMma = tessera_cuda_image_attention_grad_mma;
+/// dq, then dk and dv.
+const Kernel kGradRows[2][2] = {
+    {{kGrad, "attention_grad_queries_rows_f32"}, {kGrad, "attention_grad_keys_rows_f32"}},
+    {{kGrad, "attention_grad_queries_rows_f64"}, {kGrad, "attention_grad_keys_rows_f64"}}};
+/// By dtype, columns, mask and part.
+#define TSR_GRAD_PARTS(what) \
+  { {kGradMma, "attention_grad_queries_" what}, {kGradMma, "attention_grad_keys_" what} }
+const Kernel kGradMatrices[2][2][2][2] = {{{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_64_mask")},
+                                           {TSR_GRAD_PARTS("f16_128"), TSR_GRAD_PARTS("f16_128_mask")}},
+                                          {{TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_64_mask")},
+                                           {TSR_GRAD_PARTS("bf16_128"), TSR_GRAD_PARTS("bf16_128_mask")}}};
+#undef TSR_GRAD_PARTS
+constexpr int64_t kGradColumns = 128, kGradStep = 32;
+constexpr int kGradThreads = 128;
 
 constexpr int64_t kTileQueries = 64;
 constexpr int64_t kFewQueries = 8;  // a tile would be nearly empty
@@ -59,11 +78,9 @@ absl::Status OnTensorCores(const interp::KernelArgs& args, const AttentionArgs& 
                 {blocks, kMmaThreads, static_cast<int>(bytes)}, a);
 }
 
-}  // namespace
-
-absl::Status k_attention(const interp::KernelArgs& args) {
-  const View &q = *args.in[0], &k = *args.in[1], &v = *args.in[2], &y = *args.out[0];
-  if (y.size() == 0) return absl::OkStatus();
+/// q, k, v, the mask, which is operand number `mask_at`, and the attributes.
+absl::StatusOr<AttentionArgs> ArgsOf(const interp::KernelArgs& args, size_t mask_at) {
+  const View &q = *args.in[0], &k = *args.in[1], &v = *args.in[2];
   const int rank = q.rank;
   const int64_t queries = q.dims[rank - 2], keys = k.dims[rank - 2], dim = q.dims[rank - 1];
   const int64_t value_dim = v.dims[rank - 1];
@@ -74,32 +91,80 @@ absl::Status k_attention(const interp::KernelArgs& args) {
   a.q = MatricesOf(q);
   a.k = MatricesOf(k);
   a.v = MatricesOf(v);
-  if (args.in.size() > 3 && args.in[3] != nullptr) {
+  if (args.in.size() > mask_at && args.in[mask_at] != nullptr) {
+    const View& mask = *args.in[mask_at];
     TensorType full = q;
     full.dims[rank - 1] = keys;
-    a.mask = MatricesOf(cpu::BroadcastTo(*args.in[3], full));
-    a.mask_dtype = static_cast<int32_t>(args.in[3]->dtype);
+    a.mask = MatricesOf(cpu::BroadcastTo(mask, full));
+    a.mask_dtype = static_cast<int32_t>(mask.dtype);
     a.has_mask = 1;
   }
-  a.y = AddressOf(y);
   a.heads = 1;
   for (int d = 0; d < rank - 2; ++d) a.heads *= q.dims[d];
-  a.share = q.dims[rank - 3] / k.dims[rank - 3];
+  a.share = q.dims[rank - 3] / std::max<int64_t>(1, k.dims[rank - 3]);
   a.queries = static_cast<int32_t>(queries);
   a.keys = static_cast<int32_t>(keys);
   a.dim = static_cast<int32_t>(dim);
   a.value_dim = static_cast<int32_t>(value_dim);
-  a.dtype = static_cast<int32_t>(y.dtype);
+  a.dtype = static_cast<int32_t>(args.out[0]->dtype);
   a.causal = args.flag(0);
   a.scale = args.number(1);
   if (a.scale == 0) a.scale = dim > 0 ? 1 / std::sqrt(static_cast<double>(dim)) : 1;
+  return a;
+}
 
+}  // namespace
+
+absl::Status k_attention(const interp::KernelArgs& args) {
+  const View& y = *args.out[0];
+  if (y.size() == 0) return absl::OkStatus();
+  TSR_ASSIGN_OR_RETURN(AttentionArgs a, ArgsOf(args, 3));
+  a.y = AddressOf(y);
   const bool wide = y.dtype == DType::f64;
-  const int64_t blocks = a.heads * ((queries + kTileQueries - 1) / kTileQueries);
-  if (wide || queries <= kFewQueries || value_dim > kTileColumns || blocks > INT32_MAX)
-    return Launch(args, kRows[wide], {std::min<int64_t>(a.heads * queries, 1 << 20), kThreads}, a);
+  const int64_t blocks = a.heads * ((a.queries + kTileQueries - 1) / kTileQueries);
+  if (wide || a.queries <= kFewQueries || a.value_dim > kTileColumns || blocks > INT32_MAX)
+    return Launch(args, kRows[wide], {std::min<int64_t>(a.heads * a.queries, 1 << 20), kThreads}, a);
   if (SuitsTensorCores(a)) return OnTensorCores(args, a);
-  return Launch(args, kTiles[value_dim <= 64 ? 0 : value_dim <= 128 ? 1 : 2], {blocks, kThreads}, a);
+  return Launch(args, kTiles[a.value_dim <= 64 ? 0 : a.value_dim <= 128 ? 1 : 2], {blocks, kThreads}, a);
+}
+
+absl::Status k_attention_grad(const interp::KernelArgs& args) {
+  TSR_ASSIGN_OR_RETURN(const AttentionArgs forward, ArgsOf(args, 5));
+  AttentionGradArgs a = {};
+  a.forward = forward;
+  a.y = MatricesOf(*args.in[3]);
+  a.g = MatricesOf(*args.in[4]);
+  a.dq = AddressOf(*args.out[0]);
+  a.dk = AddressOf(*args.out[1]);
+  a.dv = AddressOf(*args.out[2]);
+  const int64_t rows = forward.heads * forward.queries, kv_heads = forward.heads / std::max<int64_t>(1, forward.share);
+  const bool wide = args.out[0]->dtype == DType::f64;
+  TSR_ASSIGN_OR_RETURN(const Scratch numbers,
+                       Scratch::Make(*args.device, static_cast<size_t>(std::max<int64_t>(1, 2 * rows)) * (wide ? 8 : 4)));
+  a.logs = numbers.address();
+  a.sums = a.logs + static_cast<Address>(rows) * (wide ? 8 : 4);
+
+  const int64_t columns = std::max(forward.dim, forward.value_dim);
+  const bool on_tensor_cores = SuitsTensorCores(forward) && columns <= kGradColumns &&
+                               HasAlignedRows(a.y, forward.value_dim) && HasAlignedRows(a.g, forward.value_dim);
+  if (!on_tensor_cores) {
+    const int64_t keys = kv_heads * forward.keys;
+    if (rows > 0)
+      TSR_RETURN_IF_ERROR(Launch(args, kGradRows[wide][0], {std::min<int64_t>(rows, 1 << 20), kGradThreads}, a));
+    if (keys == 0) return absl::OkStatus();
+    return Launch(args, kGradRows[wide][1], {std::min<int64_t>(keys, 1 << 20), kGradThreads}, a);
+  }
+  const int which = columns <= 64 ? 0 : 1;
+  const int64_t pitch = (int64_t{64} << which) * 2 + 16, key_rows = which == 0 ? 128 : 64, query_rows = 128;
+  const auto& kernels = kGradMatrices[args.out[0]->dtype == DType::bf16][which][forward.has_mask];
+  const auto launch = [&](const Kernel& kernel, int64_t heads, int64_t all, int64_t own, int64_t more) {
+    const int64_t blocks = heads * ((all + own - 1) / own);
+    if (blocks == 0) return absl::OkStatus();
+    const int64_t bytes = (2 * own + 4 * kGradStep) * pitch + more;
+    return Launch(args, kernel, {blocks, kGradThreads, static_cast<int>(bytes)}, a);
+  };
+  TSR_RETURN_IF_ERROR(launch(kernels[0], forward.heads, forward.queries, query_rows, 0));
+  return launch(kernels[1], kv_heads, forward.keys, key_rows, 4 * kGradStep * 4);
 }
 
 }  // namespace tessera::cuda

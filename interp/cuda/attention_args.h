@@ -1,4 +1,4 @@
-// The arguments of attention.cu. nvcc compiles this file, too.
+// The arguments of attention*.cu. nvcc compiles this file, too.
 #ifndef TESSERA_INTERP_CUDA_ATTENTION_ARGS_H_
 #define TESSERA_INTERP_CUDA_ATTENTION_ARGS_H_
 
@@ -23,6 +23,14 @@ struct AttentionArgs {
   int32_t dtype, mask_dtype;
   int32_t has_mask, causal;
   double scale;
+};
+
+/// forward.y is not used.
+struct AttentionGradArgs {
+  AttentionArgs forward;
+  Matrices y, g;
+  Address dq, dk, dv;
+  Address logs, sums;  // of each query: the logarithm of its weights' sum, and its row's sum of g y
 };
 
 }  // namespace tessera::cuda

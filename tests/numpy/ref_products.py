@@ -203,71 +203,128 @@ def _pool(g):
 
 
 # ---- attention
+class Attention:
+    """Operands of attention, and its weights with what they may be off by.
+
+    Each score is off by at most s = 8 eps (scale sum|q k| + |mask|), which its exponential turns into a relative error
+    s + (8 + |score - max|) eps; the weights' sum adds the mean of those."""
+
+    def __init__(self, g):
+        self.lead = g.shape(size=4, high_rank=g.pick([0, 0, 1, 3]), grow=False)
+        self.shared = g.pick([1, 1, 2, 3])
+        self.heads = g.pick([1, 2, 3])
+        s, t = g.pick([1, 2, 7, 33, 70]), g.pick([1, 3, 8, 40, 70])
+        d, e_dim = g.pick([1, 4, 8, 16, 17]), g.pick([1, 4, 8, 16])
+        if g.large:
+            s, t = g.pick([(130, 300), (3, 1500), (300, 70)])
+        self.s, self.t, self.d, self.e_dim = s, t, d, e_dim
+        self.q = g.tensor((*self.lead, self.heads * self.shared, s, d), kind='plain')
+        self.k = g.tensor((*self.lead, self.heads, t, d), kind='plain')
+        self.v = g.tensor((*self.lead, self.heads, t, e_dim), kind='plain')
+        full = (*self.lead, self.heads * self.shared, s, t)
+        self.attrs = {}
+        self.causal = g.chance(0.4)
+        if self.causal or g.chance(0.3):
+            self.attrs['causal'] = self.causal
+        if g.chance(0.4):
+            self.attrs['scale'] = g.pick([0.125, 1.0, 0.3])
+        self.mask = None
+        if g.chance(0.5):
+            shape = tuple(1 if g.chance(0.3) else x for x in full)[g.pick([0, 0, len(full) - 2]):]
+            if g.chance(0.5):
+                self.mask = g.place(Array('bool', g.rng.random(shape) < 0.8))
+            else:
+                m = g.values(shape, g.pick([g.dtype, 'f32']), 'plain')
+                m.bits[g.rng.random(shape) < 0.1] = Array.of(m.dtype, -np.inf).bits
+                self.mask = g.place(m)
+
+    def wide(self):
+        """q, k, v, where k and v are repeated for the heads that share them, and the scale."""
+        Q, K, V = self.q.array.wide(), self.k.array.wide(), self.v.array.wide()
+        scale = self.attrs.get('scale', 0.0) or 1 / np.sqrt(Q.dtype.type(self.d))
+        return Q, np.repeat(K, self.shared, -3), np.repeat(V, self.shared, -3), scale
+
+    def weights(self, dtype):
+        """The weights and their relative error."""
+        ep = eps(dtype)
+        Q, K, _, scale = self.wide()
+        score = np.einsum('...sd,...td->...st', Q, K) * scale
+        off = (8 + self.d / 2) * ep * np.einsum('...sd,...td->...st', np.abs(Q), np.abs(K)) * scale
+        if self.mask is not None:
+            if self.mask.array.dtype == 'bool':
+                score = np.where(self.mask.array.bits, score, -np.inf)
+            else:
+                added = self.mask.array.wide()
+                score = score + added
+                off = off + 8 * ep * np.where(np.isfinite(added), np.abs(added), 0)
+        if self.causal:
+            late = np.arange(self.t)[None, :] > np.arange(self.s)[:, None] + self.t - self.s
+            score = np.where(late, -np.inf, score)
+        top = score.max(-1, keepdims=True)
+        none = np.isneginf(top)
+        score = score - np.where(none, 0, top)
+        p = np.exp(score)
+        total = p.sum(-1, keepdims=True)
+        p = np.where(none, 0, p / np.where(none, 1, total))
+        off = off + ep * (8 + np.where(np.isfinite(score), np.abs(score), 0))
+        off = np.where(p > 0, off, 0)
+        return p, off + (p * off).sum(-1, keepdims=True) + (16 + self.t / 2) * ep
+
+
 @op('attention')
 def _attention(g):
-    """Each score is off by at most s = 8 eps (scale sum|q k| + |mask|), which its exponential turns into a relative
-    error s + (8 + |score - max|) eps; the weights' sum adds the mean of those."""
-    lead = g.shape(size=4, high_rank=g.pick([0, 0, 1, 3]), grow=False)
-    shared = g.pick([1, 1, 2, 3])
-    heads = g.pick([1, 2, 3])
-    s, t = g.pick([1, 2, 7, 33, 70]), g.pick([1, 3, 8, 40, 70])
-    d, e_dim = g.pick([1, 4, 8, 16, 17]), g.pick([1, 4, 8, 16])
-    if g.large:
-        s, t = g.pick([(130, 300), (3, 1500), (300, 70)])
-    q = g.tensor((*lead, heads * shared, s, d), kind='plain')
-    k = g.tensor((*lead, heads, t, d), kind='plain')
-    v = g.tensor((*lead, heads, t, e_dim), kind='plain')
-    full = (*lead, heads * shared, s, t)
-    attrs = {}
-    causal = g.chance(0.4)
-    if causal or g.chance(0.3):
-        attrs['causal'] = causal
-    if g.chance(0.4):
-        attrs['scale'] = g.pick([0.125, 1.0, 0.3])
-    mask = None
-    if g.chance(0.5):
-        shape = tuple(1 if g.chance(0.3) else x for x in full)[g.pick([0, 0, len(full) - 2]):]
-        if g.chance(0.5):
-            mask = g.place(Array('bool', g.rng.random(shape) < 0.8))
-        else:
-            m = g.values(shape, g.pick([g.dtype, 'f32']), 'plain')
-            m.bits[g.rng.random(shape) < 0.1] = Array.of(m.dtype, -np.inf).bits
-            mask = g.place(m)
+    a = Attention(g)
 
     def expect():
         dtype = g.dtype
-        ep = eps(dtype)
-        Q, K, V = q.array.wide(), k.array.wide(), v.array.wide()
-        K, V = np.repeat(K, shared, -3), np.repeat(V, shared, -3)
-        scale = attrs.get('scale', 0.0) or 1 / np.sqrt(Q.dtype.type(d))
+        V = a.wide()[2]
         with np.errstate(all='ignore'):
-            score = np.einsum('...sd,...td->...st', Q, K) * scale
-            off = (8 + d / 2) * ep * np.einsum('...sd,...td->...st', np.abs(Q), np.abs(K)) * scale
-            if mask is not None:
-                if mask.array.dtype == 'bool':
-                    score = np.where(mask.array.bits, score, -np.inf)
-                else:
-                    added = mask.array.wide()
-                    score = score + added
-                    off = off + 8 * ep * np.where(np.isfinite(added), np.abs(added), 0)
-            if causal:
-                late = np.arange(t)[None, :] > np.arange(s)[:, None] + t - s
-                score = np.where(late, -np.inf, score)
-            top = score.max(-1, keepdims=True)
-            none = np.isneginf(top)
-            score = score - np.where(none, 0, top)
-            p = np.exp(score)
-            total = p.sum(-1, keepdims=True)
-            p = np.where(none, 0, p / np.where(none, 1, total))
-            off = off + ep * (8 + np.where(np.isfinite(score), np.abs(score), 0))
-            off = np.where(p > 0, off, 0)
-            relative = off + (p * off).sum(-1, keepdims=True) + (16 + t / 2) * ep
+            p, relative = a.weights(dtype)
             y = np.einsum('...st,...te->...se', p, V)
             tolerance = np.einsum('...st,...te->...se', p * relative, np.abs(V))
         if is_float(dtype) and dtype == 'f64':
             y = y.astype(Wide)
         return [close(dtype, y, tolerance)]
-    return Case([q, k, v] + ([mask] if mask is not None or g.chance(0.3) else []), attrs, expect)
+    return Case([a.q, a.k, a.v] + ([a.mask] if a.mask is not None or g.chance(0.3) else []), a.attrs, expect)
+
+
+@op('attention_grad')
+def _attention_grad(g):
+    """As attention; the weighed differences add (8 + columns / 2) eps times the sums of their absolute terms, and the
+    products with q, k and g the same again. y need not be the result of attention: any will do."""
+    a = Attention(g)
+    shape = (*a.lead, a.heads * a.shared, a.s, a.e_dim)
+    y, grad = g.tensor(shape, kind='plain'), g.tensor(shape, kind='plain')
+
+    def expect():
+        dtype = g.dtype
+        ep = eps(dtype)
+        Q, K, V, scale = a.wide()
+        Y, G = y.array.wide(), grad.array.wide()
+
+        def of_keys(x):
+            return x.reshape(*a.lead, a.heads, a.shared, *x.shape[-2:]).sum(-3)
+
+        with np.errstate(all='ignore'):
+            p, relative = a.weights(dtype)
+            less = (G * Y).sum(-1, keepdims=True)
+            centred = np.einsum('...se,...te->...st', G, V) - less
+            size = np.einsum('...se,...te->...st', np.abs(G), np.abs(V)) + np.abs(G * Y).sum(-1, keepdims=True)
+            e = p * centred * scale
+            off = p * scale * (relative * np.abs(centred) + (8 + a.e_dim / 2) * ep * size)
+
+            def product(spec, x, x_off, w, terms):
+                return (np.einsum(spec, x, w),
+                        np.einsum(spec, x_off + (8 + terms / 2) * ep * np.abs(x), np.abs(w)))
+
+            dq, q_off = product('...st,...td->...sd', e, off, K, a.t)
+            rows = a.s * a.shared
+            dk, k_off = (of_keys(x) for x in product('...st,...sd->...td', e, off, Q, rows))
+            dv, v_off = (of_keys(x) for x in product('...st,...se->...te', p, p * relative, G, rows))
+        if is_float(dtype) and dtype == 'f64':
+            dq, dk, dv = (x.astype(Wide) for x in (dq, dk, dv))
+        return [close(dtype, dq, q_off), close(dtype, dk, k_off), close(dtype, dv, v_off)]
+    return Case([a.q, a.k, a.v, y, grad] + ([a.mask] if a.mask is not None or g.chance(0.3) else []), a.attrs, expect)
 
 
 @op('rotary')

@@ -366,6 +366,36 @@ TEST_F(CudaOps, Attention) {
   }
 }
 
+TEST_F(CudaOps, AttentionGrad) {
+  for (DType dtype : kFloats) {
+    // On tensor cores weights and their gradients are rounded on the way, and what is added up may cancel.
+    const bool narrow = dtype != DType::f64 && dtype != DType::f32;
+    const double units = narrow ? 8 : 256;
+    const auto grads = [&](std::vector<int64_t> q, std::vector<int64_t> k, int64_t columns, std::vector<ir::Attr> attrs,
+                           Ref<TensorImpl> mask = {}) {
+      std::vector<int64_t> v = k, y = q;
+      v.back() = y.back() = columns;
+      Inputs in = {Strided(Random(dtype, q), 1), Strided(Random(dtype, k), 1), Random(dtype, v), Random(dtype, y, 0.3),
+                   Strided(Random(dtype, y), 1)};
+      if (mask) in.push_back(mask);
+      Compare(Op::k_attention_grad, in, std::move(attrs), units, 4);
+    };
+    for (int64_t d : {8, 40, 64, 128, 200})
+      for (bool causal : {false, true}) grads({2, 4, 33, d}, {2, 2, 65, d}, d, {causal, 0.0});
+    Ref<TensorImpl> keep = Random(DType::boolean, {33, 65});
+    for (int64_t i = 0; i < 65; ++i) keep->as<bool>()[i] = false;
+    grads({2, 4, 33, 64}, {2, 4, 65, 64}, 64, {}, keep);
+    grads({2, 4, 33, 128}, {2, 4, 65, 128}, 128, {false, 0.2}, Random(dtype, {4, 33, 65}));
+    // Several blocks of queries and keys, of which the last are not whole; more keys than queries and fewer; values
+    // that are narrower than keys.
+    for (bool causal : {false, true}) {
+      grads({2, 3, 200, 64}, {2, 3, 333, 64}, 24, {causal, 0.0});
+      grads({1, 4, 333, 128}, {1, 2, 150, 128}, 128, {causal, 0.0});
+    }
+    grads({2, 3, 200, 64}, {2, 3, 333, 64}, 64, {true, 0.1}, Random(DType::boolean, {3, 200, 333}));
+  }
+}
+
 TEST_F(CudaOps, Indexing) {
   for (DType dtype : kAll) {
     // Rows that a warp copies 2 KiB at a time, an index outside among them.

@@ -1,0 +1,388 @@
+// attention_grad of f16 and bf16 on tensor cores. Scores are never in memory, and nothing is added up in an order that
+// may change: one kernel goes through the keys of its queries for dq, the other through the queries of its keys for dk
+// and dv. Both compute the scores again; weights and their gradients go from one product to the next in registers.
+//
+// The first kernel needs no sum of weights beforehand: as in attention, what is summed so far is scaled whenever a
+// larger score turns up. It leaves the logarithm of the sum, and the row's sum of g y, for the second.
+//
+// Rows of all operands must be runs of memory that begin at multiples of 16 bytes.
+#include "interp/cuda/attention_args.h"
+#include "interp/cuda/kernels/attention_mask.cuh"
+#include "interp/cuda/kernels/mma.cuh"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr float kLog2E = 0x1.715476p+0f;
+constexpr int kStep = 32;  // keys, or queries, that go through shared memory at a time
+
+/// Sums of one product: kTiles of 16 rows by kCols columns.
+template <int kTiles, int kCols>
+using Sums = float[kTiles][kCols / 8][4];
+
+/// sums += a b^T, both from rows in shared memory: a's begin at `a`, b's at `b`, as the lane reads them.
+template <class Of, int kDim, int kTiles, int kCols>
+__device__ __forceinline__ void MultiplyRows(Sums<kTiles, kCols>& sums, uint32_t a, uint32_t b) {
+  constexpr int kPitch = kDim * 2 + 16;
+#pragma unroll
+  for (int d = 0; d < kDim / 16; ++d) {
+    uint32_t as[kTiles][4];
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) LoadMatrices(as[t], a + t * 16 * kPitch + d * 32);
+#pragma unroll
+    for (int n = 0; n < kCols / 16; ++n) {
+      uint32_t bs[4];
+      LoadMatrices(bs, b + n * 16 * kPitch + d * 32);
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        Of::Multiply(sums[t][2 * n], as[t], bs[0], bs[1]);
+        Of::Multiply(sums[t][2 * n + 1], as[t], bs[2], bs[3]);
+      }
+    }
+  }
+}
+
+/// sums += a b: a is what sums of an earlier product were made into, b has rows in shared memory.
+template <class Of, int kDim, int kTiles, int kCols>
+__device__ __forceinline__ void MultiplySums(Sums<kTiles, kDim>& sums, const Sums<kTiles, kCols>& a, uint32_t b) {
+  constexpr int kPitch = kDim * 2 + 16;
+#pragma unroll
+  for (int d = 0; d < kCols / 16; ++d) {
+    uint32_t as[kTiles][4];
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        as[t][i] = Of::Pack2(a[t][2 * d + i / 2][i % 2 * 2], a[t][2 * d + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+    for (int n = 0; n < kDim / 16; ++n) {
+      uint32_t bs[4];
+      LoadTransposed(bs, b + d * 16 * kPitch + n * 32);
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        Of::Multiply(sums[t][2 * n], as[t], bs[0], bs[1]);
+        Of::Multiply(sums[t][2 * n + 1], as[t], bs[2], bs[3]);
+      }
+    }
+  }
+}
+
+/// Writes a warp's rows, times `by`, from `row` on, to a matrix without gaps.
+template <class Of, int kDim, int kTiles>
+__device__ __forceinline__ void WriteRows(const Sums<kTiles, kDim>& sums, const float (&by)[kTiles][2], Address to,
+                                          int64_t matrix, int row, int rows, int cols) {
+  using T = typename Of::Element;
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int r = row + t * 16 + lane / 4 + h * 8;
+      if (r >= rows) continue;
+      T* y = At<T>(to) + (matrix * rows + r) * cols;
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        const int c = n * 8 + lane % 4 * 2;  // cols is a multiple of 8
+        if (c < cols)
+          *reinterpret_cast<uint32_t*>(y + c) = Of::Pack2(sums[t][n][2 * h] * by[t][h], sums[t][n][2 * h + 1] * by[t][h]);
+      }
+    }
+  }
+}
+
+/// The sum of g y over each of a warp's rows, by the lanes that hold sums of the row.
+template <class Of, int kTiles>
+__device__ __forceinline__ void SumRows(const AttentionGradArgs& a, int64_t head, int row, float (&sums)[kTiles][2]) {
+  using T = typename Of::Element;
+  const int lane = threadIdx.x % 32;
+  const T* y = At<const T>(a.y.data) + OffsetOf(a.y.at, head);
+  const T* g = At<const T>(a.g.data) + OffsetOf(a.g.at, head);
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int r = row + t * 16 + lane / 4 + h * 8;
+      float sum = 0;
+      if (r < a.forward.queries) {
+        for (int c = lane % 4 * 8; c < a.forward.value_dim; c += 32) {
+          const auto ys = *reinterpret_cast<const Pack<T, 8>*>(y + r * a.y.row + c);
+          const auto gs = *reinterpret_cast<const Pack<T, 8>*>(g + r * a.g.row + c);
+#pragma unroll
+          for (int i = 0; i < 8; ++i) sum = fmaf(Get<float>(ys.at[i]), Get<float>(gs.at[i]), sum);
+        }
+      }
+      sum += __shfl_xor_sync(kAllLanes, sum, 1);
+      sum += __shfl_xor_sync(kAllLanes, sum, 2);
+      sums[t][h] = sum;
+    }
+  }
+}
+
+/// dq, and what the other kernel needs: a block has kWarps * kTiles * 16 queries.
+template <class Of, int kDim, int kTiles, bool kMask>
+__device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
+  using T = typename Of::Element;
+  constexpr int kRows = kWarps * 16 * kTiles, kPitch = kDim * 2 + 16, kTile = kStep * kPitch;
+  const AttentionArgs& a = args.forward;
+  extern __shared__ __align__(16) unsigned char shared[];
+  const uint32_t q_tile = SharedAddress(shared), g_tile = q_tile + kRows * kPitch, kv_tiles = g_tile + kRows * kPitch;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t blocks = (a.queries + kRows - 1) / kRows;
+  const int64_t head = blockIdx.x % a.heads, kv = head / a.share;
+  // Later blocks see more keys under a causal mask: they go first.
+  const int q0 = static_cast<int>(blocks - 1 - blockIdx.x / a.heads) * kRows;
+  const int row0 = q0 + warp * 16 * kTiles;
+  const T* k = At<const T>(a.k.data) + OffsetOf(a.k.at, kv);
+  const T* v = At<const T>(a.v.data) + OffsetOf(a.v.at, kv);
+  const int64_t mask_at = kMask ? OffsetOf(a.mask.at, head) : 0;
+  const float scale = static_cast<float>(a.scale) * kLog2E;
+  const int last = q0 + kRows < a.queries ? q0 + kRows : a.queries;
+  const int keys = Seen(a, last - 1);
+  const int all_see = kMask ? 0 : Seen(a, q0);
+  const auto copy = [&](int k0, int stage) {
+    const uint32_t to = kv_tiles + stage * 2 * kTile;
+    CopyRows<T, kStep, kDim>(k, a.k.row, k0, a.keys, a.dim, to);
+    CopyRows<T, kStep, kDim>(v, a.v.row, k0, a.keys, a.value_dim, to + kTile);
+    CommitCopies();
+  };
+
+  CopyRows<T, kRows, kDim>(At<const T>(a.q.data) + OffsetOf(a.q.at, head), a.q.row, q0, a.queries, a.dim, q_tile);
+  CopyRows<T, kRows, kDim>(At<const T>(args.g.data) + OffsetOf(args.g.at, head), args.g.row, q0, a.queries, a.value_dim,
+                           g_tile);
+  copy(0, 0);
+  float less[kTiles][2];
+  SumRows<Of>(args, head, row0, less);
+
+  Sums<kTiles, kDim> dq = {};
+  float max[kTiles][2], sum[kTiles][2];
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) max[t][h] = -Inf(0.0f), sum[t][h] = 0;
+
+  // ldmatrix: lanes 0 to 15 name the rows of the two matrices on the left, the others those on the right.
+  const uint32_t left = (warp * 16 * kTiles + lane % 16) * kPitch + lane / 16 * 16;
+  const uint32_t right = (lane % 8 + lane / 16 * 8) * kPitch + lane / 8 % 2 * 16;
+  const uint32_t turned = (lane % 16) * kPitch + lane / 16 * 16;
+
+#pragma unroll 1
+  for (int k0 = 0, stage = 0; k0 < keys; k0 += kStep, stage ^= 1) {
+    __syncthreads();  // the other stage is used up
+    if (k0 + kStep < keys) {
+      copy(k0 + kStep, stage ^ 1);
+      WaitForCopies<1>();
+    } else {
+      WaitForCopies<0>();
+    }
+    __syncthreads();
+    const uint32_t k_tile = kv_tiles + stage * 2 * kTile, v_tile = k_tile + kTile;
+    Sums<kTiles, kStep> s = {}, e = {};
+    MultiplyRows<Of, kDim, kTiles, kStep>(s, q_tile + left, k_tile + right);
+    MultiplyRows<Of, kDim, kTiles, kStep>(e, g_tile + left, v_tile + right);
+
+    const bool is_edge = kMask || k0 + kStep > all_see;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        float m = max[t][h];
+        if (is_edge) {
+          const int query = row0 + t * 16 + lane / 4 + h * 8;
+          const int seen = query < a.queries ? Seen(a, query) : 0;
+#pragma unroll
+          for (int n = 0; n < kStep / 8; ++n) {
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+              const int key = k0 + n * 8 + lane % 4 * 2 + j;
+              float& x = s[t][n][2 * h + j];
+              if (key >= seen)
+                x = -Inf(0.0f);
+              else if constexpr (kMask)
+                x = Masked(a, x * scale, MaskAt<float>(a, mask_at + query * a.mask.row + key * a.mask.col) * kLog2E);
+            }
+          }
+        }
+#pragma unroll
+        for (int n = 0; n < kStep / 8; ++n) m = fmaxf(m, fmaxf(s[t][n][2 * h], s[t][n][2 * h + 1]));
+        m = fmaxf(m, __shfl_xor_sync(kAllLanes, m, 1));
+        m = fmaxf(m, __shfl_xor_sync(kAllLanes, m, 2));
+        const float by = kMask ? 1.0f : scale;
+        const float top = m == -Inf(0.0f) ? 0.0f : m * by;
+        const float alpha = Exp2(max[t][h] * by - top);
+        max[t][h] = m;
+        float part = 0;
+#pragma unroll
+        for (int n = 0; n < kStep / 8; ++n) {
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            const float w = Exp2(fmaf(s[t][n][2 * h + j], by, -top));
+            part += w;
+            e[t][n][2 * h + j] = w * (e[t][n][2 * h + j] - less[t][h]);
+          }
+        }
+        sum[t][h] = sum[t][h] * alpha + part;
+#pragma unroll
+        for (int n = 0; n < kDim / 8; ++n) {
+          dq[t][n][2 * h] *= alpha;
+          dq[t][n][2 * h + 1] *= alpha;
+        }
+      }
+    }
+    MultiplySums<Of, kDim, kTiles, kStep>(dq, e, k_tile + turned);
+  }
+  WaitForCopies<0>();
+
+  float by[kTiles][2];
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float total = sum[t][h];
+      total += __shfl_xor_sync(kAllLanes, total, 1);
+      total += __shfl_xor_sync(kAllLanes, total, 2);
+      by[t][h] = total == 0.0f ? 0.0f : static_cast<float>(a.scale) / total;
+      const int query = row0 + t * 16 + lane / 4 + h * 8;
+      if (query < a.queries && lane % 4 == 0) {
+        const int64_t at = head * a.queries + query;
+        // Of a query that sees nothing: so large that all its weights are 0.
+        At<float>(args.logs)[at] = total == 0.0f ? Inf(0.0f) : max[t][h] * (kMask ? 1.0f : scale) + log2f(total);
+        At<float>(args.sums)[at] = less[t][h];
+      }
+    }
+  }
+  WriteRows<Of, kDim, kTiles>(dq, by, args.dq, head, row0, a.queries, a.dim);
+}
+
+/// dk and dv: a block has kWarps * kTiles * 16 keys. Scores are computed the other way round: a row for each key.
+template <class Of, int kDim, int kTiles, bool kMask>
+__device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
+  using T = typename Of::Element;
+  constexpr int kRows = kWarps * 16 * kTiles, kPitch = kDim * 2 + 16, kTile = kStep * kPitch;
+  constexpr int kStage = 2 * kTile + 2 * kStep * 4;  // queries, gradients, logarithms, sums
+  const AttentionArgs& a = args.forward;
+  extern __shared__ __align__(16) unsigned char shared[];
+  const uint32_t k_tile = SharedAddress(shared), v_tile = k_tile + kRows * kPitch, stages = v_tile + kRows * kPitch;
+  unsigned char* const stage_bytes = shared + 2 * kRows * kPitch;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t kv_heads = a.heads / a.share, kv = blockIdx.x % kv_heads;
+  const int k0 = static_cast<int>(blockIdx.x / kv_heads) * kRows;
+  const int row0 = k0 + warp * 16 * kTiles;
+  const float scale = static_cast<float>(a.scale) * kLog2E;
+  // The first query that sees the first key.
+  int first = a.causal ? k0 + a.queries - a.keys : 0;
+  first = first < 0 ? 0 : first / kStep * kStep;
+  const int steps = (a.queries - first + kStep - 1) / kStep;
+  const int64_t all = first < a.queries ? steps * a.share : 0;  // over all heads that share the keys
+
+  const auto copy = [&](int64_t i, int stage) {
+    const int64_t head = kv * a.share + i / steps;
+    const int q0 = first + static_cast<int>(i % steps) * kStep;
+    const uint32_t to = stages + stage * kStage;
+    CopyRows<T, kStep, kDim>(At<const T>(a.q.data) + OffsetOf(a.q.at, head), a.q.row, q0, a.queries, a.dim, to);
+    CopyRows<T, kStep, kDim>(At<const T>(args.g.data) + OffsetOf(args.g.at, head), args.g.row, q0, a.queries,
+                             a.value_dim, to + kTile);
+    CommitCopies();
+    if (threadIdx.x < 2 * kStep) {
+      const int r = threadIdx.x % kStep;
+      const bool is_log = threadIdx.x < kStep, inside = q0 + r < a.queries;
+      const int64_t at = head * a.queries + q0 + r;
+      float* numbers = reinterpret_cast<float*>(stage_bytes + stage * kStage + 2 * kTile);
+      numbers[threadIdx.x] = !inside ? (is_log ? Inf(0.0f) : 0.0f) : At<const float>(is_log ? args.logs : args.sums)[at];
+    }
+  };
+
+  CopyRows<T, kRows, kDim>(At<const T>(a.k.data) + OffsetOf(a.k.at, kv), a.k.row, k0, a.keys, a.dim, k_tile);
+  CopyRows<T, kRows, kDim>(At<const T>(a.v.data) + OffsetOf(a.v.at, kv), a.v.row, k0, a.keys, a.value_dim, v_tile);
+  if (all > 0)
+    copy(0, 0);
+  else
+    CommitCopies();
+
+  Sums<kTiles, kDim> dk = {}, dv = {};
+  const uint32_t left = (warp * 16 * kTiles + lane % 16) * kPitch + lane / 16 * 16;
+  const uint32_t right = (lane % 8 + lane / 16 * 8) * kPitch + lane / 8 % 2 * 16;
+  const uint32_t turned = (lane % 16) * kPitch + lane / 16 * 16;
+
+#pragma unroll 1
+  for (int64_t i = 0; i < all; ++i) {
+    const int stage = static_cast<int>(i % 2);
+    __syncthreads();  // the other stage is used up
+    if (i + 1 < all) {
+      copy(i + 1, stage ^ 1);
+      WaitForCopies<1>();
+    } else {
+      WaitForCopies<0>();
+    }
+    __syncthreads();
+    const uint32_t q_tile = stages + stage * kStage, g_tile = q_tile + kTile;
+    const float* logs = reinterpret_cast<const float*>(stage_bytes + stage * kStage + 2 * kTile);
+    const float* sums = logs + kStep;
+    const int q0 = first + static_cast<int>(i % steps) * kStep;
+
+    Sums<kTiles, kStep> p = {}, e = {};
+    MultiplyRows<Of, kDim, kTiles, kStep>(p, k_tile + left, q_tile + right);
+    MultiplyRows<Of, kDim, kTiles, kStep>(e, v_tile + left, g_tile + right);
+
+    const bool is_edge = kMask || (a.causal && Seen(a, q0) < k0 + kRows);
+    const int64_t mask_at = kMask ? OffsetOf(a.mask.at, kv * a.share + i / steps) : 0;
+#pragma unroll
+    for (int n = 0; n < kStep / 8; ++n) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int c = n * 8 + lane % 4 * 2 + j, query = q0 + c;
+        const float log = logs[c], less = sums[c];
+        const int seen = is_edge ? Seen(a, query) : a.keys;
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            float& x = p[t][n][2 * h + j];
+            float score = x * scale;
+            if (is_edge) {
+              const int key = row0 + t * 16 + lane / 4 + h * 8;
+              if (key >= seen)
+                score = -Inf(0.0f);
+              else if constexpr (kMask) {
+                if (query < a.queries)
+                  score = Masked(a, score, MaskAt<float>(a, mask_at + query * a.mask.row + key * a.mask.col) * kLog2E);
+              }
+            }
+            x = Exp2(score - log);
+            e[t][n][2 * h + j] = x * (e[t][n][2 * h + j] - less);
+          }
+        }
+      }
+    }
+    MultiplySums<Of, kDim, kTiles, kStep>(dv, p, g_tile + turned);
+    MultiplySums<Of, kDim, kTiles, kStep>(dk, e, q_tile + turned);
+  }
+  WaitForCopies<0>();
+
+  float by[kTiles][2], one[kTiles][2];
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) by[t][h] = static_cast<float>(a.scale), one[t][h] = 1.0f;
+  WriteRows<Of, kDim, kTiles>(dk, by, args.dk, kv, row0, a.keys, a.dim);
+  WriteRows<Of, kDim, kTiles>(dv, one, args.dv, kv, row0, a.keys, a.value_dim);
+}
+
+}  // namespace
+
+// attention_grad_queries_bf16_64, attention_grad_keys_f16_128_mask, ...
+#define TSR_GRAD_KERNEL(part, fn, name, of, dim, tiles, blocks, suffix, mask)               \
+  extern "C" __global__ void __launch_bounds__(kWarps * 32, blocks)                         \
+      attention_grad_##part##_##name##_##dim##suffix(const __grid_constant__ AttentionGradArgs a) { \
+    fn<of, dim, tiles, mask>(a);                                                            \
+  }
+#define TSR_GRAD_KERNELS(name, of, dim, key_tiles)                                   \
+  TSR_GRAD_KERNEL(queries, GradOfQueries, name, of, dim, 2, 2, , false)              \
+  TSR_GRAD_KERNEL(queries, GradOfQueries, name, of, dim, 2, 2, _mask, true)          \
+  TSR_GRAD_KERNEL(keys, GradOfKeys, name, of, dim, key_tiles, 2, , false)            \
+  TSR_GRAD_KERNEL(keys, GradOfKeys, name, of, dim, key_tiles, 2, _mask, true)
+TSR_GRAD_KERNELS(f16, OfF16, 64, 2)
+TSR_GRAD_KERNELS(f16, OfF16, 128, 1)
+TSR_GRAD_KERNELS(bf16, OfBF16, 64, 2)
+TSR_GRAD_KERNELS(bf16, OfBF16, 128, 1)
+
+}  // namespace tessera::cuda
