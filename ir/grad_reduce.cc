@@ -118,13 +118,23 @@ void Grad_batch_norm(GradCall& c) {
 }
 
 void Grad_cross_entropy(GradCall& c) {
+  c.Give(0, c.Emit(Op::k_cross_entropy_grad, {c.In(0), c.In(1), c.Grad()}, {c.integer(0)}));
+}
+
+void Grad_cross_entropy_grad(GradCall& c) {
   const TensorType logits = c.InType(0);
   const int last = logits.rank - 1;
-  const Expr targets = c.In(1), g = c.WideGrad();
-  const Expr kept = Where(Eq(targets, Expr(&c, Arg(c.integer(0)))), 0.0, g);
-  const Expr hot = Eq(c.Unsqueeze(targets, {last}), c.Iota({&logits.dims[last], 1}, 0));
-  const Expr x = c.WideIn(0), p = c.Emit(Op::k_softmax, {x}, {int64_t{-1}});
-  c.Give(0, (p - c.Cast(hot, c.TypeOf(x).dtype)) * c.Unsqueeze(kept, {last}));
+  const Expr targets = c.In(1), ignored = Eq(targets, Expr(&c, Arg(c.integer(0))));
+  const Expr p = c.Emit(Op::k_softmax, {c.WideIn(0)}, {int64_t{-1}}), h = c.WideGrad();
+  if (c.Wants(0)) {
+    const Expr hp = h * p, kept = Where(ignored, 0.0, c.WideIn(2));
+    c.Give(0, (hp - p * c.Sum(hp, {last}, true)) * c.Unsqueeze(kept, {last}));
+  }
+  if (c.Wants(2)) {
+    const Expr hot = Eq(c.Unsqueeze(targets, {last}), c.Iota({&logits.dims[last], 1}, 0));
+    const Expr sum = c.Sum(h * (p - c.Cast(hot, c.TypeOf(h).dtype)), {last}, false);
+    c.Give(2, Where(ignored, 0.0, sum));
+  }
 }
 
 }  // namespace tessera::ir

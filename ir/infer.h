@@ -33,6 +33,7 @@ TSR_SHAPE_RULE(attention)
 TSR_SHAPE_RULE(attention_grad)
 TSR_SHAPE_RULE(rotary)
 TSR_SHAPE_RULE(cross_entropy)
+TSR_SHAPE_RULE(cross_entropy_grad)
 // infer_shape.cc
 TSR_SHAPE_RULE(reshape)
 TSR_SHAPE_RULE(transpose)

@@ -383,7 +383,10 @@ absl::Status shape_rotary(const InferArgs& args, absl::Span<TensorType> out) {
   return absl::OkStatus();
 }
 
-absl::Status shape_cross_entropy(const InferArgs& args, absl::Span<TensorType> out) {
+namespace {
+
+/// targets, operand 1, must have the dims of logits without the last.
+absl::Status CheckTargets(const InferArgs& args) {
   const TensorType &x = *args.in[0], &targets = *args.in[1];
   if (x.rank < 1) return InvalidArgument("logits is the scalar ", Type(args, 0), "; it must be [...,classes]");
   bool fits = targets.rank == x.rank - 1;
@@ -395,8 +398,29 @@ absl::Status shape_cross_entropy(const InferArgs& args, absl::Span<TensorType> o
     return InvalidArgument("logits is ", Type(args, 0), ", targets is ", Type(args, 1), "; targets must be ",
                            TypeName(args.symbols, want), ", the dims of logits without the last (the classes)");
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status shape_cross_entropy(const InferArgs& args, absl::Span<TensorType> out) {
+  TSR_RETURN_IF_ERROR(CheckTargets(args));
+  const TensorType& targets = *args.in[1];
   out[0].rank = targets.rank;
-  std::copy_n(x.dims, targets.rank, out[0].dims);
+  std::copy_n(args.in[0]->dims, targets.rank, out[0].dims);
+  return absl::OkStatus();
+}
+
+absl::Status shape_cross_entropy_grad(const InferArgs& args, absl::Span<TensorType> out) {
+  TSR_RETURN_IF_ERROR(CheckTargets(args));
+  const TensorType &x = *args.in[0], &targets = *args.in[1], &g = *args.in[2];
+  bool fits = g.rank == targets.rank;
+  for (int i = 0; fits && i < g.rank; ++i) fits = DimEqual(args.symbols, g.dims[i], targets.dims[i]);
+  if (!fits)
+    return InvalidArgument("targets is ", Type(args, 1), ", g is ", Type(args, 2),
+                           "; g must have the dims of targets, one gradient for each loss");
+  out[0].rank = x.rank;
+  std::copy_n(x.dims, x.rank, out[0].dims);
   return absl::OkStatus();
 }
 

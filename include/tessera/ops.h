@@ -210,6 +210,8 @@ TSR_API AttentionGrads attention_grad(const Arg& q, const Arg& k, const Arg& v, 
 TSR_API Tensor rotary(const Arg& x, const Arg& positions, double base = 10000, bool interleaved = false);
 /// One loss per row of logits.
 TSR_API Tensor cross_entropy(const Arg& logits, const Arg& targets, int64_t ignore = -100);
+/// The gradient of cross_entropy's logits: g is that of its result.
+TSR_API Tensor cross_entropy_grad(const Arg& logits, const Arg& targets, const Arg& g, int64_t ignore = -100);
 TSR_API Tensor embedding(const Arg& table, const Arg& ids);
 
 // ---- shape

@@ -112,6 +112,9 @@ Tensor rotary(const Arg& x, const Arg& positions, double base, bool interleaved)
 Tensor cross_entropy(const Arg& logits, const Arg& targets, int64_t ignore) {
   return Run(Op::k_cross_entropy, {&logits, &targets}, {ignore}, TSR_SITE);
 }
+Tensor cross_entropy_grad(const Arg& logits, const Arg& targets, const Arg& g, int64_t ignore) {
+  return Run(Op::k_cross_entropy_grad, {&logits, &targets, &g}, {ignore}, TSR_SITE);
+}
 Tensor embedding(const Arg& table, const Arg& ids) { return Run(Op::k_embedding, {&table, &ids}, {}, TSR_SITE); }
 
 // ---- shape

@@ -60,9 +60,7 @@ class Runner {
     T* e = p + block_ * s_.keys;
     T* wide = e + block_ * s_.keys;
     const int64_t kv = head / s_.share;
-    const auto rows_of = [&](const Matrices<T>& m) {
-      return m.At(head) + query * (m.form.transposed ? 1 : m.form.ld);
-    };
+    const auto rows_of = [&](const Matrices<T>& m) { return m.At(head) + query * (m.form.transposed ? 1 : m.form.ld); };
     const auto turned = [](BlasMatrix m) { return BlasMatrix{!m.transposed, m.ld}; };
     const T *qs = rows_of(q), *gs = rows_of(g);
     Product(rows, keys, s_.dim, static_cast<T>(s_.scale), qs, q.form, k.At(kv), turned(k.form), T(0), p, keys);
@@ -99,9 +97,7 @@ class Runner {
   /// The sum of g y over a row: what all weights of the row together add to its gradient.
   T RowSum(int64_t head, int64_t query) const {
     const auto step = [](const Matrices<T>& m) { return m.form.transposed ? m.form.ld : 1; };
-    const auto row = [&](const Matrices<T>& m) {
-      return m.At(head) + query * (m.form.transposed ? 1 : m.form.ld);
-    };
+    const auto row = [&](const Matrices<T>& m) { return m.At(head) + query * (m.form.transposed ? 1 : m.form.ld); };
     const T *a = row(y), *b = row(g);
     double sum = 0;
     for (int64_t i = 0; i < s_.value_dim; ++i)
@@ -151,7 +147,8 @@ absl::Status Narrow(const rt::Blas& blas, const AttentionShape& s, const ScoreLo
     for (int i = 0; i < 5; ++i) {
       Widen(*args.in[i], first * sizes[i], count * sizes[i], wide[i]);
       const bool of_keys = i == 1 || i == 2;
-      *to[i] = {args.in[i], wide[i], of_keys ? first : first * s.share, {false, std::max<int64_t>(1, Cols(*args.in[i]))}};
+      *to[i] = {
+          args.in[i], wide[i], of_keys ? first : first * s.share, {false, std::max<int64_t>(1, Cols(*args.in[i]))}};
     }
     TSR_RETURN_IF_ERROR(run.Heads(first, count, wide[5], wide[6], wide[7]));
     for (int i = 0; i < 3; ++i) {

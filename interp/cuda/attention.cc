@@ -31,12 +31,13 @@ constexpr int kMmaThreads = 128;
 
 constexpr Image kGrad = tessera_cuda_image_attention_grad, kGradMma = tessera_cuda_image_attention_grad_mma;
 /// dq, then dk and dv.
-const Kernel kGradRows[2][2] = {
-    {{kGrad, "attention_grad_queries_rows_f32"}, {kGrad, "attention_grad_keys_rows_f32"}},
-    {{kGrad, "attention_grad_queries_rows_f64"}, {kGrad, "attention_grad_keys_rows_f64"}}};
+const Kernel kGradRows[2][2] = {{{kGrad, "attention_grad_queries_rows_f32"}, {kGrad, "attention_grad_keys_rows_f32"}},
+                                {{kGrad, "attention_grad_queries_rows_f64"}, {kGrad, "attention_grad_keys_rows_f64"}}};
 /// By dtype, columns, mask and part.
-#define TSR_GRAD_PARTS(what) \
-  { {kGradMma, "attention_grad_queries_" what}, {kGradMma, "attention_grad_keys_" what} }
+#define TSR_GRAD_PARTS(what)                                                              \
+  {                                                                                       \
+    {kGradMma, "attention_grad_queries_" what}, { kGradMma, "attention_grad_keys_" what } \
+  }
 const Kernel kGradMatrices[2][2][2][2] = {{{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_64_mask")},
                                            {TSR_GRAD_PARTS("f16_128"), TSR_GRAD_PARTS("f16_128_mask")}},
                                           {{TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_64_mask")},
@@ -139,8 +140,9 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   a.dv = AddressOf(*args.out[2]);
   const int64_t rows = forward.heads * forward.queries, kv_heads = forward.heads / std::max<int64_t>(1, forward.share);
   const bool wide = args.out[0]->dtype == DType::f64;
-  TSR_ASSIGN_OR_RETURN(const Scratch numbers,
-                       Scratch::Make(*args.device, static_cast<size_t>(std::max<int64_t>(1, 2 * rows)) * (wide ? 8 : 4)));
+  TSR_ASSIGN_OR_RETURN(
+      const Scratch numbers,
+      Scratch::Make(*args.device, static_cast<size_t>(std::max<int64_t>(1, 2 * rows)) * (wide ? 8 : 4)));
   a.logs = numbers.address();
   a.sums = a.logs + static_cast<Address>(rows) * (wide ? 8 : 4);
 

@@ -9,6 +9,7 @@ namespace tessera::cuda {
 struct CrossEntropyArgs {
   Operand logits;  // the dims without the classes
   Operand targets;
+  Operand g;  // of cross_entropy_grad
   Address y;
   int64_t rows, classes, step;  // step: from class to class in logits
   int64_t ignore;

@@ -361,28 +361,52 @@ def _rotary(g):
     return Case([x, positions], attrs, expect)
 
 
+class Classes:
+    """Logits and their targets, some of which are ignored."""
+
+    def __init__(self, g):
+        shape = g.shape(low_rank=1, high_rank=6, size=400)
+        shape = shape[:-1] + (max(1, shape[-1]),)
+        if g.number <= 0:
+            shape = (3, 1500) if g.number == 0 else (40, 5003)
+        self.x = g.tensor(shape, kind=g.pick(['plain', 'small']))
+        targets = g.rng.integers(0, shape[-1], shape[:-1])
+        self.attrs = {}
+        self.ignore = -100
+        if g.chance(0.4):
+            self.ignore = self.attrs['ignore'] = g.pick([-1, 0, -100])
+        dropped = g.rng.random(shape[:-1]) < 0.2
+        self.targets = np.where(dropped, self.ignore, targets)
+        self.t = g.place(Array(g.pick(['i64', 'i32']), self.targets))
+
+
 @op('cross_entropy')
 def _cross_entropy(g):
     """8 eps times the largest logit, the target's, the logarithm of the sum, and 1."""
-    shape = g.shape(low_rank=1, high_rank=6, size=400)
-    shape = shape[:-1] + (max(1, shape[-1]),)
-    if g.number <= 0:
-        shape = (3, 1500) if g.number == 0 else (40, 5003)
-    x = g.tensor(shape, kind=g.pick(['plain', 'small']))
-    targets = g.rng.integers(0, shape[-1], shape[:-1])
-    attrs = {}
-    ignore = -100
-    if g.chance(0.4):
-        ignore = attrs['ignore'] = g.pick([-1, 0, -100])
-    dropped = g.rng.random(shape[:-1]) < 0.2
-    targets = np.where(dropped, ignore, targets)
-    t = g.place(Array(g.pick(['i64', 'i32']), targets))
+    c = Classes(g)
 
     def expect():
-        w = x.array.wide()
+        w = c.x.array.wide()
         top = w.max(-1)
         log = np.log(np.exp(w - top[..., None]).sum(-1))
-        at = np.take_along_axis(w, np.where(targets == ignore, 0, targets)[..., None], -1)[..., 0]
-        y = np.where(targets == ignore, 0, top - at + log)
+        at = np.take_along_axis(w, np.where(c.targets == c.ignore, 0, c.targets)[..., None], -1)[..., 0]
+        y = np.where(c.targets == c.ignore, 0, top - at + log)
         return [close(g.dtype, y, 8 * eps(g.dtype) * (np.abs(top) + np.abs(at) + np.abs(log) + 1))]
-    return Case([x, t], attrs, expect)
+    return Case([c.x, c.t], c.attrs, expect)
+
+
+@op('cross_entropy_grad')
+def _cross_entropy_grad(g):
+    """8 eps (1 + |logit - max|) relative to each probability, and 4 eps of the result's terms."""
+    c = Classes(g)
+    grad = g.tensor(c.targets.shape, kind='plain')
+
+    def expect():
+        w = c.x.array.wide()
+        far = w - w.max(-1, keepdims=True)
+        p = np.exp(far) / np.exp(far).sum(-1, keepdims=True)
+        hot = np.arange(w.shape[-1]) == c.targets[..., None]
+        by = np.where(c.targets == c.ignore, 0, grad.array.wide())[..., None]
+        tolerance = np.abs(by) * eps(g.dtype) * (p * 8 * (1 + np.abs(far)) + 4 * (p + hot))
+        return [close(g.dtype, (p - hot) * by, tolerance)]
+    return Case([c.x, c.t, grad], c.attrs, expect)

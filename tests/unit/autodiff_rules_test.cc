@@ -172,6 +172,10 @@ std::vector<Case> Reductions() {
        {image, U({4}, 2), U({4}, 3)},
        [](const Tensors& v) { return batch_norm(v[0], v[1], v[2], {}, {}, -1); }},
       {"cross_entropy", "", {U({2, 3, 4})}, [=](const Tensors& v) { return cross_entropy(v[0] * 3.0, targets, -7); }},
+      {"cross_entropy_grad",
+       "",
+       {U({2, 3, 4}), U({2, 3}, 2)},
+       [=](const Tensors& v) { return cross_entropy_grad(v[0] * 3.0, targets, v[1], -7); }},
       {"cross_entropy", "no rows", {U({0, 4})}, [](const Tensors& v) { return cross_entropy(v[0], Ids({}, {0})); }},
   };
 }

@@ -289,6 +289,8 @@ TEST_F(CudaOps, RowsOfNeuralNetworks) {
         Ref<TensorImpl> targets = Make(DType::i64, std::vector<int64_t>(dims.begin(), dims.end() - 1));
         for (int64_t i = 0; i < targets->size(); ++i) targets->as<int64_t>()[i] = i % 5 == 0 ? -100 : i % n;
         Compare(Op::k_cross_entropy, {Random(dtype, dims, 2), targets}, {}, 8, 10);
+        Compare(Op::k_cross_entropy_grad,
+                {Random(dtype, dims, 2), targets, Random(dtype, {dims.begin(), dims.end() - 1})}, {}, 16, 1);
       }
     }
     Compare(Op::k_layer_norm, {Random(dtype, {3, 4, 50}), Random(dtype, {4, 50})}, {int64_t{2}}, 16, 4);

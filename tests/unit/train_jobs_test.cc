@@ -43,11 +43,12 @@ void Train(Log& log, int steps, int read_every, double dropout = 0) {
   for (const nn::Param& p : job.params.all()) log.Add(p->value);
 }
 
-int64_t LongestVersion(int64_t runs) {
-  int64_t longest = 0;
+/// Runs of versions of that many steps: of the trace as it was replayed, and as it was compiled, whenever that came.
+int64_t RunsOfSteps(int64_t steps) {
+  int64_t runs = 0;
   for (const auto& v : deopt::Ledger::Get().versions())
-    if (v.counters->runs.load() > runs) longest = std::max(longest, v.steps);
-  return longest;
+    if (v.steps == steps) runs += v.counters->runs.load();
+  return runs;
 }
 
 TEST(TrainTrace, AStepIsOneTraceHoweverOftenTheLossIsRead) {
@@ -62,7 +63,7 @@ TEST(TrainTrace, AStepIsOneTraceHoweverOftenTheLossIsRead) {
       ops = MetricNow("ops_executed") - before;
     }
     RunBoth([&](Log& log) { Train(log, 60, every); });
-    EXPECT_EQ(LongestVersion(20), ops) << "a loss read every " << every << " steps\n" << Runtime::explain();
+    EXPECT_GT(RunsOfSteps(ops), 20) << ops << " ops; a loss read every " << every << " steps\n" << Runtime::explain();
   }
 }
 

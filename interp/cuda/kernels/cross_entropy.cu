@@ -1,4 +1,5 @@
-// cross_entropy: log(sum(exp(row))) - row[target], with one pass over each row.
+// cross_entropy: log(sum(exp(row))) - row[target], with one pass over each row. cross_entropy_grad reads each row again,
+// mostly from the second-level cache, and writes (exp(row) / sum - one_hot(target)) * g.
 #include "interp/cuda/cross_entropy_args.h"
 #include "interp/cuda/kernels/rows.cuh"
 
@@ -73,7 +74,28 @@ __device__ __forceinline__ void AddRow(const T* x, int64_t n, int64_t step, int 
   }
 }
 
-template <class C>
+/// y = (exp(x - max) * by - (1 at the target)) * g.
+template <class T, class C>
+__device__ __forceinline__ void WriteGrad(const T* x, int64_t n, int64_t step, int t, int lanes, C max, C by,
+                                          int64_t target, C g, T* y) {
+  constexpr int V = kPack<T>;
+  const auto grad = [&](T e, int64_t i) { return (Exp(Get<C>(e) - max) * by - (i == target ? C(1) : C(0))) * g; };
+  int64_t done = 0;
+  if (step == 1 && Aligned<T, V>(x) && Aligned<T, V>(y)) {
+    done = n / V * V;
+#pragma unroll 2
+    for (int64_t i = static_cast<int64_t>(t) * V; i < done; i += static_cast<int64_t>(lanes) * V) {
+      const Pack<T, V> e = *reinterpret_cast<const Pack<T, V>*>(x + i);
+      Pack<T, V> out;
+#pragma unroll
+      for (int k = 0; k < V; ++k) Put(grad(e.at[k], i + k), out.at[k]);
+      *reinterpret_cast<Pack<T, V>*>(y + i) = out;
+    }
+  }
+  for (int64_t i = done + t; i < n; i += lanes) Put(grad(x[i * step], i), y[i]);
+}
+
+template <class C, bool kGrad>
 __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
   __shared__ Running<C> shared[32];
   const int lanes = a.lanes, groups = blockDim.x / lanes, t = threadIdx.x % lanes;
@@ -97,13 +119,25 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
     __syncwarp();
     r = GroupMerge(r, lanes, shared, Running<C>{0, -Inf(C(0))},
                    [](Running<C>& x, const Running<C>& y) { x.Merge(y); });
+    if (row < a.rows && t == 0 && !counts && target != a.ignore) Report(a.error, a.op, target, a.classes);
+    if constexpr (kGrad) {
+      if (row >= a.rows) continue;
+      WithStorage<C>(a.logits.layout.dtype, [&](auto tag) {
+        using T = typename decltype(tag)::Type;
+        T* y = At<T>(a.y) + row * a.classes;
+        if (counts) {
+          const C g = Get<C>(At<const T>(a.g.data)[OffsetOf(a.g.layout, row)]);
+          WriteGrad(At<const T>(a.logits.data) + at, a.classes, a.step, t, lanes, r.max, static_cast<C>(1 / r.sum),
+                    target, g, y);
+        } else {
+          for (int64_t i = t; i < a.classes; i += lanes) Put(C(0), y[i]);
+        }
+      });
+      continue;
+    }
     if (row >= a.rows || t != 0) continue;
     double loss = 0;
-    if (counts) {
-      loss = (static_cast<double>(r.max) - static_cast<double>(chosen)) + Log(r.sum);
-    } else if (target != a.ignore) {
-      Report(a.error, a.op, target, a.classes);
-    }
+    if (counts) loss = (static_cast<double>(r.max) - static_cast<double>(chosen)) + Log(r.sum);
     WithStorage<C>(a.logits.layout.dtype, [&](auto tag) {
       using T = typename decltype(tag)::Type;
       Put(loss, At<T>(a.y)[row]);
@@ -114,10 +148,16 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(256, 3) cross_entropy_f32(const __grid_constant__ CrossEntropyArgs a) {
-  Rows<float>(a);
+  Rows<float, false>(a);
 }
 extern "C" __global__ void __launch_bounds__(256, 2) cross_entropy_f64(const __grid_constant__ CrossEntropyArgs a) {
-  Rows<double>(a);
+  Rows<double, false>(a);
+}
+extern "C" __global__ void __launch_bounds__(256, 3) cross_entropy_grad_f32(const __grid_constant__ CrossEntropyArgs a) {
+  Rows<float, true>(a);
+}
+extern "C" __global__ void __launch_bounds__(256, 2) cross_entropy_grad_f64(const __grid_constant__ CrossEntropyArgs a) {
+  Rows<double, true>(a);
 }
 
 }  // namespace tessera::cuda
