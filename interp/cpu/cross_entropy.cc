@@ -33,6 +33,7 @@ int64_t OffsetOf(const View& v, int rank, int64_t i) {
 template <class T>
 struct RowBlocks {
   static constexpr DType kT = sizeof(T) == 4 ? DType::f32 : DType::f64;
+  explicit RowBlocks(const View& r) : row(r) {}
   const View& row;
   T wide[kBlock];
   uint64_t raw[kBlock];
@@ -92,7 +93,7 @@ void Losses(const View& logits, const View& targets, const View& y, int64_t igno
   ForRows(logits, targets, [&](int64_t i, const View& row, int64_t target) {
     double loss = 0;
     if (target != ignore) {
-      RowBlocks<T> blocks{row};
+      RowBlocks<T> blocks(row);
       const RowSum<T> sum(loops, blocks);
       const char* at = row.as<const char>() + target * row.strides[0] * static_cast<int64_t>(SizeOf(row.dtype));
       loss = (static_cast<double>(sum.max) - ToDouble(at, row.dtype)) + std::log(sum.sum);
@@ -113,7 +114,7 @@ void Gradients(const View& logits, const View& targets, const View& g, const Vie
     }
     const double grad =
         ToDouble(g.as<const char>() + OffsetOf(g, g.rank, r) * static_cast<int64_t>(SizeOf(g.dtype)), g.dtype);
-    RowBlocks<T> blocks{row};
+    RowBlocks<T> blocks(row);
     const RowSum<T> sum(loops, blocks);
     const T by = static_cast<T>(1 / sum.sum), times = static_cast<T>(grad);
     T block[kBlock];
