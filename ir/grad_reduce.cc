@@ -74,10 +74,10 @@ void Grad_log_softmax(GradCall& c) {
 void Grad_layer_norm(GradCall& c) {
   const TensorType type = c.InType(0);
   const Ints axes = LastAxes(type, c.integer(0));
-  const Expr g = c.WideGrad();
-  if (c.Wants(2)) c.Give(2, g);
+  // A sum of narrow floats adds up wider ones itself, and needs no copy of them.
+  if (c.Wants(2)) c.Give(2, c.Grad());
   if (!c.Wants(0) && !c.Wants(1)) return;
-  const Expr x = c.WideIn(0), centred = x - c.Mean(x, axes);
+  const Expr g = c.WideGrad(), x = c.WideIn(0), centred = x - c.Mean(x, axes);
   const Expr scale = Rsqrt(c.Mean(Square(centred), axes) + c.number(1)), normed = centred * scale;
   if (c.Wants(1)) c.Give(1, g * normed);
   if (!c.Wants(0)) return;

@@ -15,7 +15,8 @@ TSR_CUDA_IMAGE(cast);
 const Kernel kCast[] = {
 #include "tessera/dtypes.def"
 };
-const Kernel kCopy[] = {{kImage, "copy_1"}, {kImage, "copy_2"}, {kImage, "copy_4"}, {kImage, "copy_8"}};
+const Kernel kCopy[] = {
+    {kImage, "copy_1"}, {kImage, "copy_2"}, {kImage, "copy_4"}, {kImage, "copy_8"}, {kImage, "copy_16"}};
 const Kernel kCopyTiles[] = {
     {kImage, "copy_tiles_1"}, {kImage, "copy_tiles_2"}, {kImage, "copy_tiles_4"}, {kImage, "copy_tiles_8"}};
 
@@ -35,7 +36,26 @@ absl::Status RunCast(const interp::KernelArgs& op, const View& in, const View& o
     a.kind = OperandKind::elements;
   }
   a.from = Merged(in);
-  return Launch(op, kCast[static_cast<int>(out.dtype)], GridFor(a.size), a);
+  const bool is_run = a.kind == OperandKind::elements && a.from.rank <= 1 && a.size % 4 == 0;
+  return Launch(op, kCast[static_cast<int>(out.dtype)], GridFor(a.size, is_run ? 4 : 1), a);
+}
+
+/// Runs of elements become fewer and wider ones, of up to 16 bytes; returns how often their size was doubled.
+int Widened(CopyArgs& a, size_t size) {
+  const int last = a.from.rank - 1;
+  if (last < 0 || a.from.strides[last] != 1) return 0;
+  int64_t all = a.from.dims[last];
+  for (int d = 0; d < last; ++d) all |= a.from.strides[d];
+  int doubled = 0;
+  while (size < 16 && all % 2 == 0 && (a.in | a.out) % (2 * size) == 0) {
+    size *= 2;
+    all /= 2;
+    ++doubled;
+  }
+  a.size >>= doubled;
+  a.from.dims[last] >>= doubled;
+  for (int d = 0; d < last; ++d) a.from.strides[d] /= int64_t{1} << doubled;
+  return doubled;
 }
 
 /// Elements of one dtype. Where memory runs along the last dim but one, through tiles.
@@ -64,7 +84,8 @@ absl::Status Move(const interp::KernelArgs& op, const View& in, const View& out)
   a.in = AddressOf(in);
   a.size = out.size();
   a.from = from;
-  return Launch(op, kCopy[SizeIndex(in.dtype)], GridFor(a.size), a);
+  const int wider = Widened(a, SizeOf(in.dtype));
+  return Launch(op, kCopy[SizeIndex(in.dtype) + wider], GridFor(a.size), a);
 }
 
 }  // namespace

@@ -6,6 +6,18 @@
 namespace tessera::cuda {
 namespace {
 
+/// exp(x); where results are rounded to 11 bits or fewer, by the device's own power of two (2^-22).
+template <bool kNarrow, class C>
+__device__ __forceinline__ C ExpOf(C x) {
+  if constexpr (kNarrow) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 0x1.715476p+0f));
+    return y;
+  } else {
+    return Exp(x);
+  }
+}
+
 /// The largest so far, and the sum of exponentials of distances from it.
 template <class C>
 struct alignas(8) Running {
@@ -16,7 +28,7 @@ struct alignas(8) Running {
   __device__ __forceinline__ double From(C to) const {
     return max == -Inf(C(0)) ? 0.0 : sum * Exp(static_cast<double>(max) - static_cast<double>(to));
   }
-  template <int n>
+  template <bool kNarrow, int n>
   __device__ __forceinline__ void Add(const C (&v)[n]) {
     C m = v[0];
 #pragma unroll
@@ -28,7 +40,7 @@ struct alignas(8) Running {
     if (max == -Inf(C(0))) return;
     C terms[n];
 #pragma unroll
-    for (int i = 0; i < n; ++i) terms[i] = Exp(v[i] - max);
+    for (int i = 0; i < n; ++i) terms[i] = ExpOf<kNarrow>(v[i] - max);
     sum += TreeSum<n>(terms);
   }
   __device__ __forceinline__ void Merge(const Running& o) {
@@ -41,6 +53,7 @@ struct alignas(8) Running {
 template <class T, class C>
 __device__ __forceinline__ void AddRow(const T* x, int64_t n, int64_t step, int t, int lanes, Running<C>& r) {
   constexpr int V = kPack<T>;
+  constexpr bool kNarrow = sizeof(T) < 4;
   int64_t head = n, packs = 0;
   if (step == 1) {
     head = static_cast<int64_t>(-(reinterpret_cast<uint64_t>(x) / sizeof(T)) & (V - 1));
@@ -53,7 +66,7 @@ __device__ __forceinline__ void AddRow(const T* x, int64_t n, int64_t step, int 
 #pragma unroll 1
     for (; i < end; i += lanes) {
       const C v[1] = {Get<C>(x[i * step])};
-      r.Add(v);
+      r.template Add<kNarrow>(v);
     }
     if (part == 1 || head == n) break;
     const Pack<T, V>* p = reinterpret_cast<const Pack<T, V>*>(x + head);
@@ -67,7 +80,7 @@ __device__ __forceinline__ void AddRow(const T* x, int64_t n, int64_t step, int 
       C v[U * V];
 #pragma unroll
       for (int k = 0; k < U * V; ++k) v[k] = Get<C>(e[k / V].at[k % V]);
-      r.Add(v);
+      r.template Add<kNarrow>(v);
     }
     i = head + done * V + t;
     end = n;
@@ -79,7 +92,7 @@ template <class T, class C>
 __device__ __forceinline__ void WriteGrad(const T* x, int64_t n, int64_t step, int t, int lanes, C max, C by,
                                           int64_t target, C g, T* y) {
   constexpr int V = kPack<T>;
-  const auto grad = [&](T e, int64_t i) { return (Exp(Get<C>(e) - max) * by - (i == target ? C(1) : C(0))) * g; };
+  const auto grad = [&](T e, int64_t i) { return (ExpOf<sizeof(T) < 4>(Get<C>(e) - max) * by - (i == target ? C(1) : C(0))) * g; };
   int64_t done = 0;
   if (step == 1 && Aligned<T, V>(x) && Aligned<T, V>(y)) {
     done = n / V * V;
