@@ -1,7 +1,10 @@
 #include "tiers/memory_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+
+#include "ir/symbols.h"
 
 namespace tessera::tiers {
 namespace {
@@ -60,7 +63,47 @@ std::vector<int> LastNeeds(const Trace& trace, const Code* code, std::vector<boo
   return last;
 }
 
+/// Something that needs memory from one step to another, both of them included.
+struct Need {
+  size_t index;  // into MemoryPlan::slots
+  int from, until;
+  double bytes;
+};
+
+/// Gives each its slot, numbered from `first` on, and returns how many there are. The largest come first, so that a
+/// slot is as large as what comes into it first, and what is small goes where something large has left a gap in time.
+int Share(std::vector<Need>& needs, int first, std::vector<int32_t>* slots) {
+  std::sort(needs.begin(), needs.end(),
+            [](const Need& a, const Need& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.index < b.index; });
+  std::vector<std::map<int, int>> taken;  // of each slot: until when, by the step from which on
+  const auto is_free = [](const std::map<int, int>& slot, const Need& need) {
+    const auto after = slot.upper_bound(need.until);
+    return after == slot.begin() || std::prev(after)->second < need.from;
+  };
+  for (const Need& need : needs) {
+    // The latest slot is the smallest. How far back one is looked for is limited, so that long traces stay cheap.
+    constexpr size_t kMostTries = 256;
+    size_t found = taken.size();
+    for (size_t k = taken.size(), tries = 0; k-- > 0 && tries < kMostTries; ++tries) {
+      if (!is_free(taken[k], need)) continue;
+      found = k;
+      break;
+    }
+    if (found == taken.size()) taken.emplace_back();
+    taken[found].emplace(need.from, need.until);
+    (*slots)[need.index] = static_cast<int32_t>(found) + first;
+  }
+  return static_cast<int>(taken.size());
+}
+
 }  // namespace
+
+double LikelyBytes(const TensorType& type) {
+  constexpr double kSize = 1024;
+  auto bytes = static_cast<double>(SizeOf(type.dtype));
+  for (int d = 0; d < type.rank; ++d) bytes *= ir::IsSymbol(type.dims[d]) ? kSize : static_cast<double>(type.dims[d]);
+  return bytes;
+}
 
 bool MayShare(const TraceStep& step) {
   return step.kind == TraceStep::Kind::op && ir::Info(step.op).impl == ir::Impl::view;
@@ -75,26 +118,12 @@ MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, cons
   std::vector<bool> inner(trace.values.size(), false);
   for (size_t k = 0; code != nullptr && k < code->kernels().size(); ++k)
     for (ValueId v : code->kernels()[k].inner) inner[static_cast<size_t>(v)] = true;
-  // Spare slots are counted from 0 until it is known how many come before them.
-  struct Slots {
-    int count = 0;
-    std::vector<int> free;
-    std::vector<std::vector<int>> dying;
-    std::vector<size_t> users;
-  } arena, spare;
-  for (Slots* s : {&arena, &spare}) s->dying.resize(static_cast<size_t>(end) + 1);
-  auto take = [&](Slots& from, size_t index, int until) {
-    if (from.free.empty()) from.free.push_back(from.count++);
-    plan.slots[index] = from.free.back();
-    from.free.pop_back();
-    from.dying[static_cast<size_t>(std::min(until, end))].push_back(plan.slots[index]);
-    from.users.push_back(index);
-  };
+  std::vector<Need> needs, spare;
   size_t extra = 0;
   for (int i = 0; i < end; ++i) {
     const bool has_kernel = code != nullptr && code->kernel_of(i) >= 0;
     for (; extra < extras.size() && extras[extra].step == i; ++extra)
-      take(has_kernel ? spare : arena, trace.values.size() + extra, i);
+      (has_kernel ? spare : needs).push_back({trace.values.size() + extra, i, i, extras[extra].bytes});
     const TraceStep& s = trace.steps[i];
     for (ValueId v : s.out) {
       // Only a reshape may need memory although it is a view; the others always are windows.
@@ -104,14 +133,12 @@ MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, cons
       if (!trace.is_eager && plan.escapes[v])
         plan.slots[v] = MemoryPlan::kElsewhere;
       else
-        take(inner[static_cast<size_t>(v)] ? spare : arena, static_cast<size_t>(v), plan.last[v]);
+        (inner[static_cast<size_t>(v)] ? spare : needs)
+            .push_back({static_cast<size_t>(v), i, std::min(plan.last[v], end), LikelyBytes(trace.values[v].type)});
     }
-    for (Slots* slots : {&arena, &spare})
-      for (int slot : slots->dying[static_cast<size_t>(i)]) slots->free.push_back(slot);
   }
-  plan.num_slots = arena.count;
-  plan.num_spare = spare.count;
-  for (size_t index : spare.users) plan.slots[index] += arena.count;
+  plan.num_slots = Share(needs, 0, &plan.slots);
+  plan.num_spare = Share(spare, plan.num_slots, &plan.slots);
   return plan;
 }
 

@@ -30,7 +30,12 @@ struct MemoryPlan {
 /// An operand that is converted before a kernel sees it: lives for one step.
 struct Extra {
   int step;
+  double bytes;  // LikelyBytes of what it is converted to
 };
+
+/// The size of a value as far as its type tells; a symbol is taken for a thousand. Which values share memory is decided
+/// by that, how much there is of it by the shapes of a run.
+double LikelyBytes(const TensorType& type);
 
 /// May the result of this step be a window onto its operand? True for view ops; some reshapes copy after all.
 bool MayShare(const tracer::TraceStep& step);

@@ -362,12 +362,16 @@ class Fuser {
     return schedule.form == ProductSchedule::Form::library;
   }
 
-  // Is the result needed by an op that the product's kernel can do?
+  // Is the result needed by an op that the product's kernel can do, before the next barrier?
   bool HasMore(Operation* op) {
-    return llvm::any_of(op->getResult(0).getUsers(), [&](Operation* user) {
-      return KindOf(user, options_).c == Class::elementwise && user->getNumResults() == 1 &&
-             DimsOf(user->getResult(0).getType()) == DimsOf(op->getResult(0).getType());
-    });
+    for (Operation* next = op->getNextNode(); next != nullptr; next = next->getNextNode()) {
+      const Kind kind = KindOf(next, options_);
+      if (kind.c == Class::barrier || IsForLibrary(next)) return false;
+      if (kind.c == Class::elementwise && llvm::is_contained(next->getOperands(), op->getResult(0)) &&
+          next->getNumResults() == 1 && DimsOf(next->getResult(0).getType()) == DimsOf(op->getResult(0).getType()))
+        return true;
+    }
+    return false;
   }
 
   static bool Transposes(Operation* product, StringRef which) {

@@ -43,7 +43,7 @@ struct TensorTile {
   double part;
 };
 constexpr TensorTile kTensorTiles[] = {
-    {128, 256, 0, 0.92}, {128, 128, 1, 0.8}, {256, 128, 0, 0.85}, {128, 128, 0, 0.75}, {128, 64, 0, 0.6}};
+    {128, 256, 0, 0.85}, {128, 128, 1, 0.45}, {256, 128, 0, 0.8}, {128, 128, 0, 0.7}, {128, 64, 0, 0.55}};
 constexpr int64_t kTensorDepth = 64, kMultiprocessors = 132;
 
 // With as many pieces in the ring as shared memory has room for, but no more than help.
