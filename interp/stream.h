@@ -58,6 +58,8 @@ struct Stream {
   uint64_t path_mask = ~uint64_t{0};
   uint64_t path = 0;
   int64_t until_decay = 0;
+  /// What an arrival counts: more than 1 where ops take long, so that few of them are worth as much as many short ones.
+  int32_t weight = 1;
   /// What the hook keeps for this thread.
   void* state = nullptr;
   void* waiting = nullptr;

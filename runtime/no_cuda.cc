@@ -1,10 +1,12 @@
 // Stands in for runtime/cuda where Tessera is built without CUDA.
 #include "runtime/activity.h"
 #include "runtime/device.h"
+#include "runtime/device_memory.h"
 
 namespace tessera::rt {
 
 int NumCudaDevices() { return 0; }
+int64_t OwnMemory(const Device&) { return 0; }
 absl::StatusOr<Device*> Cuda(int) {
   return NotFound("this build of Tessera has no CUDA: build it where nvcc and cuda.h are (TESSERA_CUDA=ON)");
 }

@@ -39,6 +39,9 @@ constexpr int32_t kForGood = INT32_MAX / 4;
 /// How often exploring may begin at one op.
 constexpr int kExplorations = 4;
 
+/// Ops after which it is asked how long they took, and nanoseconds of one that is long.
+constexpr int64_t kLookAfter = 2048, kLongOp = 20'000;
+
 /// Ops of a thread within which those that a profile names are looked for at any cost.
 constexpr int kExpectedFor = 1 << 14;
 
@@ -134,9 +137,14 @@ void EagerTiers::Retire(const tracer::Trace& round, EagerAnchor& outer) {
 }
 
 void EagerTiers::OnDecay(Stream& stream) {
-  stream.until_decay = rt::options().hot_decay();
   EagerThread& t = ThreadOf(stream);
   const int32_t hot = HotEager();
+  // How long ops take is looked at more often than counts decay.
+  const int64_t now = rt::NowNs(), ops = t.until_look - std::max<int64_t>(0, stream.until_decay);
+  t.since_decay += ops;
+  if (ops >= kLookAfter / 8) stream.weight = now - t.looked >= ops * kLongOp ? std::max(1, hot / 4) : 1;
+  t.looked = now;
+  t.until_look = stream.until_decay = std::min<int64_t>(kLookAfter, rt::options().hot_decay());
   if (t.config_epoch != tracer::ConfigEpoch()) {
     // What was counted under other options counts for nothing.
     t.config_epoch = tracer::ConfigEpoch();
@@ -146,6 +154,8 @@ void EagerTiers::OnDecay(Stream& stream) {
     return Seed(t);
   }
   if (!t.expected.empty()) return Expect(t);
+  if (t.since_decay < rt::options().hot_decay()) return;
+  t.since_decay = 0;
   for (HotEntry& e : stream.entries) {
     // Half of the way that an entry has come is taken back.
     if (e.tag != 0 && e.anchor == nullptr && e.countdown < hot) e.countdown = (e.countdown + hot + 1) / 2;
@@ -183,7 +193,7 @@ void EagerTiers::Expect(EagerThread& t) {
   }
   t.last_path = stream.path;
   if (--t.expected_for == 0) t.expected.clear();
-  if (!t.expected.empty()) stream.until_decay = 1;
+  if (!t.expected.empty()) t.until_look = stream.until_decay = 1;
 }
 
 std::vector<const void*> EagerTiers::Marks() {
@@ -255,7 +265,8 @@ bool EagerTiers::Idle(EagerThread& t, const EagerCall& call, absl::Span<TensorIm
     OnMiss(t.stream, entry, call);
     return false;
   }
-  return --entry.countdown <= 0 && OnHot(t.stream, entry, call, out);
+  entry.countdown -= t.stream.weight;
+  return entry.countdown <= 0 && OnHot(t.stream, entry, call, out);
 }
 
 // ---- recording

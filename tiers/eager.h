@@ -41,7 +41,10 @@ class EagerThread {
   bool record_next = false;  // the next op is where a recording should begin
   uint64_t config_epoch = 0;
   uint32_t misses = 0;
-  int steps_marked = 0;  // by tessera::Step since the last recording, or step in a version
+  // Since ops were last asked how long they take: how many that was to be, and when.
+  int64_t until_look = 0, looked = 0;
+  int64_t since_decay = 0;  // ops
+  int steps_marked = 0;     // by tessera::Step since the last recording, or step in a version
   // Ops that a profile names and that have not come yet: SiteHash() to path. While there are any, decay is asked at
   // every op of the idle stream.
   absl::flat_hash_map<uint64_t, uint64_t> expected;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/clock.h"
+#include "runtime/device_memory.h"
 #include "runtime/log.h"
 #include "runtime/low_priority.h"
 #include "runtime/metrics.h"
@@ -693,9 +694,11 @@ void Manager::EnforceBudgets() {
     double use;
   };
   std::vector<Candidate> all;
-  int64_t bytes = 0, handles = 0;
+  int64_t bytes = 0, handles = 0, most_bytes = rt::options().version_bytes();
   for (const auto& a : anchors()) {
     for (const Ref<Version>& v : a->versions()) {
+      // A device's own memory is there for one program: half of it is for what its traces compute.
+      most_bytes = std::max(most_bytes, rt::OwnMemory(*v->trace().device) / 2);
       const int64_t runs = v->counters->runs.load(std::memory_order_relaxed);
       const int64_t recent = runs - v->runs_at_last_pass.exchange(runs, std::memory_order_relaxed);
       all.push_back({a, v, static_cast<double>(recent) * static_cast<double>(v->trace().tier1_ns)});
@@ -705,8 +708,7 @@ void Manager::EnforceBudgets() {
   }
   int64_t count = static_cast<int64_t>(all.size());
   auto over = [&] {
-    return count > rt::options().version_count() || bytes > rt::options().version_bytes() ||
-           handles > rt::options().version_handles();
+    return count > rt::options().version_count() || bytes > most_bytes || handles > rt::options().version_handles();
   };
   if (!over()) return;
   // The youngest of equals stays: it has had no time to prove itself.

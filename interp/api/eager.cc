@@ -130,7 +130,8 @@ inline bool IsHot(interp::Stream& stream, const interp::EagerCall& call, absl::S
     interp::CurrentStreamHook()->OnMiss(stream, entry, call);
     return false;
   }
-  if (--entry.countdown > 0) [[likely]]
+  entry.countdown -= stream.weight;
+  if (entry.countdown > 0) [[likely]]
     return false;
   *waits = interp::CurrentStreamHook()->OnHot(stream, entry, call, out);
   return true;

@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "runtime/cuda/device.h"
+#include "runtime/device_memory.h"
 
 namespace tessera {
 namespace {
@@ -41,6 +42,11 @@ int NumCudaDevices() {
     return std::min(n, cuda::kMaxDevices);
   }();
   return count;
+}
+
+int64_t OwnMemory(const Device& device) {
+  if (device.kind() != DeviceKind::cuda) return 0;
+  return static_cast<int64_t>(static_cast<const cuda::Device&>(device).properties().memory_bytes);
 }
 
 absl::StatusOr<Device*> Cuda(int index) {
