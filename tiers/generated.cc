@@ -136,26 +136,44 @@ int32_t GeneratedKernels::NumberOf(tracer::ValueId v) {
   return static_cast<int32_t>(numbers_.size() - 1);
 }
 
-absl::Status GeneratedKernels::WriteNumber(Number& number, const void* host) {
+absl::Status GeneratedKernels::PlaceNumbers() {
+  if (number_memory_) return absl::OkStatus();
+  number_bits_.assign(2 * numbers_.size(), 0);
+  TSR_ASSIGN_OR_RETURN(number_memory_, rt::Storage::Make(*device_, sizeof(uint64_t) * number_bits_.size()));
+  for (size_t i = 0; i < numbers_.size(); ++i)
+    numbers_[i].place = static_cast<uint64_t*>(number_memory_->data()) + 2 * i;
+  return absl::OkStatus();
+}
+
+absl::Status GeneratedKernels::WriteNumber(size_t i, const void* host) {
+  Number& number = numbers_[i];
   uint64_t bits;
   std::memcpy(&bits, host, sizeof bits);
-  if (number.written && number.bits == bits) [[likely]]
+  if (number.written && number_bits_[2 * i] == bits) [[likely]]
     return absl::OkStatus();
-  constexpr size_t kPitch = 16;
-  if (!number_memory_) {
-    TSR_ASSIGN_OR_RETURN(number_memory_, rt::Storage::Make(*device_, kPitch * numbers_.size()));
-    for (size_t i = 0; i < numbers_.size(); ++i)
-      numbers_[i].place = static_cast<char*>(number_memory_->data()) + i * kPitch;
-  }
+  TSR_RETURN_IF_ERROR(PlaceNumbers());
   // Kernels that were submitted before read the old one.
   TSR_RETURN_IF_ERROR(device_->CopyFromHost(number.place, &bits, sizeof bits));
-  number.bits = bits;
+  number_bits_[2 * i] = bits;
   number.written = true;
   return absl::OkStatus();
 }
 
 absl::Status GeneratedKernels::WriteNumbers(void* const* data) {
-  for (Number& number : numbers_) TSR_RETURN_IF_ERROR(WriteNumber(number, data[number.value]));
+  if (numbers_.empty()) return absl::OkStatus();
+  TSR_RETURN_IF_ERROR(PlaceNumbers());
+  bool changed = false;
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    uint64_t bits;
+    std::memcpy(&bits, data[numbers_[i].value], sizeof bits);
+    changed |= !numbers_[i].written || number_bits_[2 * i] != bits;
+    number_bits_[2 * i] = bits;
+  }
+  if (!changed) return absl::OkStatus();
+  for (Number& number : numbers_) number.written = false;
+  TSR_RETURN_IF_ERROR(
+      device_->CopyFromHost(number_memory_->data(), number_bits_.data(), sizeof(uint64_t) * number_bits_.size()));
+  for (Number& number : numbers_) number.written = true;
   return absl::OkStatus();
 }
 
@@ -172,9 +190,9 @@ absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
       params.push_back(const_cast<void**>(&data[v]));
       continue;
     }
-    Number& number = numbers_[static_cast<size_t>(b.numbers[i])];
+    const auto number = static_cast<size_t>(b.numbers[i]);
     TSR_RETURN_IF_ERROR(WriteNumber(number, data[v]));
-    params.push_back(&number.place);
+    params.push_back(&numbers_[number].place);
   }
   for (int64_t& dim : b.dims) params.push_back(&dim);
   params.push_back(&b.tasks);

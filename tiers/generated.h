@@ -89,12 +89,12 @@ class GeneratedKernels {
   /// A number of the host that kernels of a device read from its memory, where it is written when it has changed.
   struct Number {
     tracer::ValueId value;
-    uint64_t bits = 0;
     bool written = false;
     void* place = nullptr;
   };
   int32_t NumberOf(tracer::ValueId v);
-  absl::Status WriteNumber(Number& number, const void* host);
+  absl::Status PlaceNumbers();
+  absl::Status WriteNumber(size_t i, const void* host);
   bool BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views);
   void Launch(size_t k, void* const* data);
   /// The same on a device that is not the cpu.
@@ -105,6 +105,7 @@ class GeneratedKernels {
   std::vector<Bound> bound_;
   std::vector<Number> numbers_;
   rt::Ref<rt::Storage> number_memory_;
+  std::vector<uint64_t> number_bits_;  // what is there: 16 bytes for each
 };
 
 }  // namespace tessera::tiers

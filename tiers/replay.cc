@@ -234,7 +234,9 @@ absl::Status ReplayActivation::RunSteps(int to) {
   if (graphs_ != nullptr && whole && RunGraph(&status)) {
     position_ = to;
   } else {
-    status = Steps(to, &stopped);
+    // All that changed at once, in place of one by one where a kernel reads it.
+    if (generated_ != nullptr && whole) status = generated_->WriteNumbers(data_.data());
+    if (status.ok()) status = Steps(to, &stopped);
   }
   if (stopped) return status;
   if (whole && position_ == to) read_epoch_ = buffer_epoch;

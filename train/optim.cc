@@ -84,8 +84,10 @@ Tensor Optimizer::Factor(const std::vector<Tensor>& grads) {
   if (options_.clip <= 0 && !scale_.defined()) return {};
   Tensor squares;
   for (const Tensor& g : grads) {
-    // In f32 for narrow types: the square of an f16 is soon infinite.
-    const Tensor part = sum(square(IsNarrowFloat(g.dtype()) ? g.cast(f32) : g));
+    // In f32 for narrow types: the square of an f16 is soon infinite. Rows first, which are many, and so are done in
+    // parallel by one kernel with the squares.
+    const Tensor squared = square(IsNarrowFloat(g.dtype()) ? g.cast(f32) : g);
+    const Tensor part = squared.rank() > 1 ? sum(sum(squared, {-1})) : sum(squared);
     squares = squares.defined() ? squares + part : part;
   }
   norm_ = sqrt(squares);
