@@ -193,9 +193,23 @@ std::string Where(const Source& source) {
   return absl::StrCat(" (at ", std::string(file.substr(file.rfind('/') + 1)), ":", source.line, ")");
 }
 
+int64_t SiteNumberIn(rt::trace::ThreadBuffer& buffer, const Site& site) {
+  if (site.pc.base == nullptr) return 0;
+  // Bytecode may be freed and its memory used again, so its number stands for it.
+  const auto* code = site.pc.index >= 0 ? static_cast<const Bytecode*>(site.pc.base) : nullptr;
+  const void* base = code != nullptr ? reinterpret_cast<const void*>(code->id) : site.pc.base;
+  const Source& source = site.source;
+  if (const uint32_t number = buffer.FindSite(base, site.pc.index, source.file, source.line)) [[likely]]
+    return number;
+  return rt::trace::Recorder::Get().SiteNumber(buffer, base, site.pc.index, source.file, source.line, source.column,
+                                               code != nullptr ? code->file : "", code != nullptr ? code->name : "");
+}
+
 [[gnu::noinline]] void RecordOp(Op op, int64_t size, const Site& site, int64_t start_ticks) {
-  const int64_t number = SiteNumber(site);
-  rt::trace::RecordSince(rt::EventKind::op, start_ticks, static_cast<int64_t>(op), size, number);
+  const int64_t end = rt::Ticks();
+  rt::trace::ThreadBuffer* buffer = rt::trace::PeekBuffer();
+  if (buffer == nullptr) return;
+  buffer->Push(rt::EventKind::op, end, end - start_ticks, static_cast<int64_t>(op), size, SiteNumberIn(*buffer, site));
 }
 
 void Tell(Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs, absl::Span<TensorImpl* const> out,
@@ -244,15 +258,7 @@ absl::Status ExecuteGeneral(const OpInfo& op, absl::Span<const View* const> in, 
 
 int64_t SiteNumber(const Site& site) {
   rt::trace::ThreadBuffer* buffer = rt::trace::PeekBuffer();
-  if (buffer == nullptr || site.pc.base == nullptr) return 0;
-  // Bytecode may be freed and its memory used again, so its number stands for it.
-  const auto* code = site.pc.index >= 0 ? static_cast<const Bytecode*>(site.pc.base) : nullptr;
-  const void* base = code != nullptr ? reinterpret_cast<const void*>(code->id) : site.pc.base;
-  const Source& source = site.source;
-  if (const uint32_t number = buffer->FindSite(base, site.pc.index, source.file, source.line)) [[likely]]
-    return number;
-  return rt::trace::Recorder::Get().SiteNumber(*buffer, base, site.pc.index, source.file, source.line, source.column,
-                                               code != nullptr ? code->file : "", code != nullptr ? code->name : "");
+  return buffer != nullptr ? SiteNumberIn(*buffer, site) : 0;
 }
 
 Kernel KernelOf(Op op, rt::DeviceKind device) {

@@ -1,5 +1,7 @@
 #include "tiers/manager.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <optional>
 #include <system_error>
@@ -437,6 +439,7 @@ void Manager::Queue(Job job) {
 
 void Manager::Work() {
   const pid_t thread = rt::LowerPriorityOfThisThread();
+  pthread_setname_np(pthread_self(), "tessera build");  // for traces and debuggers
   std::unique_lock lock(queue_mutex_);
   builder_ = thread;
   for (;;) {

@@ -21,6 +21,7 @@
 #include "runtime/log.h"
 #include "runtime/low_priority.h"
 #include "runtime/options.h"
+#include "runtime/trace/live.h"
 #include "runtime/trace/recorder.h"
 #include "tessera/runtime.h"
 #include "tiers/generate.h"
@@ -275,6 +276,10 @@ void StartRecording() {
   if (options.trace_keep() > 0) {
     Recorder::Get().Keep(options.trace_keep());
     if (options.trace_signal() > 0) TakeSignal(static_cast<int>(options.trace_signal()));
+  }
+  if (options.trace_live()) {
+    if (const absl::Status status = rt::trace::AllowLiveClients(); !status.ok())
+      TSR_LOG(0, "option trace_live: ", std::string(status.message()));
   }
   if (const std::string path = options.trace(); !path.empty()) {
     if (const absl::Status status = Recorder::Get().Start(rt::trace::ExpandPath(path)); !status.ok()) {

@@ -1,11 +1,13 @@
 #include "runtime/trace/recorder.h"
 
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -37,6 +39,9 @@ constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr int64_t kClockNs = 50'000'000;
 constexpr int64_t kCollectNs = 1'000'000'000;
 constexpr size_t kMostSourceFiles = 256;
+/// Clients that look on at once, and what one of them may be behind before it is left.
+constexpr size_t kMostClients = 4;
+constexpr size_t kMostUnsentBytes = 32 << 20;
 
 constinit std::atomic<Recorder::Collector> g_collector{nullptr};
 // Whoever wakes the thread of the recorder needs no lock: it looks by itself every few milliseconds.
@@ -100,11 +105,18 @@ struct Recorder::State {
     std::string bytes;
   };
   std::deque<KeptBlock> kept;  // events and samples
-  std::string kept_rows;       // blocks of all other rows
+  std::string kept_rows;       // blocks of rows that stay as they are
+  std::string fresh_rows;      // blocks of the others, since the pass began
   std::string unwritten;       // blocks for the file
   size_t sites_put = 0, spans_put = 0, threads_put = 0;
   int64_t last_sample = 0, last_clock = 0, last_collect = 0;
   int64_t first_event = 0;
+  struct Client {
+    int fd;
+    std::string unsent;
+  };
+  std::vector<Client> clients;
+  bool is_live = false;    // clients may come
   int64_t generation = 0;  // a thread of an earlier one ends
 
   // ---- rows; the last of all locks
@@ -123,7 +135,8 @@ struct Recorder::State {
   std::vector<ThreadRow> threads;
   std::set<std::string, std::less<>> source_files;
 
-  bool wanted() const { return file.is_open() || keep_ns > 0; }
+  bool wanted() const { return file.is_open() || keep_ns > 0 || !clients.empty(); }
+  bool keeps_rows() const { return keep_ns > 0 || is_live; }
 };
 
 // ---- the writing ends
@@ -268,7 +281,7 @@ absl::Status Recorder::Start(const std::string& path) {
   state_->file_status = absl::OkStatus();
   if (on()) {  // for dumps; the rows that are kept belong into the file, too
     PutRows();
-    state_->unwritten = state_->kept_rows;
+    state_->unwritten = KeptRows();
   }
   Switch();
   Clock();
@@ -323,15 +336,7 @@ absl::Status Recorder::Dump(const std::string& path) {
   if (state_->keep_ns == 0)
     return FailedPrecondition("no events are kept: set the option trace_keep to a number of seconds first");
   Pass(/*last=*/false);
-  // Rows as they are now go to this file alone.
-  const std::string unwritten = std::exchange(state_->unwritten, "");
-  const size_t kept = state_->kept_rows.size();
-  Collect(Moment::end);
-  PutSources();
-  PutRows();
-  std::string bytes = HeaderBytes(redacts()) + state_->kept_rows;
-  state_->kept_rows.resize(kept);
-  state_->unwritten = unwritten;
+  std::string bytes = HeaderBytes(redacts()) + KeptRows();
   for (const State::KeptBlock& block : state_->kept) bytes += block.bytes;
   EndRow end = {Ticks(), events(), lost(), "dumped"};
   AppendBlock(&bytes, BlockKind::ends, 1, Encode(end));
@@ -370,7 +375,8 @@ void Recorder::Work(int64_t generation) {
 
 void Recorder::Pass(bool last) {
   const int64_t now = NowNs();
-  if (last || (state_->file.is_open() && now - state_->last_collect >= kCollectNs)) {
+  const bool shown = state_->file.is_open() || !state_->clients.empty();
+  if (last || (shown && now - state_->last_collect >= kCollectNs)) {
     state_->last_collect = now;
     Collect(last ? Moment::end : Moment::now);
   }
@@ -383,6 +389,8 @@ void Recorder::Pass(bool last) {
     if (const absl::Status status = state_->file.Append(state_->unwritten); !status.ok()) Fail(status);
   }
   state_->unwritten.clear();
+  state_->fresh_rows.clear();
+  SendToClients();
   if (state_->keep_ns > 0)
     while (!state_->kept.empty() && state_->kept.front().ns < now - state_->keep_ns) state_->kept.pop_front();
 }
@@ -508,13 +516,69 @@ void Recorder::PutRows() {
 void Recorder::Put(BlockKind kind, uint32_t rows, std::string_view bytes, int64_t last_ns) {
   std::string block;
   AppendBlock(&block, kind, rows, bytes);
-  if (state_->keep_ns > 0) {
-    if (last_ns != 0)
-      state_->kept.push_back({last_ns, block});
-    else if (state_->kept_rows.size() + block.size() <= kMostKeptBytes)
-      state_->kept_rows += block;
+  // Rows of these tell how things are now: each dump and each client gets new ones.
+  const bool is_state =
+      kind == BlockKind::versions || kind == BlockKind::aborts || kind == BlockKind::pins || kind == BlockKind::sources;
+  if (last_ns != 0) {
+    if (state_->keep_ns > 0) state_->kept.push_back({last_ns, block});
+  } else if (state_->keeps_rows()) {
+    std::string& kept = is_state ? state_->fresh_rows : state_->kept_rows;
+    if (kept.size() + block.size() <= kMostKeptBytes) kept += block;
   }
   if (state_->file.is_open()) state_->unwritten += block;
+  for (State::Client& client : state_->clients)
+    if (client.unsent.size() <= kMostUnsentBytes) client.unsent += block;
+}
+
+// Everything that events of before and of later need to be understood.
+std::string Recorder::KeptRows() {
+  PutRows();
+  state_->fresh_rows.clear();
+  Collect(Moment::end);
+  PutSources();
+  PutRows();
+  return state_->kept_rows + std::exchange(state_->fresh_rows, "");
+}
+
+// ---- clients
+
+void Recorder::AllowClients() {
+  std::lock_guard lock(state_->mutex);
+  state_->is_live = true;
+}
+
+bool Recorder::AddClient(int fd) {
+  if (forked_.load(kRelaxed)) return false;
+  std::lock_guard lock(state_->mutex);
+  if (state_->clients.size() >= kMostClients) return false;
+  const bool was_on = on();
+  std::string first = HeaderBytes(was_on ? redacts() : options().trace_redact());
+  if (was_on) first += KeptRows();
+  state_->clients.push_back({fd, std::move(first)});
+  Switch();
+  Clock();
+  return true;
+}
+
+// With the lock. Never waits: a client that does not read is left behind, and then left.
+void Recorder::SendToClients() {
+  for (State::Client& client : state_->clients) {
+    size_t sent = 0;
+    while (sent < client.unsent.size()) {
+      const ssize_t n =
+          ::send(client.fd, client.unsent.data() + sent, client.unsent.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && client.unsent.size() <= kMostUnsentBytes) break;
+      if (n < 0) {
+        ::close(client.fd);
+        client.fd = -1;
+        break;
+      }
+      sent += static_cast<size_t>(n);
+    }
+    client.unsent.erase(0, sent);
+  }
+  std::erase_if(state_->clients, [](const State::Client& client) { return client.fd < 0; });
 }
 
 void Recorder::Preamble() {

@@ -130,6 +130,12 @@ class Recorder {
   /// a signal.
   void AskForDump() { dump_wanted_.store(true, std::memory_order_relaxed); }
 
+  /// Rows are kept from now on for clients that may come.
+  void AllowClients();
+  /// Whoever is at the other end of the socket gets a trace that goes on until they leave; the socket is the recorder's
+  /// then. False: there are too many.
+  bool AddClient(int fd);
+
   bool on() const { return RecorderOn(); }
   /// Names become tokens, and there is no text. Fixed when recording begins.
   bool redacts() const { return redact_.load(std::memory_order_relaxed); }
@@ -186,6 +192,8 @@ class Recorder {
   void Pass(bool last);
   void Collect(Moment moment);
   void PutSources();
+  std::string KeptRows();
+  void SendToClients();
   void DrainAll();
   void Drain(ThreadBuffer& buffer);
   void Sample();

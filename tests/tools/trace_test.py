@@ -171,6 +171,51 @@ class Dump(Case):
         return int(caught.group(1), 16) >> (number - 1) & 1
 
 
+class Live(Case):
+    def test_a_running_process_is_shown(self):
+        looping = self.path("live.tsr")
+        with open(looping, "w", encoding="utf-8") as file:
+            file.write("x = ones(64)\nfor i in range(100000000):\n    x = tanh(x)\n")
+        runtime = self.path("run")
+        os.mkdir(runtime, 0o700)
+        environment = {**os.environ, "TESSERA_TRACE_LIVE": "true", "XDG_RUNTIME_DIR": runtime, "TESSERA_TIER": "1"}
+        process = subprocess.Popen([PROGRAM, "run", looping], env=environment)
+        try:
+            socket = os.path.join(runtime, "tessera", str(process.pid))
+            deadline = time.time() + 60
+            while not os.path.exists(socket) and time.time() < deadline:
+                time.sleep(0.05)
+            self.assertEqual(stat.S_IMODE(os.stat(os.path.dirname(socket)).st_mode), 0o700)
+            for _ in range(100):
+                if stat.S_IMODE(os.stat(socket).st_mode) == 0o600:
+                    break
+                time.sleep(0.05)
+            self.assertEqual(stat.S_IMODE(os.stat(socket).st_mode), 0o600)
+            # Twice: the second finds a recorder that has been on before.
+            for _ in range(2):
+                text = self.ok("live", str(process.pid), "--seconds", "1", XDG_RUNTIME_DIR=runtime)
+                self.assertIn(f"process {process.pid}, the last 1 s", text)
+                self.assertRegex(text, r"live\.tsr:3 .*tanh")
+            # A folder that others can enter is not trusted.
+            os.chmod(os.path.dirname(socket), 0o755)
+            done = run("live", str(process.pid), XDG_RUNTIME_DIR=runtime)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("is not a folder for its owner alone", done.stderr)
+            os.chmod(os.path.dirname(socket), 0o700)
+            self.assertIsNone(process.poll())
+        finally:
+            process.kill()
+            process.communicate()
+        self.assertIn("cannot be looked at", run("live", str(process.pid), XDG_RUNTIME_DIR=runtime).stderr)
+
+    def test_a_process_that_ends(self):
+        runtime = self.path("ends")
+        os.mkdir(runtime, 0o700)
+        subprocess.run([PROGRAM, "run", self.program], check=True, capture_output=True,
+                       env={**os.environ, "TESSERA_TRACE_LIVE": "true", "XDG_RUNTIME_DIR": runtime})
+        self.assertEqual(os.listdir(os.path.join(runtime, "tessera")), [], "its socket is gone")
+
+
 class Look(Case):
     def test_events(self):
         # What runs when, and under which ids: the same in every run.
@@ -402,9 +447,25 @@ class Page(Case):
 
     def test_chromium_opens_a_trace(self):
         _, text = self.dom("file://" + self.page + "#trace-0")
-        for word in ("Ledger: what each version cost", "Guards", "x0: f32[8] on cpu", "expected", "exact_dim", "Source",
+        for word in ("Ledger: what each version cost", "Guards of the newest version", "x0: f32[8] on cpu", "expected", "exact_dim", "Source",
                      "return tanh(y) - y * 0.125", "0: y"):
             self.assertIn(word, text)
+
+    def test_chromium_clicks(self):
+        # What a person does: zooms, sorts, opens a trace; each as an event of the page.
+        clicks = """<script>
+          document.getElementById('zoom-in').click();
+          document.querySelector('#traces th').click();
+          document.querySelector('#traces tbody tr').click();
+        </script>"""
+        with open(self.page, encoding="utf-8") as file:
+            text = file.read().replace("</body>", clicks + "</body>")
+        clicked = self.path("clicked.html")
+        with open(clicked, "w", encoding="utf-8") as file:
+            file.write(text)
+        parsed, text = self.dom("file://" + clicked)
+        self.assertIn("Ledger: what each version cost", text)
+        self.assertIn("row-0", parsed.ids)
 
 
 if __name__ == "__main__":

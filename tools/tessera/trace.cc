@@ -15,6 +15,7 @@
 #include "runtime/trace/reader.h"
 #include "tools/tessera/command.h"
 #include "tools/tessera/terminal.h"
+#include "tools/tessera/trace_live.h"
 #include "tools/trace/analysis.h"
 #include "tools/trace/export.h"
 #include "tools/trace/html.h"
@@ -193,6 +194,15 @@ Examples:
      kExplainFlags, ExplainOne},
     {"events", "FILE", "every event on a line", "", kEventsFlags, Events},
     {"export", "FILE", "the trace for another viewer", "", kExportFlags, Export},
+    {"live", "PID", "what a running process does now",
+     R"(The process must run with TESSERA_TRACE_LIVE=true, and belong to the same user. Recording begins when this attaches
+and ends when it leaves.
+
+Examples:
+  TESSERA_TRACE_LIVE=true ./train &
+  tessera trace live $!
+)",
+     kLiveFlagRows, LiveView},
 };
 
 std::string Usage() {
@@ -236,7 +246,7 @@ const Command kTrace = {
     "trace",
     "COMMAND ...",
     "records what a program does, and shows where the time went",
-    R"(Commands: record, report, diff, top, explain, events, export; tessera trace --help says what they do.
+    R"(Commands: record, report, diff, top, explain, events, export, live; tessera trace --help says what they do.
 
 Examples:
   tessera trace record examples/demo.tsr

@@ -51,11 +51,26 @@ class Rules {
     }
   }
 
+  /// The time of ops in tier 1 within the function of a place such as "@step:10".
+  double InTier1(const std::string& place) const {
+    const std::string function = place.starts_with("@") ? place.substr(1, place.rfind(':') - 1) : "";
+    double ns = 0;
+    for (const SiteSummary& site : a_.site_rows) {
+      const auto it = a_.data->site_index.find(site.site);
+      if (it == a_.data->site_index.end()) continue;
+      const rt::trace::SiteRow& row = a_.data->sites[it->second];
+      if (function.empty() ? a_.data->SiteName(site.site) == place : row.function == function)
+        ns += static_cast<double>(site.runs.ns);
+    }
+    return ns;
+  }
+
   void Pinned() {
     for (const PlaceSummary& place : a_.places) {
       if (place.pinned.empty()) continue;
-      Add(std::max(static_cast<double>(place.compile_ns), 2 * kLeastShare * whole_),
-          absl::StrCat(place.name, " stays in tier 1"), place.pinned,
+      const double ns = InTier1(place.name);
+      Add(ns, absl::StrCat(place.name, " stays in tier 1"),
+          absl::StrCat(place.pinned, "; its ops took ", TimeText(ns), " in tier 1"),
           "its ops run one by one from then on: tessera explain tells what the words mean", place.name);
     }
   }

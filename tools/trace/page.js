@@ -175,7 +175,9 @@ const draw = () => {
     }
     c.fillStyle = colour('soft'); c.fillText(t.name, 4, y + 6);
   });
-  for (const [ns, kind] of D.marks) {
+  // Drops first: what replaces a version comes at the same time.
+  const order = ['version_drop', 'version_install', 'deopt'];
+  for (const [ns, kind] of [...D.marks].sort((p, q) => order.indexOf(p[1]) - order.indexOf(q[1]))) {
     if (ns < view.from || ns > view.to) continue;
     c.fillStyle = kind === 'deopt' ? colour('warn') : kind === 'version_install' ? colour('tier2') : colour('soft');
     c.beginPath(); c.moveTo(x(ns), axisRow + 12); c.lineTo(x(ns) - 4, axisRow + 4); c.lineTo(x(ns) + 4, axisRow + 4); c.fill();
@@ -258,7 +260,7 @@ const warmUp = () => {
     }
   }
   const k = D.lanes.length, marked = D.totals.marks > 0, rates = bins.map(b => b[marked ? k + 1 : k] / D.binNs * 1e9), fastest = Math.max(...rates, 1e-9);
-  shapes.push(svg('polyline', {points: rates.map((r, i) => px(i + 0.5, n) + ',' + py(r / fastest, H)).join(' '), fill: 'none', stroke: 'var(--ink)', 'stroke-width': 1.8}));
+  for (const [stroke, width] of [['var(--card)', 4], ['var(--ink)', 1.8]]) shapes.push(svg('polyline', {points: rates.map((r, i) => px(i + 0.5, n) + ',' + py(r / fastest, H)).join(' '), fill: 'none', stroke, 'stroke-width': width, 'stroke-linejoin': 'round'}));
   for (let i = 0; i <= 4; ++i) shapes.push(svg('text', {x: W - right + 6, y: top + (H - top - bottom) * i / 4 + 4}, scaled(fastest * (1 - i / 4), 1000, ['', 'k', 'M', 'G'])));
   bins.forEach((b, i) => { if (b[k + 2] > 0) shapes.push(svg('circle', {cx: px(i + 0.5, n), cy: top + 4, r: 3, fill: 'var(--warn)'})); });
   return el('section', {class: 'card', id: 'warm-up'}, el('h2', {}, 'Warm-up'), svg('svg', {viewBox: '0 0 ' + W + ' ' + H}, shapes),
@@ -346,8 +348,10 @@ const showTrace = index => {
     ['>version', 'made by', 'rung', '>runs', '>one run', '>in tier 1', '>building', '>saved', 'pays', 'state', 'why'],
     p.versions.map(v => ({cells: [N(v.id), {node: tierTag(v.tier), key: v.tier}, v.rung, N(v.runs), T(v.runNs), T(v.tier1Ns), T(v.compile), {text: v.measured ? time(v.saved) : '-', key: v.saved},
       v.breakEven, v.state, [v.cause, v.note].filter(Boolean).join('; ')]}))));
-  const guards = p.versions.flatMap(v => v.guards.map(g => ({cells: [N(v.id), g[0], N(g[1]), N(g[2])]})));
-  if (guards.length) root.append(el('h3', {}, 'Guards'), table(['>version', 'guard', '>checked', '>failed'], guards));
+  // Those of the newest version, and of older ones those that failed.
+  const newest = p.versions[p.versions.length - 1];
+  const guards = p.versions.flatMap(v => v.guards.filter(g => v === newest || g[2] > 0).map(g => ({cells: [N(v.id), g[0], N(g[1]), {node: el('span', {class: g[2] > 0 ? 'bad' : ''}, count(g[2])), key: g[2]}]})));
+  if (guards.length) root.append(el('h3', {}, 'Guards of the newest version, and those that failed'), table(['>version', 'guard', '>checked', '>failed'], guards));
   if (p.deoptRows.length) root.append(el('h3', {}, 'Deopts'), table(['>at', '>version', 'reason', 'guard', 'expected', 'seen', 'policy', '>line'],
     p.deoptRows.map(d => ({cells: [T(d[0]), N(d[1]), d[2], d[3], d[4], d[5], d[6], N(d[7])]}))));
   // The trace beside its source.
