@@ -43,7 +43,8 @@ class Timeline {
     const double ticks = Difference(y.ticks, x.ticks), ns = Difference(y.steady_ns, x.steady_ns);
     return ticks > 0 && ns > 0 ? ns / ticks : 1;
   }
-  static int64_t Clamp(double ns) { return static_cast<int64_t>(std::clamp(ns, -4e18, 4e18)); }
+  // Sums and differences of a few of them do not overflow.
+  static int64_t Clamp(double ns) { return static_cast<int64_t>(std::clamp(ns, -1e18, 1e18)); }
 
   std::vector<ClockRow> clocks_;
   double rate_ = 1;
@@ -152,7 +153,7 @@ void Finish(TraceData* data, const std::vector<RawTraceEvent>& events) {
       ++data->unknown;
       continue;
     }
-    const int64_t end = timeline.Ns(e.end), ns = std::min<int64_t>(timeline.Duration(e.took), int64_t{1} << 61);
+    const int64_t end = timeline.Ns(e.end), ns = timeline.Duration(e.took);
     data->events.push_back({end - ns, ns, e.a, e.b, e.c, e.thread, static_cast<uint32_t>(data->events.size()),
                             static_cast<EventKind>(kind)});
     data->duration_ns = std::max(data->duration_ns, end);

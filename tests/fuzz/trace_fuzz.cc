@@ -1,11 +1,15 @@
-// The reader of traces on any bytes: a trace or an error. Half of the inputs get right checksums first, or no input
-// would come past them.
+// The reader of traces on any bytes: a trace or an error; and every report of what was read. Half of the inputs get
+// right checksums first, or no input would come past them.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "runtime/trace/reader.h"
+#include "tools/trace/analysis.h"
+#include "tools/trace/export.h"
+#include "tools/trace/html.h"
+#include "tools/trace/text.h"
 
 namespace {
 
@@ -39,9 +43,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (trace.status().message().empty()) std::abort();
       continue;
     }
-    for (const auto& e : trace->events) {
-      if (trace->SiteName(e.c).size() > input.size() + 64 || e.ns < 0) std::abort();
-    }
+    // Whatever was read, reports can be made of.
+    const tessera::tools::Analysis analysis = tessera::tools::Analyse(*trace);
+    if (tessera::tools::ReportText(analysis).empty() || tessera::tools::ReportJson(analysis, "fuzz").empty() ||
+        tessera::tools::ChromeTrace(analysis).empty() || tessera::tools::PerfettoTrace(analysis).empty() ||
+        tessera::tools::DiffText(analysis, analysis, 3).empty())
+      std::abort();
+    for (const auto& place : analysis.places)
+      if (!tessera::tools::ExplainTrace(analysis, place.name, "").ok()) std::abort();
+    tessera::tools::EventsText(*trace, true);
   }
   return 0;
 }

@@ -94,14 +94,16 @@ class Analyser {
 
   // The time goes to the bins that it spans.
   void Spread(Lane lane, int64_t start, int64_t ns) {
-    out_.lane_ns[static_cast<size_t>(lane)] += ns;
+    int64_t& all = out_.lane_ns[static_cast<size_t>(lane)];
+    all = Sum(all, ns);
     int64_t at = std::max<int64_t>(start, 0);
     const int64_t end = start + ns;
     while (at < end) {
       const auto bin = static_cast<size_t>(at / out_.bin_ns);
       if (bin >= out_.bins.size()) break;
       const int64_t until = std::min<int64_t>(end, static_cast<int64_t>(bin + 1) * out_.bin_ns);
-      out_.bins[bin].ns[static_cast<size_t>(lane)] += until - at;
+      int64_t& sum = out_.bins[bin].ns[static_cast<size_t>(lane)];
+      sum = Sum(sum, until - at);
       at = until;
     }
   }
@@ -120,7 +122,7 @@ class Analyser {
         out_.ops.Add(e.ns);
         OpSummary& op = ops_[e.a];
         op.op = e.a;
-        op.elements += e.b;
+        op.elements = Sum(op.elements, e.b);
         op.runs.Add(e.ns);
         SiteSummary& site = sites_[LineOf(e.c)];
         if (site.site == 0) site.site = e.c;
@@ -128,7 +130,7 @@ class Analyser {
         site.ops[e.a].Add(e.ns);
         ++bin->ops;
         Spread(lane, e.start_ns, e.ns);
-        threads_[e.thread] += e.ns;
+        threads_[e.thread] = Sum(threads_[e.thread], e.ns);
         break;
       }
       case EventKind::version_run: {
@@ -136,14 +138,14 @@ class Analyser {
         const int64_t runs = std::clamp<int64_t>(e.b, 0, 1 << 30), steps = std::clamp<int64_t>(e.c, 0, 1 << 20);
         out_.version_runs.Add(e.ns, runs);
         out_.version_steps.Add(e.ns, runs * steps);
-        bin->ops += runs * steps;
+        bin->ops = Sum(bin->ops, runs * steps);
         if (VersionSummary* v = Version(e.a)) {
           v->runs.Add(e.ns, runs);
           if (v->first_ns < 0) v->first_ns = e.start_ns;
           v->last_ns = e.start_ns + e.ns;
         }
         Spread(lane, e.start_ns, e.ns);
-        threads_[e.thread] += e.ns;
+        threads_[e.thread] = Sum(threads_[e.thread], e.ns);
         break;
       }
       case EventKind::version_build:
@@ -193,8 +195,8 @@ class Analyser {
       place.runs.longest_ns = std::max(place.runs.longest_ns, v.runs.longest_ns);
       place.tier = std::max<int64_t>(place.tier, v.tier);
       place.guards = static_cast<int64_t>(v.row->guards.size());
-      place.deopts += std::max(v.deopts, v.row->exits);
-      place.compile_ns += v.row->compile_ns;
+      place.deopts = Sum(place.deopts, std::max(v.deopts, v.row->exits));
+      place.compile_ns = Sum(place.compile_ns, v.row->compile_ns);
       place.saved_ns += v.saved_ns;
       if (v.is_measured && v.run_ns > 0) place.gain = v.tier1_ns / v.run_ns;
       if (std::find(place.trace_ids.begin(), place.trace_ids.end(), v.row->trace_id) == place.trace_ids.end())
@@ -214,11 +216,14 @@ class Analyser {
       if (is_new) out_.deopt_rows.push_back({row.place, row.reason, 0, nullptr});
       ++out_.deopt_rows[it->second].count;
       out_.deopt_rows[it->second].last = &row;
+      out_.deopts_at[row.place].push_back(&row);
+      if (row.guard >= 0) ++out_.guard_failures[{row.version, row.value}];
     }
     rt::trace::SortStably(&out_.deopt_rows, [](const auto& x, const auto& y) { return x.count > y.count; });
   }
 
   void Rows() {
+    for (const rt::trace::StageRow& row : data_.stages) out_.stages[row.version].push_back(&row);
     for (auto& [op, row] : ops_) out_.op_rows.push_back(std::move(row));
     for (auto& [site, row] : sites_) out_.site_rows.push_back(std::move(row));
     const auto by_time = [](const auto& x, const auto& y) { return x.runs.ns > y.runs.ns; };
@@ -226,7 +231,7 @@ class Analyser {
     rt::trace::SortStably(&out_.site_rows, by_time);
     for (int i = 0; i < kNumLanes; ++i)
       if (static_cast<Lane>(i) != Lane::compile && static_cast<Lane>(i) != Lane::record)
-        out_.busy_ns += out_.lane_ns[static_cast<size_t>(i)];
+        out_.busy_ns = Sum(out_.busy_ns, out_.lane_ns[static_cast<size_t>(i)]);
   }
 
   // Of the thread that had most of the ops.
@@ -239,7 +244,7 @@ class Analyser {
       if (e.thread != out_.main_thread || (e.kind != EventKind::op && e.kind != EventKind::version_run)) continue;
       if (first < 0) first = until = e.start_ns;
       const int64_t from = std::max(e.start_ns, until), end = e.start_ns + e.ns;
-      if (end > from) covered += end - from;
+      if (end > from) covered = Sum(covered, end - from);
       until = std::max(until, end);
       last = std::max(last, end);
     }
@@ -310,6 +315,11 @@ std::string LabelOf(const TraceData& data, const TraceEvent& event) {
       return "span";
     default: return std::string(rt::kEvents[static_cast<int>(event.kind)].name);
   }
+}
+
+GuardCounts CountsOf(const Analysis& analysis, const VersionRow& version, const rt::trace::GuardRow& guard) {
+  const auto it = analysis.guard_failures.find({version.id, guard.value});
+  return {Sum(version.runs, version.exits), it == analysis.guard_failures.end() ? 0 : it->second};
 }
 
 Analysis Analyse(const TraceData& data, int num_bins) { return Analyser(data, num_bins).Run(); }

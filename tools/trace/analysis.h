@@ -32,12 +32,18 @@ inline constexpr LaneInfo kLanes[] = {
 #include "tools/trace/lanes.def"
 };
 
+/// Numbers of a file may be anything: sums of them stop at the largest there is.
+inline int64_t Sum(int64_t x, int64_t y) {
+  int64_t sum;
+  return __builtin_add_overflow(x, y, &sum) ? (x < 0 ? INT64_MIN : INT64_MAX) : sum;
+}
+
 /// Something that happened `count` times and took `ns` in all.
 struct Tally {
   int64_t count = 0, ns = 0, longest_ns = 0;
   void Add(int64_t took, int64_t n = 1) {
-    count += n;
-    ns += took;
+    count = Sum(count, n);
+    ns = Sum(ns, took);
     longest_ns = longest_ns < took ? took : longest_ns;
   }
 };
@@ -114,7 +120,17 @@ struct Analysis {
   std::vector<Bin> bins;
   int64_t bin_ns = 1;
   std::vector<Finding> findings;  // the costliest first
+  /// By version and value: guards that failed.
+  std::map<std::pair<int64_t, int64_t>, int64_t> guard_failures;
+  std::map<int64_t, std::vector<const rt::trace::StageRow*>> stages;         // by version
+  std::map<std::string, std::vector<const rt::trace::DeoptRow*>> deopts_at;  // by place
 };
+
+/// How often a guard was checked and failed.
+struct GuardCounts {
+  int64_t checked = 0, failed = 0;
+};
+GuardCounts CountsOf(const Analysis& analysis, const rt::trace::VersionRow& version, const rt::trace::GuardRow& guard);
 
 /// `data` must outlive it.
 Analysis Analyse(const TraceData& data, int num_bins = 240);

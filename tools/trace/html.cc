@@ -74,6 +74,9 @@ class Json {
   bool first_ = true;
 };
 
+/// Deopts and marks that are shown one by one.
+constexpr size_t kMostDeopts = 200, kMostMarks = 5000;
+
 struct Slice {
   int64_t start, ns;
   Lane lane;
@@ -236,7 +239,7 @@ class Page {
     for (const TraceEvent& e : data_.events) {
       const bool shown =
           e.kind == EventKind::deopt || e.kind == EventKind::version_install || e.kind == EventKind::version_drop;
-      if (!shown || ++marks > 5000) continue;
+      if (!shown || ++marks > kMostMarks) continue;
       json_.Open('[')
           .Number(e.start_ns)
           .Text(rt::kEvents[static_cast<int>(e.kind)].name)
@@ -304,13 +307,12 @@ class Page {
         .Number(v.dropped_ns);
     json_.Key("guards").Open('[');
     for (const auto& guard : row.guards) {
-      int64_t failures = 0;
-      for (const auto& d : data_.deopts) failures += d.version == row.id && d.guard >= 0 && d.value == guard.value;
-      json_.Open('[').Text(guard.text).Number(row.runs + row.exits).Number(failures).Close(']');
+      const GuardCounts counts = CountsOf(a_, row, guard);
+      json_.Open('[').Text(guard.text).Number(counts.checked).Number(counts.failed).Close(']');
     }
     json_.Close(']').Key("stages").Open('[');
-    for (const auto& stage : data_.stages)
-      if (stage.version == row.id) json_.Open('[').Text(stage.stage).Text(stage.text).Close(']');
+    if (const auto it = a_.stages.find(row.id); it != a_.stages.end())
+      for (const auto* stage : it->second) json_.Open('[').Text(stage->stage).Text(stage->text).Close(']');
     json_.Close(']').Close('}');
   }
 
@@ -350,16 +352,12 @@ class Page {
         json_.Close(']').Close('}');
       }
       json_.Close(']').Key("deoptRows").Open('[');
-      size_t shown = 0;
-      for (const auto& d : data_.deopts) {
-        if (d.place != p.name || ++shown > 200) continue;
+      const auto deopts = a_.deopts_at.find(p.name);
+      for (size_t i = 0; deopts != a_.deopts_at.end() && i < deopts->second.size() && i < kMostDeopts; ++i) {
+        const rt::trace::DeoptRow& d = *deopts->second[i];
         json_.Open('[').Number(d.ticks).Number(d.version).Text(data_.Name("deopt_reason", d.reason));
-        json_.Text(d.guard >= 0 ? data_.Name("guard", d.guard) : "")
-            .Text(d.expected)
-            .Text(d.seen)
-            .Text(d.policy)
-            .Number(d.line)
-            .Close(']');
+        json_.Text(d.guard >= 0 ? data_.Name("guard", d.guard) : "").Text(d.expected).Text(d.seen).Text(d.policy);
+        json_.Number(d.line).Close(']');
       }
       json_.Close(']').Close('}');
     }

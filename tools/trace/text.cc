@@ -215,9 +215,8 @@ void VersionText(const Analysis& a, const VersionSummary& v, std::string* out) {
          absl::StrCat(TimeText(v.run_ns), ", in tier 1 ", TimeText(v.tier1_ns), ": saved ", TimeText(v.saved_ns)));
   line("built in", absl::StrCat(TimeText(static_cast<double>(row.compile_ns)), "; pays ", v.break_even));
   for (const rt::trace::GuardRow& guard : row.guards) {
-    int64_t failures = 0;
-    for (const DeoptRow& d : a.data->deopts) failures += d.version == row.id && d.guard >= 0 && d.value == guard.value;
-    line("guard", absl::StrCat(guard.text, " (checked ", row.runs + row.exits, " times, failed ", failures, ")"));
+    const GuardCounts counts = CountsOf(a, row, guard);
+    line("guard", absl::StrCat(guard.text, " (checked ", counts.checked, " times, failed ", counts.failed, ")"));
   }
 }
 
