@@ -36,6 +36,9 @@
   X(tier_ratio, TierRatio, "programs of all kinds in tiers 1, 2 and 3")                                              \
   X(symbolic, Symbolic, "200 shapes through one function: compiles, tier 1 and exact versions")                      \
   X(train_gpt, TrainGpt, "training steps of a GPT from exec on, tiny and 10 M parameters, tier 1 and PyTorch")       \
+  X(trace_overhead, TraceOverhead, "what recording a trace adds to an op, in tier 1 and in versions")                \
+  X(trace_size, TraceSize, "the file of a recording of a million ops")                                               \
+  X(report_time, ReportTime, "tessera trace report --html of a million events, from exec to exit")                   \
   X(gpu_train_gpt, GpuTrainGpt, "training steps of GPT-2 124M in bf16 on a GPU, from exec on, tier 1 and PyTorch")   \
   X(gpu_cold_start, GpuColdStart, "a program that adds two tensors on a GPU, from exec to exit")                     \
   X(gpu_launch, GpuLaunch, "host time of small ops and functions on a GPU, the bare driver and PyTorch")             \

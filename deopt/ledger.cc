@@ -10,6 +10,7 @@
 #include "runtime/clock.h"
 #include "runtime/log.h"
 #include "runtime/ring.h"
+#include "runtime/trace/recorder.h"
 
 namespace tessera::deopt {
 namespace {
@@ -244,7 +245,16 @@ void Ledger::ForgetDead() {
 void Ledger::AddDeopt(DeoptRecord record) {
   const GuardFailure& failure = record.failure;
   if (record.time_ns == 0) record.time_ns = rt::NowNs();
+  if (HasGuard(failure))
+    rt::Record(rt::EventKind::guard_failure, record.version, static_cast<int64_t>(failure.guard), failure.step);
   rt::Record(rt::EventKind::deopt, record.version, static_cast<int64_t>(failure.reason), failure.step);
+  if (rt::RecorderOn()) {
+    rt::trace::Recorder::Get().Add(
+        rt::trace::DeoptRow{rt::Ticks(), record.version, record.trace, static_cast<int64_t>(failure.reason),
+                            HasGuard(failure) ? static_cast<int64_t>(failure.guard) : -1, failure.step, failure.value,
+                            failure.dim, failure.source.file != nullptr ? failure.source.file : "", failure.source.line,
+                            failure.expected, failure.seen, std::string(Name(record.policy))});
+  }
   bool is_first = false;
   std::string rung;
   {
@@ -269,7 +279,7 @@ void Ledger::AddDeopt(DeoptRecord record) {
 }
 
 void Ledger::AddAbort(const std::string& trace, tracer::TraceAbort abort, int64_t ns) {
-  rt::Record(rt::EventKind::trace_abort, static_cast<int64_t>(abort), ns);
+  rt::RecordFor(rt::EventKind::trace_abort, ns, static_cast<int64_t>(abort));
   bool is_first = false;
   {
     std::lock_guard lock(mutex_);
@@ -319,6 +329,18 @@ std::vector<VersionRecord> Ledger::versions() const {
   std::vector<VersionRecord> out;
   for (const auto& [id, record] : state_.versions) out.push_back(record);
   return out;
+}
+
+std::vector<AbortRecord> Ledger::aborts() const {
+  std::lock_guard lock(mutex_);
+  std::vector<AbortRecord> out;
+  for (const auto& [key, row] : state_.abort_rows) out.push_back({key.first, key.second, row.count, row.ns});
+  return out;
+}
+
+std::map<std::string, std::string> Ledger::pins() const {
+  std::lock_guard lock(mutex_);
+  return state_.pins;
 }
 
 std::vector<DeoptRecord> Ledger::deopts() const {

@@ -64,6 +64,14 @@ struct DeoptRecord {
   Policy policy = Policy::keep;
 };
 
+/// Recordings of one place that came to nothing for one reason.
+struct AbortRecord {
+  std::string trace;
+  tracer::TraceAbort reason{};
+  int64_t count = 0;
+  int64_t ns = 0;
+};
+
 class Ledger {
  public:
   static Ledger& Get();  // never destroyed
@@ -90,6 +98,9 @@ class Ledger {
 
   std::vector<VersionRecord> versions() const;
   std::vector<DeoptRecord> deopts() const;
+  std::vector<AbortRecord> aborts() const;
+  /// Places that stay in tier 1, and why.
+  std::map<std::string, std::string> pins() const;
   int64_t count(DeoptReason r) const;
   /// Failures of that guard. Deopts for a reason that no guard stands for (read, op_failed, ...) count under none.
   int64_t count(GuardKind g) const;

@@ -1,6 +1,7 @@
 #include "interp/bytecode.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -359,7 +360,12 @@ int Program::FindFunction(std::string_view name) const {
 
 std::unique_ptr<Program> Decode(std::shared_ptr<const ir::Module> module) {
   auto program = std::make_unique<Program>();
-  for (const auto& f : module->functions) program->functions.push_back(Decoder(*module, *f).Run());
+  static constinit std::atomic<int64_t> last_id{0};
+  for (const auto& f : module->functions) {
+    program->functions.push_back(Decoder(*module, *f).Run());
+    program->functions.back()->file = module->file;
+    program->functions.back()->id = last_id.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
   program->module = std::move(module);
   return program;
 }

@@ -64,6 +64,8 @@ struct Insn {
 
 struct Bytecode {
   std::string name;
+  std::string file;  // of its module; empty: it came from text
+  int64_t id = 0;    // no other function of the process has it
   std::vector<Insn> code;
   std::vector<OperandRef> operands;
   std::vector<int32_t> registers;

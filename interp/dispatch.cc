@@ -7,6 +7,7 @@
 #ifdef TESSERA_CUDA
 #include "interp/cuda/launch.h"
 #endif
+#include "interp/bytecode.h"
 #include "interp/kernel.h"
 #include "interp/views.h"
 #include "ir/infer.h"
@@ -14,6 +15,7 @@
 #include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "runtime/ring.h"
+#include "runtime/trace/recorder.h"
 
 namespace tessera::interp {
 namespace internal {
@@ -191,10 +193,32 @@ std::string Where(const Source& source) {
   return absl::StrCat(" (at ", std::string(file.substr(file.rfind('/') + 1)), ":", source.line, ")");
 }
 
+int64_t SiteNumberIn(rt::trace::ThreadBuffer& buffer, const Site& site) {
+  if (site.pc.base == nullptr) return 0;
+  // Bytecode may be freed and its memory used again, so its number stands for it.
+  const auto* code = site.pc.index >= 0 ? static_cast<const Bytecode*>(site.pc.base) : nullptr;
+  const void* base = code != nullptr ? reinterpret_cast<const void*>(code->id) : site.pc.base;
+  const Source& source = site.source;
+  if (const uint32_t number = buffer.FindSite(base, site.pc.index, source.file, source.line)) [[likely]]
+    return number;
+  return rt::trace::Recorder::Get().SiteNumber(buffer, base, site.pc.index, source.file, source.line, source.column,
+                                               code != nullptr ? code->file : "", code != nullptr ? code->name : "");
+}
+
+[[gnu::noinline]] void RecordOp(Op op, int64_t size, const Site& site, int64_t start_ticks) {
+  const int64_t end = rt::Ticks();
+  rt::trace::ThreadBuffer* buffer = rt::trace::PeekBuffer();
+  if (buffer == nullptr) return;
+  buffer->Push(rt::EventKind::op, end, end - start_ticks, static_cast<int64_t>(op), size, SiteNumberIn(*buffer, site));
+}
+
 void Tell(Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs, absl::Span<TensorImpl* const> out,
           const Site& site, Observer* observer, int64_t start_ns) {
   const int64_t end_ns = rt::NowNs();
-  rt::Record(rt::EventKind::op, static_cast<int64_t>(op), out.empty() ? 0 : out[0]->size(), end_ns - start_ns);
+  if (rt::EventRing* ring = rt::RingOn() ? rt::GlobalRing() : nullptr) {
+    ring->Write({end_ns, rt::EventKind::op, rt::ThreadNumber(), static_cast<int64_t>(op),
+                 out.empty() ? 0 : out[0]->size(), rt::RecorderOn() ? SiteNumber(site) : 0, end_ns - start_ns});
+  }
   if (observer != nullptr) {
     observer->OnOp({site.pc, site.source, op, in, out, attrs, start_ns, end_ns});
   }
@@ -232,6 +256,11 @@ absl::Status ExecuteGeneral(const OpInfo& op, absl::Span<const View* const> in, 
 
 }  // namespace
 
+int64_t SiteNumber(const Site& site) {
+  rt::trace::ThreadBuffer* buffer = rt::trace::PeekBuffer();
+  return buffer != nullptr ? SiteNumberIn(*buffer, site) : 0;
+}
+
 Kernel KernelOf(Op op, rt::DeviceKind device) {
 #ifdef TESSERA_CUDA
   if (device == rt::DeviceKind::cuda) return kCudaKernels[static_cast<int>(op)];
@@ -245,8 +274,10 @@ absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<con
   static const Quick* quick_rows = QuickRows();
   const OpInfo& op = ir::Info(opcode);
   Observer* observer = CurrentObserver();
-  const bool watched = observer != nullptr || rt::EventsOn() || rt::options().debug() >= 3;
+  const bool watched = observer != nullptr || rt::RingOn() || rt::options().debug() >= 3;
   const int64_t start_ns = watched ? rt::NowNs() : 0;
+  const bool recorded = rt::RecorderOn();
+  const int64_t start_ticks = recorded ? rt::Ticks() : 0;
 
   const Quick& quick = quick_rows[static_cast<int>(opcode)];
   absl::Status status;
@@ -286,12 +317,15 @@ absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<con
                ? status
                : absl::Status(status.code(), absl::StrCat(status.message(), Where(site.source)));
   }
+  if (recorded) [[unlikely]]
+    RecordOp(opcode, out.empty() ? 0 : out[0]->size(), site, start_ticks);
   if (watched) [[unlikely]]
     Tell(opcode, in, attrs, out, site, observer, start_ns);
   return status;
 }
 
-bool ExecuteSmallInPlace(Op opcode, absl::Span<const View* const> in, TensorImpl& dying, absl::Status* status) {
+bool ExecuteSmallInPlace(Op opcode, absl::Span<const View* const> in, TensorImpl& dying, absl::Status* status,
+                         const Site& site) {
   static const Quick* quick_rows = QuickRows();
   constexpr int64_t kMostBytes = 256;
   const Quick& quick = quick_rows[static_cast<int>(opcode)];
@@ -307,7 +341,9 @@ bool ExecuteSmallInPlace(Op opcode, absl::Span<const View* const> in, TensorImpl
       return false;
     }
   }
-  if (CurrentObserver() != nullptr || rt::EventsOn() || rt::options().debug() >= 3) return false;
+  if (CurrentObserver() != nullptr || rt::RingOn() || rt::options().debug() >= 3) return false;
+  const bool recorded = rt::RecorderOn();
+  const int64_t start_ticks = recorded ? rt::Ticks() : 0;
   rt::Count(rt::Metric::ops_executed);
   rt::Count(rt::Metric::kernels_run);
   // Kernels' outputs never alias their inputs, so the result is made beside the operand and then copied over it.
@@ -318,6 +354,8 @@ bool ExecuteSmallInPlace(Op opcode, absl::Span<const View* const> in, TensorImpl
       case 4: std::memcpy(dying.data, result, 4); break;
       default: std::memcpy(dying.data, result, static_cast<size_t>(bytes));
     }
+    if (recorded) [[unlikely]]
+      RecordOp(opcode, 1, site, start_ticks);
     return true;
   }
   View y;
@@ -331,6 +369,8 @@ bool ExecuteSmallInPlace(Op opcode, absl::Span<const View* const> in, TensorImpl
   View* out = &y;
   *status = cpu::RunElementwise({ir::Info(opcode), in, {&out, 1}, {}});
   if (status->ok()) std::memcpy(dying.data, result, static_cast<size_t>(bytes));
+  if (recorded && status->ok()) [[unlikely]]
+    RecordOp(opcode, dying.size(), site, start_ticks);
   return true;
 }
 

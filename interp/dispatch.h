@@ -28,7 +28,12 @@ absl::Status Execute(ir::Op op, absl::Span<const View* const> in, absl::Span<con
 /// An element-wise op whose result takes over the memory of `dying`, one of its operands that nobody needs afterwards:
 /// no memory is taken or given back. False, with nothing done, unless the tensors are small, alike and unshared, and
 /// nobody watches. It is what keeps scalar code in loops cheap.
-bool ExecuteSmallInPlace(ir::Op op, absl::Span<const View* const> in, rt::TensorImpl& dying, absl::Status* status);
+bool ExecuteSmallInPlace(ir::Op op, absl::Span<const View* const> in, rt::TensorImpl& dying, absl::Status* status,
+                         const Site& site);
+
+/// The number that recorded events have for the place (runtime/trace/recorder.h); 0 where it is not known. For whoever
+/// has asked RecorderOn().
+int64_t SiteNumber(const Site& site);
 
 /// A tensor with its contents in contiguous memory: x itself, or a copy.
 absl::StatusOr<rt::Ref<rt::TensorImpl>> Contiguous(rt::TensorImpl& x);

@@ -35,6 +35,9 @@ absl::Status AtLine(const absl::Status& status, const Frame& frame, const Insn& 
   return absl::Status(status.code(), absl::StrCat(where, "in @", frame.code->name, ": ", status.message()));
 }
 
+// A site for recordings; the ring has no sites, but the function's own number.
+int64_t NumberOf(const Bytecode& code) { return rt::RecorderOn() ? SiteNumber({{&code, INT32_MAX, 0}, {}}) : code.id; }
+
 // Runs one activation; the error names no position yet.
 class Machine {
  public:
@@ -48,7 +51,8 @@ class Machine {
       status = f_.recorder != nullptr ? Loop<true>(results, &returned) : Loop<false>(results, &returned);
     }
     rt::Count(rt::Metric::instructions_run, count_);
-    rt::Record(rt::EventKind::function_exit, Id(), f_.depth, count_);
+    if (rt::EventsOn()) [[unlikely]]
+      rt::Record(rt::EventKind::function_exit, NumberOf(code_), f_.depth, count_);
     return status;
   }
 
@@ -137,8 +141,8 @@ class Machine {
     return absl::OkStatus();
   }
 
-  int64_t Id() const { return reinterpret_cast<int64_t>(&code_); }
   Pc ThePc() const { return {&code_, f_.pc, 0}; }
+  Site TheSite(const Insn& insn) const { return {ThePc(), {nullptr, insn.loc.line, insn.loc.column}}; }
 
   const View* Operand(const Insn& insn, int i) const {
     const OperandRef r = code_.operands[insn.operands + i];
@@ -167,7 +171,7 @@ class Machine {
     if (insn.reuse >= 0) {
       TensorImpl*& dying = f_.registers[code_.operands[insn.operands + insn.reuse]];
       absl::Status status;
-      if (ExecuteSmallInPlace(insn.op, {in, insn.num_operands}, *dying, &status)) {
+      if (ExecuteSmallInPlace(insn.op, {in, insn.num_operands}, *dying, &status, TheSite(insn))) {
         if (status.ok()) SetRegister(f_.registers[code_.registers[insn.results]], std::exchange(dying, nullptr));
         return status;
       }
@@ -175,7 +179,7 @@ class Machine {
     TensorImpl* out[kMaxResults];
     if (insn.num_results > kMaxResults) return ResourceExhausted("more than ", kMaxResults, " results");
     TSR_RETURN_IF_ERROR(Execute(insn.op, {in, insn.num_operands}, f_.attrs[insn.attrs], *f_.device,
-                                {out, insn.num_results}, Site{ThePc(), {nullptr, insn.loc.line, insn.loc.column}}));
+                                {out, insn.num_results}, TheSite(insn)));
     for (int i = 0; i < insn.num_results; ++i) SetRegister(f_.registers[code_.registers[insn.results + i]], out[i]);
     return absl::OkStatus();
   }
@@ -542,7 +546,8 @@ absl::Status Resume(Frame& frame, Results* results) {
   Observer* observer = CurrentObserver();
   if (observer != nullptr) [[unlikely]]
     observer->OnFunctionEnter(frame.code);
-  rt::Record(rt::EventKind::function_enter, reinterpret_cast<int64_t>(frame.code), frame.depth);
+  if (rt::EventsOn()) [[unlikely]]
+    rt::Record(rt::EventKind::function_enter, NumberOf(*frame.code), frame.depth);
   TSR_LOG(2, "tier 1 enters @", frame.code->name, " at depth ", frame.depth);
   absl::Status status = Machine(frame).Run(results);
   if (frame.recorder != nullptr && frame.recorder->open()) [[unlikely]]

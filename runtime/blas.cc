@@ -75,7 +75,7 @@ absl::StatusOr<const Blas*> GetBlas() {
   for (const std::string& name : names) {
     std::string why;
     const Blas* blas = Open(name, &why);
-    Record(EventKind::blas_load, NowNs() - start, blas != nullptr, blas != nullptr && blas->shared_with_application);
+    RecordFor(EventKind::blas_load, NowNs() - start, blas != nullptr, blas != nullptr && blas->shared_with_application);
     if (blas == nullptr) {
       reasons.push_back(std::move(why));
       continue;

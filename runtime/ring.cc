@@ -31,6 +31,7 @@ void EventRing::Write(const Event& event) {
   slot.a.store(event.a, std::memory_order_release);
   slot.b.store(event.b, std::memory_order_release);
   slot.c.store(event.c, std::memory_order_release);
+  slot.duration.store(event.duration_ns, std::memory_order_release);
   slot.sequence.store(2 * ticket + 2, std::memory_order_release);
 }
 
@@ -53,6 +54,7 @@ std::vector<Event> EventRing::Snapshot() const {
     e.a = slot.a.load(std::memory_order_acquire);
     e.b = slot.b.load(std::memory_order_acquire);
     e.c = slot.c.load(std::memory_order_acquire);
+    e.duration_ns = slot.duration.load(std::memory_order_acquire);
     if (slot.sequence.load(std::memory_order_relaxed) == before) found.push_back({before, e});
   }
   std::sort(found.begin(), found.end(), [](const Numbered& x, const Numbered& y) { return x.sequence < y.sequence; });
@@ -64,16 +66,8 @@ std::vector<Event> EventRing::Snapshot() const {
 
 namespace {
 
-constexpr uintptr_t kOff = 0, kUnread = 1;
-
 constinit std::mutex mutex;
-
-uint32_t ThreadNumber() {
-  static constinit std::atomic<uint32_t> last{0};
-  static constinit thread_local uint32_t mine = 0;
-  if (mine == 0) mine = last.fetch_add(1, std::memory_order_relaxed) + 1;
-  return mine;
-}
+constinit std::atomic<EventRing*> the_ring{nullptr};
 
 // Rings are never deleted: a writer may be inside one at any time. One per size, so that switching events on and off
 // does not grow memory.
@@ -89,29 +83,44 @@ EventRing* RingOfSize(size_t slots) {
 void ReadOption() {
   std::lock_guard lock(mutex);
   const auto slots = static_cast<size_t>(options().events());
-  internal::g_ring.store(slots == 0 ? kOff : reinterpret_cast<uintptr_t>(RingOfSize(slots)), std::memory_order_release);
+  the_ring.store(slots == 0 ? nullptr : RingOfSize(slots), std::memory_order_release);
+  if (slots == 0)
+    internal::g_events.fetch_and(~internal::kRing, std::memory_order_release);
+  else
+    internal::g_events.fetch_or(internal::kRing, std::memory_order_release);
+  internal::g_events.fetch_and(~internal::kUnread, std::memory_order_release);
 }
 
 }  // namespace
 
 namespace internal {
 
-constinit std::atomic<uintptr_t> g_ring{kUnread};
+constinit std::atomic<uint32_t> g_events{kUnread};
+constinit std::atomic<void (*)(EventKind, int64_t, int64_t, int64_t, int64_t)> g_recorder{nullptr};
 
-void RecordSlow(EventKind kind, int64_t a, int64_t b, int64_t c) {
-  if (EventRing* ring = GlobalRing()) ring->Write({NowNs(), kind, ThreadNumber(), a, b, c});
+void RecordSlow(EventKind kind, int64_t ns, int64_t a, int64_t b, int64_t c) {
+  if (RecorderOn()) {
+    if (const auto recorder = g_recorder.load(std::memory_order_acquire)) recorder(kind, ns, a, b, c);
+  }
+  if (!RingOn()) return;
+  if (EventRing* ring = GlobalRing()) ring->Write({NowNs(), kind, ThreadNumber(), a, b, c, ns});
 }
 
 }  // namespace internal
 
+uint32_t ThreadNumber() {
+  static constinit std::atomic<uint32_t> last{0};
+  static constinit thread_local uint32_t mine = 0;
+  if (mine == 0) mine = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return mine;
+}
+
 EventRing* GlobalRing() {
-  uintptr_t ring = internal::g_ring.load(std::memory_order_acquire);
-  if (ring == kUnread) {
+  if ((internal::g_events.load(std::memory_order_acquire) & internal::kUnread) != 0) {
     options().OnChange(OptionId::events, ReadOption);
     ReadOption();
-    ring = internal::g_ring.load(std::memory_order_acquire);
   }
-  return reinterpret_cast<EventRing*>(ring);
+  return the_ring.load(std::memory_order_acquire);
 }
 
 std::string ToString(const Event& event) {
@@ -124,6 +133,7 @@ std::string ToString(const Event& event) {
   add(row.a, event.a);
   add(row.b, event.b);
   add(row.c, event.c);
+  add(row.form == EventForm::slice ? "nanoseconds" : "", event.duration_ns);
   return text;
 }
 

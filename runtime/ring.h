@@ -13,21 +13,24 @@
 namespace tessera::rt {
 
 enum class EventKind : uint16_t {
-#define TSR_EVENT(name, a, b, c, summary) name,
+#define TSR_EVENT(name, form, a, b, c, summary) name,
 #include "runtime/events.def"
 };
 
 inline constexpr int kNumEventKinds = 0
-#define TSR_EVENT(name, a, b, c, summary) +1
+#define TSR_EVENT(name, form, a, b, c, summary) +1
 #include "runtime/events.def"
     ;
 
+enum class EventForm : uint8_t { slice, instant };
+
 struct EventInfo {
   EventKind id;
+  EventForm form;
   std::string_view name, a, b, c, summary;
 };
 inline constexpr EventInfo kEvents[] = {
-#define TSR_EVENT(name, a, b, c, summary) {EventKind::name, #name, a, b, c, summary},
+#define TSR_EVENT(name, form, a, b, c, summary) {EventKind::name, EventForm::form, #name, a, b, c, summary},
 #include "runtime/events.def"
 };
 
@@ -36,6 +39,12 @@ struct Event {
   EventKind kind{};
   uint32_t thread = 0;  // small number, counted from 1 in the order in which threads recorded
   int64_t a = 0, b = 0, c = 0;
+  int64_t duration_ns = 0;  // of a slice, which ended at time_ns
+};
+
+enum class CompileStage : uint8_t {
+#define TSR_COMPILE_STAGE(name, summary) name,
+#include "runtime/compile_stages.def"
 };
 
 /// One ring. Each slot is a sequence lock: a writer claims it, fills it and opens it again; a reader takes a slot
@@ -61,7 +70,7 @@ class EventRing {
     std::atomic<uint64_t> sequence{0};  // 0: never used; 2t + 1: being written as ticket t; 2t + 2: holds ticket t
     std::atomic<int64_t> time{0};
     std::atomic<uint64_t> kind_and_thread{0};
-    std::atomic<int64_t> a{0}, b{0}, c{0};
+    std::atomic<int64_t> a{0}, b{0}, c{0}, duration{0};
   };
   size_t mask_;
   std::unique_ptr<Slot[]> slots_;
@@ -70,25 +79,43 @@ class EventRing {
 };
 
 namespace internal {
-// The address of the ring; 0: off; 1: the option `events` has not been looked at yet.
-[[gnu::visibility("hidden")]] extern std::atomic<uintptr_t> g_ring;
-void RecordSlow(EventKind kind, int64_t a, int64_t b, int64_t c);
+/// Who wants events.
+enum : uint32_t {
+  kUnread = 1,    // the option `events` has not been looked at yet
+  kRing = 2,      // the ring of the process
+  kRecorder = 4,  // a recording is open (runtime/trace/recorder.h)
+};
+[[gnu::visibility("hidden")]] extern std::atomic<uint32_t> g_events;
+void RecordSlow(EventKind kind, int64_t ns, int64_t a, int64_t b, int64_t c);
+/// For the recorder; null before there is one. It takes an event that ended now and took ns.
+[[gnu::visibility("hidden")]] extern std::atomic<void (*)(EventKind, int64_t, int64_t, int64_t, int64_t)> g_recorder;
 }  // namespace internal
 
-/// True when events are recorded. One load.
-inline bool EventsOn() { return internal::g_ring.load(std::memory_order_relaxed) != 0; }
+/// True when somebody wants events. One load.
+inline bool EventsOn() { return internal::g_events.load(std::memory_order_relaxed) != 0; }
+/// Does the ring, or the recorder, want them? The first may be true when it is not known yet.
+inline bool RingOn() { return (internal::g_events.load(std::memory_order_relaxed) & ~internal::kRecorder) != 0; }
+inline bool RecorderOn() { return (internal::g_events.load(std::memory_order_relaxed) & internal::kRecorder) != 0; }
 
-/// Adds an event to the ring of the process, if there is one; otherwise one relaxed load.
+/// Tells whoever wants events that something happened; otherwise one relaxed load.
 inline void Record(EventKind kind, int64_t a = 0, int64_t b = 0, int64_t c = 0) {
   if (EventsOn()) [[unlikely]]
-    internal::RecordSlow(kind, a, b, c);
+    internal::RecordSlow(kind, 0, a, b, c);
 }
+/// The same for a slice, which took ns and ends now.
+inline void RecordFor(EventKind kind, int64_t ns, int64_t a = 0, int64_t b = 0, int64_t c = 0) {
+  if (EventsOn()) [[unlikely]]
+    internal::RecordSlow(kind, ns, a, b, c);
+}
+
+/// Of the calling thread, as in Event::thread.
+uint32_t ThreadNumber();
 
 /// The ring of the process; null when the option `events` is 0. Setting that option makes a new ring (an old one is
 /// kept, because a writer may still be in it, and used again when its size is asked for again).
 EventRing* GlobalRing();
 
-/// "12.345678901 [2] op op number=3 elements of the result=6 nanoseconds=410"
+/// "12.345678901 [2] op op number=3 elements of the result=6 site=1 nanoseconds=410"
 std::string ToString(const Event& event);
 
 }  // namespace tessera::rt

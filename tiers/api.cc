@@ -1,11 +1,13 @@
 // The part of the public API that belongs to the tiers.
 #include <algorithm>
+#include <atomic>
 
 #include "deopt/ledger.h"
 #include "interp/anchor.h"
 #include "interp/api/module_state.h"
 #include "interp/stream.h"
 #include "runtime/options.h"
+#include "runtime/ring.h"
 #include "tessera/function.h"
 #include "tessera/runtime.h"
 #include "tiers/function_place.h"
@@ -71,6 +73,10 @@ Status Runtime::load_profile(const std::string& path) {
 }
 
 Step::Step() {
+  if (rt::EventsOn()) [[unlikely]] {
+    static constinit std::atomic<int64_t> steps{0};
+    rt::Record(rt::EventKind::step, steps.fetch_add(1, std::memory_order_relaxed) + 1);
+  }
   if (interp::Stream* stream = interp::CurrentStream()) {
     interp::CurrentStreamHook()->OnStep(*stream, __builtin_return_address(0));
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "interp/dispatch.h"
@@ -142,6 +143,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
   if (anchor_ != anchor) anchor_ = anchor;
   matched_ = 0;
   run_ns_ = 0;
+  start_ticks_ = 0;
   finished_ = false;
   Follow();
   forced_ = false;
@@ -426,6 +428,7 @@ absl::Status Deferral::Run(int to) {
   // Ops that may fail on values make a run of several pieces.
   const bool timed = Manager::TimeThisRun(*version_);
   const int64_t start = timed ? Manager::TimeOf(*version_) : 0;
+  if (start_ticks_ == 0) start_ticks_ = Manager::StartOfRun();
   absl::Status status = activation_->Run(to);
   if (timed) run_ns_ += Manager::TimeOf(*version_) - start;
   if (status.ok()) return status;
@@ -451,7 +454,8 @@ absl::Status Deferral::Finish() {
     }
   }
   finished_ = true;
-  if (whole) Manager::Get().AddRun(*anchor_, *version_, ns, 1, timed ? activation_->Size() : 0);
+  if (whole)
+    Manager::Get().AddRun(*anchor_, *version_, ns, 1, timed ? activation_->Size() : 0, std::exchange(start_ticks_, 0));
   activation_->Begin();
   next_ = &kNone;
   return absl::OkStatus();

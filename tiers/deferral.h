@@ -93,7 +93,8 @@ class Deferral final : public rt::Watcher {
   rt::TensorImpl* const* tensors_ = nullptr;  // of activation_
   int matched_ = 0;                           // also after they were run
   int num_steps_ = 0;
-  int64_t run_ns_ = 0;  // that the pieces of a timed run have taken
+  int64_t run_ns_ = 0;       // that the pieces of a timed run have taken
+  int64_t start_ticks_ = 0;  // of the first piece, where it is recorded
   bool finished_ = true;
   bool elsewhere_ = false;  // the last match failed because an operand waits in another thread
   bool forced_ = false;     // the last match failed because a test wanted it to

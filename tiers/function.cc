@@ -185,6 +185,7 @@ class Driver {
     const Trace& trace = version.trace();
     const int size = static_cast<int>(trace.steps.size());
     const int64_t start = Manager::TimeThisRun(version) ? Manager::TimeOf(version) : 0;
+    const int64_t start_ticks = Manager::StartOfRun();
     iterations_ = 0;
     if (!f.is_straight) frame_.Own();
     bool forced = false;
@@ -213,7 +214,7 @@ class Driver {
       rt::Count(rt::Metric::version_runs, iterations_);
       Manager::Get().AddRun(place.anchor(), version,
                             start == 0 ? 0 : std::max<int64_t>(Manager::TimeOf(version) - start, 1), iterations_,
-                            start == 0 ? 0 : a->Size());
+                            start == 0 ? 0 : a->Size(), start_ticks);
       TSR_LOG(3, "version ", version.id, " of ", trace.name, " ran ", iterations_, " times");
     }
     const bool complete = status.ok() && a->position() == size && a->failure().step < 0;

@@ -5,8 +5,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/cache.h"
+#include "runtime/clock.h"
 #include "runtime/fault.h"
 #include "runtime/options.h"
+#include "runtime/ring.h"
 #include "runtime/thread_pool.h"
 #include "tiers/compiler_library.h"
 #include "tiers/emit.h"
@@ -31,6 +33,21 @@ TesseraCompileRequest RequestOf(const std::string& text, int tier, const std::st
           trace.device->code_target().data()};
 }
 
+// Tells the recorder what each part of making code took.
+class StageTimer {
+ public:
+  explicit StageTimer(int64_t trace) : trace_(trace), start_(rt::NowNs()) {}
+  void Done(rt::CompileStage stage, size_t bytes) {
+    const int64_t now = rt::NowNs();
+    rt::RecordFor(rt::EventKind::compile_stage, now - start_, trace_, static_cast<int64_t>(stage),
+                  static_cast<int64_t>(bytes));
+    start_ = now;
+  }
+
+ private:
+  int64_t trace_, start_;
+};
+
 // The option goes before everything; then come what functions say and what was chosen.
 std::string Schedule(const tracer::Trace& trace, const std::string& chosen) {
   std::string given = rt::options().schedule();
@@ -51,19 +68,27 @@ absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Tra
                                    const std::string& chosen) {
   TSR_ASSIGN_OR_RETURN(const TesseraCompilerApi* api, Compiler());
   if (rt::FaultFires(rt::Fault::compile)) return Internal("the compiler failed (fault)");
+  StageTimer timer(trace.id);
   const std::string text = EmitTrace(trace, example, tier, /*locations=*/false);
+  timer.Done(rt::CompileStage::emit, text.size());
   const std::string schedule = Schedule(trace, chosen);
   const TesseraCompileRequest request = RequestOf(text, tier, schedule, trace);
   const std::shared_ptr<rt::Cache> cache = rt::CodeCache();
   const std::string key = cache != nullptr ? KeyOf(*api, request) : "";
   if (cache != nullptr) {
-    if (std::optional<std::string> artifact = cache->Get(key)) {
+    std::optional<std::string> artifact = cache->Get(key);
+    timer.Done(rt::CompileStage::cache, artifact ? artifact->size() : 0);
+    if (artifact) {
       // What does not load is compiled anew.
-      if (auto code = Code::Load(*api, trace, *artifact); code.ok()) return Generated{*std::move(code), true};
+      auto code = Code::Load(*api, trace, *artifact);
+      timer.Done(rt::CompileStage::load, artifact->size());
+      if (code.ok()) return Generated{*std::move(code), true};
     }
   }
   TSR_ASSIGN_OR_RETURN(const std::string artifact, Compile(*api, request));
+  timer.Done(rt::CompileStage::compile, artifact.size());
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<const Code> code, Code::Load(*api, trace, artifact));
+  timer.Done(rt::CompileStage::load, artifact.size());
   if (cache != nullptr) cache->Put(key, artifact);
   return Generated{std::move(code), false};
 }

@@ -1,5 +1,7 @@
 #include "tiers/manager.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <optional>
 #include <system_error>
@@ -16,6 +18,7 @@
 #include "tiers/function_schedule.h"
 #include "tiers/generate.h"
 #include "tiers/profile.h"
+#include "tiers/recording.h"
 #include "tiers/replay.h"
 #include "tracer/control.h"
 #include "tracer/generalise.h"
@@ -186,7 +189,7 @@ void Manager::AddTrace(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Tr
   rt::Count(rt::Metric::traces_recorded);
   static std::atomic<int64_t> next_id{1};
   trace->id = next_id.fetch_add(1, std::memory_order_relaxed);
-  rt::Record(rt::EventKind::trace_record, trace->id, static_cast<int64_t>(trace->steps.size()), recording_ns);
+  rt::RecordFor(rt::EventKind::trace_record, recording_ns, trace->id, static_cast<int64_t>(trace->steps.size()));
   TSR_LOG(2, "recorded trace ", trace->id, " at ", trace->name, ": ", trace->steps.size(), " steps, ",
           trace->tier1_ns / 1000, " us in tier 1");
   TSR_LOG(3, "trace ", trace->id, ":\n", ToString(*trace));
@@ -437,6 +440,7 @@ void Manager::Queue(Job job) {
 
 void Manager::Work() {
   const pid_t thread = rt::LowerPriorityOfThisThread();
+  pthread_setname_np(pthread_self(), "tessera build");  // for traces and debuggers
   std::unique_lock lock(queue_mutex_);
   builder_ = thread;
   for (;;) {
@@ -532,6 +536,8 @@ void Manager::Build(const Job& job) {
       superseded.push_back(anchor.versions_[anchor.versions_.size() - superseded.size() - 1]);
     }
   }
+  rt::Record(rt::EventKind::version_install, version->id, superseded.empty() ? 0 : superseded[0]->id,
+             static_cast<int64_t>(anchor.kind));
   for (const auto& v : superseded) Drop(anchor, *v, absl::StrCat("dropped: version ", version->id, " replaces it"));
   EnforceBudgets();
 }
@@ -540,7 +546,8 @@ void Manager::Book(Anchor& anchor, Version& version, deopt::VersionRecord record
   version.id = Ledger::Get().AddVersion(record);
   rt::Count(rt::Metric::versions_made);
   if (anchor.kind == Anchor::Kind::exit) rt::Count(rt::Metric::bridges_made);
-  rt::Record(rt::EventKind::version_build, version.id, record.steps, record.compile_ns);
+  rt::RecordFor(rt::EventKind::version_build, record.compile_ns, version.id, record.steps, version.tier);
+  if (rt::RecorderOn()) RecordVersion(version);
   TSR_LOG(1, "version ", version.id, " of ", anchor.name(), ": ", record.steps, " steps, ", record.generator, ", ",
           Name(record.rung), ", built in ", record.compile_ns / 1000, " us (", record.cause, ")");
 }
@@ -570,6 +577,7 @@ bool Manager::Replace(Anchor& anchor, Version& old, const Ref<Version>& version)
     // What the whole stretch took was measured with the old one.
     anchor.ForgetStretches(/*tier1=*/false);
   }
+  rt::Record(rt::EventKind::version_install, version->id, old.id, static_cast<int64_t>(anchor.kind));
   Drop(anchor, old, absl::StrCat("dropped: version ", version->id, " replaces it"));
   return true;
 }

@@ -13,6 +13,7 @@
 
 #include "absl/types/span.h"
 #include "runtime/clock.h"
+#include "runtime/ring.h"
 #include "tiers/costs.h"
 #include "tiers/version.h"
 #include "tracer/trace.h"
@@ -131,7 +132,11 @@ class Manager {
   void AddExit(Anchor& anchor, Version& version, GuardFailure failure);
   /// A version of that anchor came to its end, `runs` times in all of `ns`; ns is 0 where it was not timed. `size`:
   /// Activation::Size() of a timed run.
-  void AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs = 1, int64_t size = 0);
+  /// `start_ticks`: StartOfRun() before it.
+  void AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs = 1, int64_t size = 0,
+              int64_t start_ticks = 0);
+  /// For recordings, which have every run and not only those that are timed; 0: nothing is recorded.
+  static int64_t StartOfRun() { return rt::RecorderOn() ? rt::Ticks() : 0; }
   /// A loop is still going round in the version, for ns now; AddRun() comes at its end.
   void LoopGoesOn(Anchor& anchor, Version& version, int64_t ns);
   /// Should this run be timed? The first ones are, later one of 64.

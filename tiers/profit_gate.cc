@@ -8,6 +8,7 @@
 #include "runtime/clock.h"
 #include "runtime/options.h"
 #include "runtime/ring.h"
+#include "runtime/trace/recorder.h"
 #include "tiers/manager.h"
 #include "tracer/control.h"
 
@@ -99,13 +100,26 @@ bool Manager::JudgeStretches(Anchor& anchor) {
 
 // ---- runs
 
-void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs, int64_t size) {
+namespace {
+
+void RecordRun(const Version& version, int64_t ns, int64_t runs, int64_t start_ticks) {
+  const auto steps = static_cast<int64_t>(version.trace().steps.size());
+  if (start_ticks != 0)
+    rt::trace::RecordSince(rt::EventKind::version_run, start_ticks, version.id, runs, steps);
+  else
+    rt::RecordFor(rt::EventKind::version_run, ns, version.id, runs, steps);
+}
+
+}  // namespace
+
+void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs, int64_t size, int64_t start_ticks) {
   deopt::VersionCounters& c = *version.counters;
   c.runs.fetch_add(runs, std::memory_order_relaxed);
   anchor.runs_.store(anchor.runs_.load(std::memory_order_relaxed) + runs, std::memory_order_relaxed);
   if (anchor.exits_in_a_row_.load(std::memory_order_relaxed) != 0)
     anchor.exits_in_a_row_.store(0, std::memory_order_relaxed);
-  rt::Record(rt::EventKind::version_run, version.id, static_cast<int64_t>(version.trace().steps.size()), ns);
+  if (rt::EventsOn()) [[unlikely]]
+    RecordRun(version, ns, runs, start_ticks);
   if (anchor.stretches_known_.load(std::memory_order_relaxed) && !JudgeStretches(anchor)) return;
   if (ns == 0) return;
   c.timed_runs.fetch_add(runs, std::memory_order_relaxed);

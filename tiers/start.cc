@@ -9,6 +9,7 @@
 #include "tiers/eager.h"
 #include "tiers/function.h"
 #include "tiers/profile.h"
+#include "tiers/recording.h"
 #include "tiers/visit.h"
 #include "tracer/control.h"
 
@@ -29,6 +30,7 @@ void StartTiers() {
       const absl::Status status = tiers::Profile::Get().Load(path);
       if (!status.ok()) TSR_LOG(0, std::string(status.message()));
     }
+    tiers::StartRecording();
     SetStreamHook(&tiers::EagerTiers::Get());
     SetFunctionHook(&tiers::FunctionTiers::Get());
   });

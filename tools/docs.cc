@@ -148,10 +148,10 @@ std::string MetricRow(const rt::MetricInfo& m) {
   return "| `" + std::string(m.name) + "` | " + std::string(m.unit) + " | " + Cell(m.summary) + " |\n";
 }
 
-constexpr const char* kEventHead = "| event | a | b | c | meaning |\n| --- | --- | --- | --- | --- |\n";
+constexpr const char* kEventHead = "| event | form | a | b | c | meaning |\n| --- | --- | --- | --- | --- | --- |\n";
 std::string EventRow(const rt::EventInfo& e) {
-  return "| `" + std::string(e.name) + "` | " + Cell(e.a) + " | " + Cell(e.b) + " | " + Cell(e.c) + " | " +
-         Cell(e.summary) + " |\n";
+  return "| `" + std::string(e.name) + "` | " + (e.form == rt::EventForm::slice ? "slice" : "instant") + " | " +
+         Cell(e.a) + " | " + Cell(e.b) + " | " + Cell(e.c) + " | " + Cell(e.summary) + " |\n";
 }
 
 std::string Options() {

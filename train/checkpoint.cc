@@ -178,6 +178,7 @@ std::vector<std::string> Checkpoints::list() const {
 }
 
 Status Checkpoints::save(const nn::Params& params, const optim::Optimizer& optimizer, const Numbers& numbers) {
+  const TraceSpan span("checkpoint");
   const std::string name = NameOf(optimizer.steps()), path = folder_ + "/" + name;
   const std::string temporary = folder_ + "/" + std::string(kTemporary) + name;
   const auto before = [&](const char* step) { return options_.fault ? options_.fault(step) : Status(); };

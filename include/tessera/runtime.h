@@ -68,6 +68,15 @@ class TSR_API Runtime {
   /// file is refused and changes nothing.
   static Status load_profile(const std::string& path);
 
+  /// Records what happens from now on to a file that `tessera trace` reads (docs/trace-inspection.md): ops with their
+  /// source lines, versions, compiles, deopts, memory. Only its owner may read the file. Recording never fails a
+  /// program: when the file cannot be written any more it ends, with one line in the log.
+  static Status trace_start(const std::string& path);
+  /// Ends the recording; the file is complete then. The status tells where it had ended early.
+  static Status trace_stop();
+  /// Writes the last seconds to a file of that kind: as many as the option trace_keep says.
+  static Status trace_dump(const std::string& path);
+
   /// Receives log lines (option debug) in place of stderr; empty: stderr again.
   static void set_log_sink(std::function<void(int level, std::string_view line)> sink);
   /// Receives what `print` prints in place of the standard output; empty: standard output again.
@@ -82,6 +91,18 @@ class TSR_API Runtime {
 class TSR_API Step {
  public:
   Step();
+};
+
+/// A stretch of the program with a name, in recorded traces: from here to the end of the scope.
+class TSR_API TraceSpan {
+ public:
+  explicit TraceSpan(std::string_view name);
+  ~TraceSpan();
+  TraceSpan(const TraceSpan&) = delete;
+  TraceSpan& operator=(const TraceSpan&) = delete;
+
+ private:
+  int64_t name_ = 0, start_ = 0;
 };
 
 }  // namespace tessera

@@ -10,6 +10,8 @@
 #include "interp/interpreter.h"
 #include "interp/stream.h"
 #include "ir/slice.h"
+#include "runtime/clock.h"
+#include "runtime/ring.h"
 #include "tessera/ops.h"
 
 namespace tessera {
@@ -258,12 +260,20 @@ Tensor Tensor::to(Device device) const {
   TensorImpl& x = ImplOf(*this, "to");
   if (&x.device() == device.impl()) return *this;
   CheckReadable(x, "to");
+  const int64_t start = rt::EventsOn() ? rt::NowNs() : 0;
   Ref<TensorImpl> source = Check(interp::Contiguous(x));
   Ref<TensorImpl> y = Check(TensorImpl::Make(*device.impl(), x));
   // Between two devices the values pass through the memory of the host.
   Ref<TensorImpl> values = Check(interp::OnHost(*source));
   const size_t bytes = static_cast<size_t>(x.size()) * SizeOf(x.dtype);
   if (bytes > 0) Check(device.impl()->CopyFromHost(y->data, values->data, bytes));
+  if (start != 0) {
+    const auto is_host = [](const rt::Device& d) { return d.kind() == rt::DeviceKind::cpu; };
+    rt::RecordFor(rt::EventKind::copy, rt::NowNs() - start, static_cast<int64_t>(bytes),
+                  is_host(x.device())       ? 1
+                  : is_host(*device.impl()) ? 2
+                                            : 3);
+  }
   Tensor result = Wrap(std::move(y));
   if (api::AnyTapes()) {
     api::RecordCustom(

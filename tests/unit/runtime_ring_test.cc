@@ -73,7 +73,7 @@ TEST(EventRing, RingOfTheProcessFollowsTheOption) {
   EXPECT_LE(events[0].time_ns, events[1].time_ns);
   EXPECT_NE(events[0].thread, events[1].thread);
   const std::string text = ToString(events[1]);
-  EXPECT_NE(text.find("function_exit function id=7 depth of calls=1 instructions run=12"), std::string::npos) << text;
+  EXPECT_NE(text.find("function_exit site=7 depth of calls=1 instructions run=12"), std::string::npos) << text;
   ASSERT_TRUE(options().Set("events", "0").ok());
   EXPECT_FALSE(EventsOn());
   ASSERT_TRUE(options().Set("events", "128").ok());

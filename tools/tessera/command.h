@@ -58,7 +58,7 @@ absl::StatusOr<std::pair<std::string, std::string>> SplitPair(const std::string&
 absl::StatusOr<int64_t> ParseCount(const std::string& what, const std::string& text, int64_t least);
 
 /// Every command; a new one joins by a row in main.cc.
-extern const Command kCheck, kExplain, kFmt, kInfo, kInspect, kOpt, kRun;
+extern const Command kCheck, kExplain, kFmt, kInfo, kInspect, kOpt, kRun, kTrace;
 
 /// A program given on the command line: tessera -c TEXT.
 absl::Status RunText(const std::string& text);

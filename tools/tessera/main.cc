@@ -11,7 +11,7 @@
 namespace tessera::tools {
 namespace {
 
-const Command* const kCommands[] = {&kRun, &kCheck, &kFmt, &kInspect, &kExplain, &kOpt, &kInfo};
+const Command* const kCommands[] = {&kRun, &kCheck, &kFmt, &kInspect, &kExplain, &kTrace, &kOpt, &kInfo};
 
 void Help(std::FILE* to) {
   const Style style(UseColour(to));

@@ -1,0 +1,236 @@
+// The trace file: a header, then blocks. Each block has a checksum and stands for itself, so what was written before a
+// process died can be read. Everything that numbers in events stand for is in the same file.
+//
+// An events block: thread, events lost by the thread so far, number of events, then for each event its kind and form
+// (one byte), the ticks since the one before, its duration, and a, b and c as differences from those of the last event
+// of that kind in the block.
+#ifndef TESSERA_RUNTIME_TRACE_FORMAT_H_
+#define TESSERA_RUNTIME_TRACE_FORMAT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/trace/coding.h"
+
+namespace tessera::rt::trace {
+
+inline constexpr char kMagic[8] = {'T', 'S', 'R', 'T', 'R', 'A', 'C', 'E'};
+inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kRedacted = 1;  // flag of the header
+
+struct FileHeader {
+  char magic[8];
+  uint32_t version;
+  uint32_t flags;
+};
+
+struct BlockHeader {
+  uint32_t magic;  // kBlockMagic
+  uint32_t kind;   // BlockKind
+  uint32_t bytes;  // of what follows
+  uint32_t rows;
+  uint64_t checksum;  // of what follows, seeded with kind and rows
+};
+inline constexpr uint32_t kBlockMagic = 0x4b4c4254;  // "TBLK"
+inline constexpr uint32_t kMostBlockBytes = 1u << 28;
+
+enum class BlockKind : uint32_t {
+  events = 1,
+#define TSR_TRACE_BLOCK(name, Row, summary) name,
+#include "runtime/trace/blocks.def"
+};
+
+// ---- rows. Fields() names the fields once, in the order in which they are in the file; new ones go to the end, and
+// with another kFormatVersion. Ticks are those of rt::Ticks().
+
+struct MetaRow {
+  std::string key, value;
+  template <class F>
+  void Fields(F& f) {
+    f(key), f.Text(value);
+  }
+};
+
+/// table: "op", "event", "deopt_reason", "guard", "trace_abort", "metric", "compile_stage".
+struct NameRow {
+  std::string table;
+  int64_t number = 0;
+  std::string name, text;
+  template <class F>
+  void Fields(F& f) {
+    f(table), f(number), f(name), f(text);
+  }
+};
+
+struct ClockRow {
+  int64_t ticks = 0, steady_ns = 0, wall_ns = 0;
+  template <class F>
+  void Fields(F& f) {
+    f(ticks), f(steady_ns), f(wall_ns);
+  }
+};
+
+struct ThreadRow {
+  int64_t number = 0, system_id = 0;
+  std::string name;
+  template <class F>
+  void Fields(F& f) {
+    f(number), f(system_id), f(name);
+  }
+};
+
+struct SiteRow {
+  int64_t number = 0;
+  std::string file;
+  int64_t line = 0, column = 0;
+  std::string function;
+  template <class F>
+  void Fields(F& f) {
+    f(number), f.Name(file), f(line), f(column), f.Name(function);
+  }
+};
+
+struct SpanRow {
+  int64_t number = 0;
+  std::string name;
+  template <class F>
+  void Fields(F& f) {
+    f(number), f.Name(name);
+  }
+};
+
+struct StepRow {
+  std::string text;  // as tracer::ToString
+  int64_t ns = 0;    // in tier 1, while it was recorded
+  std::string file;
+  int64_t line = 0, column = 0;
+  template <class F>
+  void Fields(F& f) {
+    f.Text(text), f(ns), f.Name(file), f(line), f(column);
+  }
+};
+
+struct TraceRow {
+  int64_t id = 0;
+  std::string place;
+  int64_t is_eager = 0;
+  std::string device;
+  int64_t tier1_ns = 0;
+  std::vector<StepRow> steps;
+  template <class F>
+  void Fields(F& f) {
+    f(id), f.Name(place), f(is_eager), f(device), f(tier1_ns), f.Rows(steps);
+  }
+};
+
+struct GuardRow {
+  int64_t value = -1;
+  std::string text;  // "x0: f32[80000] on cpu, dense"
+  template <class F>
+  void Fields(F& f) {
+    f(value), f.Text(text);
+  }
+};
+
+struct VersionRow {
+  int64_t id = 0, trace_id = 0;
+  std::string place, generator, rung, cause, note, state;
+  int64_t steps = 0, recording_ns = 0, compile_ns = 0, tier1_ns = 0, handing_ns = 0, bytes = 0;
+  int64_t runs = 0, timed_runs = 0, timed_ns = 0, compared_runs = 0, compared_ns = 0, compared_tier1_ns = 0;
+  int64_t exits = 0, escapes = 0;
+  std::vector<GuardRow> guards;
+  template <class F>
+  void Fields(F& f) {
+    f(id), f(trace_id), f.Name(place), f(generator), f(rung), f.Text(cause), f.Text(note), f.Text(state);
+    f(steps), f(recording_ns), f(compile_ns), f(tier1_ns), f(handing_ns), f(bytes);
+    f(runs), f(timed_runs), f(timed_ns), f(compared_runs), f(compared_ns), f(compared_tier1_ns);
+    f(exits), f(escapes), f.Rows(guards);
+  }
+};
+
+struct DeoptRow {
+  int64_t ticks = 0, version = 0;
+  std::string place;
+  int64_t reason = 0;
+  int64_t guard = -1;  // none stands for the reason
+  int64_t step = -1, value = -1, dim = -1;
+  std::string file;
+  int64_t line = 0;
+  std::string expected, seen, policy;
+  template <class F>
+  void Fields(F& f) {
+    f(ticks), f(version), f.Name(place), f(reason), f(guard), f(step), f(value), f(dim), f.Name(file), f(line);
+    f.Text(expected), f.Text(seen), f(policy);
+  }
+};
+
+struct AbortRow {
+  std::string place;
+  int64_t reason = 0, count = 0, ns = 0;
+  template <class F>
+  void Fields(F& f) {
+    f.Name(place), f(reason), f(count), f(ns);
+  }
+};
+
+struct PinRow {
+  std::string place, reason;
+  template <class F>
+  void Fields(F& f) {
+    f.Name(place), f.Text(reason);
+  }
+};
+
+struct StageRow {
+  int64_t version = 0;
+  std::string stage, text;
+  template <class F>
+  void Fields(F& f) {
+    f(version), f(stage), f.Text(text);
+  }
+};
+
+struct SourceRow {
+  std::string file, text;
+  template <class F>
+  void Fields(F& f) {
+    f.Name(file), f.Text(text);
+  }
+};
+
+struct SampleRow {
+  int64_t ticks = 0;
+  int64_t bytes_in_use = 0, bytes_cached = 0;  // of the cpu device
+  std::vector<int64_t> metrics;                // by number
+  template <class F>
+  void Fields(F& f) {
+    f(ticks), f.Size(bytes_in_use), f.Size(bytes_cached), f.Numbers(metrics);
+  }
+};
+
+struct EndRow {
+  int64_t ticks = 0, events = 0, lost = 0;
+  std::string reason;
+  template <class F>
+  void Fields(F& f) {
+    f(ticks), f(events), f(lost), f(reason);
+  }
+};
+
+/// The kind of block that holds a row.
+template <class Row>
+inline constexpr BlockKind kKindOf = BlockKind::events;
+#define TSR_TRACE_BLOCK(name, Row, summary) \
+  template <>                               \
+  inline constexpr BlockKind kKindOf<Row> = BlockKind::name;
+#include "runtime/trace/blocks.def"
+
+inline uint64_t BlockChecksum(BlockKind kind, uint32_t rows, std::string_view bytes) {
+  return Checksum(bytes, static_cast<uint64_t>(kind) << 32 | rows);
+}
+
+}  // namespace tessera::rt::trace
+
+#endif  // TESSERA_RUNTIME_TRACE_FORMAT_H_

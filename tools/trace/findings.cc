@@ -1,0 +1,165 @@
+// What to look at first. Each rule names one thing that costs time, in measured nanoseconds where they are known, and
+// says what would help. The costliest come first.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/trace/sort.h"
+#include "tools/trace/analysis.h"
+
+namespace tessera::tools {
+namespace {
+
+/// Below this part of the recording nothing is worth a person's attention.
+constexpr double kLeastShare = 0.01;
+
+class Rules {
+ public:
+  explicit Rules(Analysis* analysis) : a_(*analysis), whole_(static_cast<double>(analysis->data->duration_ns)) {}
+
+  void Run() {
+    Slower();
+    Pinned();
+    ManyDeopts();
+    NotPaidOff();
+    HotInTier1();
+    Host();
+    Aborts();
+    Lost();
+    rt::trace::SortStably(&a_.findings, [](const Finding& x, const Finding& y) { return x.cost_ns > y.cost_ns; });
+  }
+
+ private:
+  void Add(double cost, std::string title, std::string detail, std::string advice, std::string place = "",
+           bool always = false) {
+    if (!always && cost < kLeastShare * whole_) return;
+    a_.findings.push_back({cost, std::move(title), std::move(detail), std::move(advice), std::move(place)});
+  }
+  std::string Share(double ns) const { return ShareText(ns, whole_); }
+
+  void Slower() {
+    for (const VersionSummary& v : a_.versions) {
+      if (!v.is_measured || v.saved_ns >= 0) continue;
+      Add(-v.saved_ns, absl::StrCat("Version ", v.row->id, " of ", v.row->place, " was slower than tier 1"),
+          absl::StrCat("one run took ", TimeText(v.run_ns), " where tier 1 takes ", TimeText(v.tier1_ns), "; ",
+                       v.row->runs, " runs lost ", TimeText(-v.saved_ns), " (", v.row->generator, ", ", v.row->rung,
+                       ")"),
+          v.tier == 1
+              ? "a replay pays where ops are small; generated code replaces it after the option compile_after, "
+                "and a lower one makes that sooner"
+              : "compare its report with its kernels' rooflines; the option schedule cuts its products otherwise",
+          v.row->place);
+    }
+  }
+
+  /// The time of ops in tier 1 within the function of a place such as "@step:10".
+  double InTier1(const std::string& place) const {
+    const std::string function = place.starts_with("@") ? place.substr(1, place.rfind(':') - 1) : "";
+    double ns = 0;
+    for (const SiteSummary& site : a_.site_rows) {
+      const auto it = a_.data->site_index.find(site.site);
+      if (it == a_.data->site_index.end()) continue;
+      const rt::trace::SiteRow& row = a_.data->sites[it->second];
+      if (function.empty() ? a_.data->SiteName(site.site) == place : row.function == function)
+        ns += static_cast<double>(site.runs.ns);
+    }
+    return ns;
+  }
+
+  void Pinned() {
+    for (const PlaceSummary& place : a_.places) {
+      if (place.pinned.empty()) continue;
+      const double ns = InTier1(place.name);
+      Add(ns, absl::StrCat(place.name, " stays in tier 1"),
+          absl::StrCat(place.pinned, "; its ops took ", TimeText(ns), " in tier 1"),
+          "its ops run one by one from then on: tessera explain tells what the words mean", place.name);
+    }
+  }
+
+  void ManyDeopts() {
+    for (const DeoptSummary& row : a_.deopt_rows) {
+      if (row.count < 8) continue;
+      // What a deopt costs is what the version would have saved.
+      double each = 0;
+      for (const PlaceSummary& place : a_.places)
+        if (place.name == row.place && place.runs.count > 0 && place.gain > 1)
+          each = static_cast<double>(place.runs.ns) / static_cast<double>(place.runs.count) * (place.gain - 1);
+      const rt::trace::DeoptRow& last = *row.last;
+      const bool shapes = a_.data->Name("deopt_reason", row.reason) == "shape";
+      Add(std::max(each, 5e3) * static_cast<double>(row.count),
+          absl::StrCat(row.count, " deopts of ", row.place, ": ", a_.data->Name("deopt_reason", row.reason)),
+          absl::StrCat(a_.data->Words("deopt_reason", row.reason),
+                       last.expected.empty() && last.seen.empty()
+                           ? ""
+                           : absl::StrCat("; last expected ", last.expected, ", seen ", last.seen)),
+          shapes
+              ? "shapes that change are served by a wider version after the option deopt_generalise; let few of them "
+                "differ, or mark the dim in the function's types"
+              : "look at the source line of the guard, and at what differs there from call to call",
+          row.place);
+    }
+  }
+
+  void NotPaidOff() {
+    double compile = 0, saved = 0;
+    for (const VersionSummary& v : a_.versions) {
+      compile += static_cast<double>(v.row->compile_ns);
+      saved += v.saved_ns;
+    }
+    if (compile <= saved) return;
+    Add(compile - std::max(saved, 0.0), "Building versions cost more than they have saved",
+        absl::StrCat(TimeText(compile), " of building, in the background, against ", TimeText(saved), " saved in ",
+                     a_.versions.size(), " versions"),
+        "it pays in longer runs; a code cache on disk (option cache) and a profile (Runtime::save_profile) spare it "
+        "the "
+        "next time");
+  }
+
+  void HotInTier1() {
+    if (a_.site_rows.empty()) return;
+    const SiteSummary& site = a_.site_rows[0];
+    const auto top = std::max_element(site.ops.begin(), site.ops.end(),
+                                      [](const auto& x, const auto& y) { return x.second.ns < y.second.ns; });
+    const std::string name = a_.data->SiteName(site.site);
+    const auto cost = static_cast<double>(site.runs.ns);
+    if (cost < 0.1 * whole_) return;
+    Add(cost / 2, absl::StrCat(name.empty() ? "One place" : name, " is the hottest line in tier 1"),
+        absl::StrCat(a_.data->Name("op", top->first), " and others there took ", TimeText(cost), " in ",
+                     site.runs.count, " calls, ", Share(cost), " of the recording"),
+        "if it repeats, it should be in a version: see deopts, pinned places and aborted recordings for why it is not");
+  }
+
+  void Host() {
+    const auto idle = static_cast<double>(a_.main_idle_ns);
+    if (idle < 0.5 * whole_) return;
+    Add(idle / 4, absl::StrCat("No op ran on the program's thread for ", Share(idle), " of the time"),
+        absl::StrCat(TimeText(idle), " between ops: the program itself, its data, or waiting"),
+        "look at the gaps of the timeline; TraceSpan names stretches of the program");
+  }
+
+  void Aborts() {
+    for (const rt::trace::AbortRow& row : a_.data->aborts) {
+      if (row.count < 2) continue;
+      Add(std::max(static_cast<double>(row.ns), kLeastShare * whole_),
+          absl::StrCat(row.count, " recordings at ", row.place,
+                       " came to nothing: ", a_.data->Name("trace_abort", row.reason)),
+          a_.data->Words("trace_abort", row.reason), "what ends the trace there keeps it from being compiled",
+          row.place);
+    }
+  }
+
+  void Lost() {
+    if (a_.data->lost == 0) return;
+    Add(0, absl::StrCat(a_.data->lost, " events were lost"),
+        "threads made them faster than they could be written: times and counts here are too low",
+        "record for a shorter time, or on a machine with a core to spare", "", true);
+  }
+
+  Analysis& a_;
+  const double whole_;
+};
+
+}  // namespace
+
+void FindWhatMatters(Analysis* analysis) { Rules(analysis).Run(); }
+
+}  // namespace tessera::tools
