@@ -331,6 +331,8 @@ void Manager::AddExit(Anchor& anchor, Version& version, GuardFailure failure) {
   // Such exits of functions grow bridges, which need no recording from the anchor; most are the ends of loops.
   const Trace& trace = version.trace();
   if (policy == Policy::bridge && !trace.is_eager && step >= 0 && trace.steps[step].frame == 0) return;
+  // The version did not serve this stretch: its time is not the version's.
+  if (policy == Policy::generalise) anchor.runner_.store(Anchor::Runner::nobody, std::memory_order_relaxed);
   // What is being built may serve this, too: wait for it, whatever fails until then.
   if (anchor.queued_.load(std::memory_order_relaxed) > 0) return;
   std::unique_lock lock(anchor.mutex_);
