@@ -112,7 +112,7 @@ class Activation {
     return true;
   }
   /// `number` counts the numbers of the trace (Layout::Operand::number).
-  void SetNumber(int number_index, const View& number) {
+  [[gnu::always_inline]] void SetNumber(int number_index, const View& number) {
     interp::ScalarView& mine = numbers_[number_index];
     if (number.dtype == DType::boolean) {
       if (mine.b == *number.as<bool>()) return;

@@ -26,7 +26,7 @@ class Chunked {
   using size_type = size_t;
 
   Chunked() = default;
-  Chunked(const Chunked& other) {
+  Chunked(const Chunked& other) : Chunked() {  // so that what was made goes where an element throws
     for (const T& x : other) emplace_back(x);
   }
   Chunked(Chunked&& other) noexcept { swap(other); }
