@@ -93,9 +93,9 @@ class StreamHook {
   virtual bool OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, absl::Span<rt::TensorImpl*> out) = 0;
   /// stream.until_decay has come to 0.
   virtual void OnDecay(Stream& stream) = 0;
-  /// The stream is recording and the op has run, or failed.
+  /// The stream is recording and the op has run, or failed, in so many rt::Ticks().
   virtual void OnExecuted(Stream& stream, const EagerCall& call, absl::Span<rt::TensorImpl* const> out,
-                          const absl::Status& status, int64_t ns) = 0;
+                          const absl::Status& status, int64_t ticks) = 0;
   /// The program says that a step of a loop begins (tessera::Step).
   virtual void OnStep(Stream& stream, const void* site) = 0;
   /// The host is about to write to a tensor that ops of this stream may still have to read.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_join.h"
 
 namespace tessera::ir {
@@ -24,9 +25,11 @@ constexpr int kMaxDivisionSteps = 64;
 // Numbers in an expression; the text form takes no larger ones.
 constexpr int64_t kMaxNumber = int64_t{1} << 60;
 
+// Most expressions are a symbol, or one and a number: both fit without memory of their own.
+using Atoms = absl::InlinedVector<int, 4>;
 struct Term {
   int64_t coef;
-  std::vector<int> atoms;  // ascending, repeated for powers
+  Atoms atoms;  // ascending, repeated for powers
   bool operator==(const Term&) const = default;
 };
 
@@ -37,7 +40,7 @@ bool Before(const Term& a, const Term& b) {
 }
 
 // In order, no two terms with the same atoms, no zero coefficients. No terms: 0.
-using Poly = std::vector<Term>;
+using Poly = absl::InlinedVector<Term, 2>;
 
 struct Atom {
   std::string name;  // empty for a division
@@ -89,7 +92,8 @@ std::optional<Poly> MulTerm(const Poly& p, const Term& t) {
   Poly out = p;
   for (Term& u : out) {
     if (__builtin_mul_overflow(u.coef, t.coef, &u.coef)) return std::nullopt;
-    std::vector<int> atoms(u.atoms.size() + t.atoms.size());
+    if (t.atoms.empty()) continue;
+    Atoms atoms(u.atoms.size() + t.atoms.size());
     if (atoms.size() > kMaxCost) return std::nullopt;
     std::merge(u.atoms.begin(), u.atoms.end(), t.atoms.begin(), t.atoms.end(), atoms.begin());
     u.atoms = std::move(atoms);

@@ -103,10 +103,18 @@ class Ast {
       for (; n >= 8; p += 8, n -= 8) h = Mix(h, Load(p, 8));
       return static_cast<size_t>(Mix(h, Load(p, n)));
     }
+    // Up to eight bytes, in any order that is the same for the same text; short ones by two loads that may overlap.
     static uint64_t Load(const char* p, size_t n) {
-      uint64_t word = 0;
-      if (n != 0) std::memcpy(&word, p, n);  // the empty name may have no address
-      return word;
+      if (n == 8) return Part<uint64_t>(p);
+      if (n >= 4) return Part<uint32_t>(p) | uint64_t{Part<uint32_t>(p + n - 4)} << 32;
+      if (n >= 2) return Part<uint16_t>(p) | uint64_t{Part<uint16_t>(p + n - 2)} << 16;
+      return n == 1 ? static_cast<unsigned char>(*p) : 0;
+    }
+    template <class T>
+    static T Part(const char* p) {
+      T part;
+      std::memcpy(&part, p, sizeof part);
+      return part;
     }
     static uint64_t Mix(uint64_t h, uint64_t word) {
       h = (h ^ word) * 0x9e3779b97f4a7c15u;

@@ -108,12 +108,6 @@ class Matcher {
   std::vector<std::pair<int64_t, int64_t>> expressions_;
 };
 
-const Instance* Ready(Instance& instance) {
-  if (instance.state == nullptr) instance.state = MakeModuleState(instance.module);
-  return &instance;
-}
-const Instance* Ready(Instance* instance) { return instance == nullptr ? nullptr : Ready(*instance); }
-
 }  // namespace
 
 struct Instances::Impl {
@@ -124,9 +118,11 @@ struct Instances::Impl {
   absl::flat_hash_map<const FunctionDef*, std::vector<Entry*>> entries;
   std::vector<std::pair<const FunctionDef*, const Scope*>> deferred;
 
-  /// `header`: of a declared function, where it is known.
-  Instance* Make(const FunctionDef& def, const Scope& scope, absl::Span<const Desc> args, Span call,
-                 Diagnostics& diagnostics, bool declared, const FunctionLowering::Header* header = nullptr);
+  /// `header`: of a declared function, where it is known; it is taken.
+  Entry* Make(const FunctionDef& def, const Scope& scope, absl::Span<const Desc> args, Span call,
+              Diagnostics& diagnostics, bool declared, FunctionLowering::Header* header = nullptr);
+  /// What only those need that use the instance; null for null.
+  const Instance* Ready(Entry* entry) const;
 };
 
 Instances::Instances(Ast& ast, const SourceMap& sources) : impl_(new Impl{ast, sources, {}, {}, {}}) {}
@@ -176,10 +172,20 @@ std::string Signature(const FunctionDef& def, const Entry& e, const Ast& ast) {
 
 }  // namespace
 
-Instance* Instances::Impl::Make(const FunctionDef& def, const Scope& scope, absl::Span<const Desc> args, Span call,
-                                Diagnostics& diagnostics, bool declared, const FunctionLowering::Header* header) {
-  std::vector<ArgType> types(def.params.size());
-  std::vector<bool> given(def.params.size(), false);
+const Instance* Instances::Impl::Ready(Entry* entry) const {
+  if (entry == nullptr) return nullptr;
+  Instance& instance = entry->instance;
+  if (instance.state == nullptr) {
+    instance.state = MakeModuleState(instance.module);
+    instance.signature = Signature(*instance.def, *entry, ast);
+  }
+  return &instance;
+}
+
+Entry* Instances::Impl::Make(const FunctionDef& def, const Scope& scope, absl::Span<const Desc> args, Span call,
+                             Diagnostics& diagnostics, bool declared, FunctionLowering::Header* header) {
+  std::vector<ArgType> types(declared ? 0 : def.params.size());
+  std::vector<bool> given(types.size(), false);
   for (size_t i = 0; i < args.size(); ++i) {
     given[i] = args[i].kind != Desc::Kind::absent;
     if (!given[i] || FunctionLowering::ArgOfDesc(args[i], ast, true, &types[i])) continue;
@@ -198,7 +204,8 @@ Instance* Instances::Impl::Make(const FunctionDef& def, const Scope& scope, absl
     module.stack = &here;
     if (const SourceFile* file = sources.FileOf(def.span)) module.module->file = file->name();
     FunctionLowering lowering(module, *written, scope, demands, call);
-    if (header != nullptr) lowering.Know(*header);
+    // Lowered again, it reads what it was found good once more: that is rare.
+    if (header != nullptr) lowering.Know(std::move(*std::exchange(header, nullptr)));
     const bool good = declared ? lowering.RunDeclared() : lowering.Run(types, given);
     if (!good) {
       if (lowering.again() && demands.count() > before) continue;
@@ -206,29 +213,35 @@ Instance* Instances::Impl::Make(const FunctionDef& def, const Scope& scope, absl
     }
     module.done.push_back(lowering.Take(std::string(ast.Text(written->name))));
     const ir::Function& base = *module.done.back()->function;
-    const Lowered* done = module.DeriveAll(*module.done.back(), def, call);
-    if (done == nullptr) break;
+    const Lowered* derived = module.DeriveAll(*module.done.back(), def, call);
+    if (derived == nullptr) break;
+    Lowered* done = nullptr;
     auto entry = std::make_unique<Entry>();
-    entry->args = done->args;
-    entry->given = done->given;
     // What functions that it calls have read of the globals counts, too.
-    entry->globals = done->globals;
-    for (const auto& f : module.done)
+    for (const auto& f : module.done) {
+      if (f.get() == derived) {
+        done = f.get();
+        continue;
+      }
       for (const GlobalUse& use : f->globals)
-        if (f.get() != done && use.type.kind == ArgType::Kind::known) entry->globals.push_back(use);
+        if (use.type.kind == ArgType::Kind::known) entry->globals.push_back(use);
+    }
+    entry->globals.insert(entry->globals.begin(), done->globals.begin(), done->globals.end());
+    // The lowering is done with it: what it holds moves.
+    entry->args = std::move(done->args);
+    entry->given = std::move(done->given);
     // Those of the arguments' types; the gradients have them under the same names.
     entry->symbols = base.symbols.get();
     entry->declared = declared;
     entry->instance.def = &def;
     for (size_t i = 0; i < module.module->functions.size(); ++i)
       if (module.module->functions[i].get() == done->function) entry->instance.function = static_cast<int>(i);
-    entry->instance.params = done->params;
-    entry->instance.result = done->result;
-    entry->instance.signature = Signature(def, *entry, ast);
+    entry->instance.params = std::move(done->params);
+    entry->instance.result = std::move(done->result);
     entry->instance.module = std::move(module.module);
     all.push_back(std::move(entry));
     entries[&def].push_back(all.back().get());
-    return &all.back()->instance;
+    return all.back().get();
   }
   if (call.known()) diagnostics.Explain(said, Diag::note_in_call, call, ast.Text(def.name));
   return nullptr;
@@ -239,14 +252,14 @@ const Instance* Instances::Get(const FunctionDef& def, const Scope& scope, absl:
   const auto found = impl_->entries.find(&def);
   if (found != impl_->entries.end()) {
     for (Entry* entry : found->second)
-      if (Matcher(*entry).Run(args)) return Ready(entry->instance);
+      if (Matcher(*entry).Run(args)) return impl_->Ready(entry);
     if (found->second.size() >= static_cast<size_t>(kMaxInstances)) {
       diagnostics.Report(Diag::too_many_instances, call, impl_->ast.Text(def.name), found->second.size()).hint =
           "pass numbers that vary as tensors, or write the types of the parameters";
       return nullptr;
     }
   }
-  return Ready(impl_->Make(def, scope, args, call, diagnostics, false));
+  return impl_->Ready(impl_->Make(def, scope, args, call, diagnostics, false));
 }
 
 const Instance* Instances::Define(const FunctionDef& def, const Scope& scope, Diagnostics& diagnostics) {
@@ -261,7 +274,7 @@ const Instance* Instances::Define(const FunctionDef& def, const Scope& scope, Di
   if (good) good = CheckTuneKey(header.settings, header.params, diagnostics);
   if (!good || !full) return nullptr;
   Diagnostics found;
-  const Instance* instance = impl_->Make(def, scope, {}, {}, found, true, &header);
+  Entry* entry = impl_->Make(def, scope, {}, {}, found, true, &header);
   // A name that is not there yet may be there when the function is called.
   for (const Diagnostic& d : found.all()) {
     if (d.id != Diag::unknown_name && d.id != Diag::unknown_member) continue;
@@ -269,7 +282,7 @@ const Instance* Instances::Define(const FunctionDef& def, const Scope& scope, Di
     return nullptr;
   }
   diagnostics.Append(found);
-  return instance;
+  return entry == nullptr ? nullptr : &entry->instance;
 }
 
 void Instances::CheckDeferred(Diagnostics& diagnostics) {
@@ -282,7 +295,7 @@ std::vector<const Instance*> Instances::Of(const FunctionDef& def) const {
   std::vector<const Instance*> out;
   const auto found = impl_->entries.find(&def);
   if (found == impl_->entries.end()) return out;
-  for (Entry* entry : found->second) out.push_back(Ready(entry->instance));
+  for (Entry* entry : found->second) out.push_back(impl_->Ready(entry));
   return out;
 }
 

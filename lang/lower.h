@@ -121,7 +121,7 @@ struct Instance {
   int function = 0;  // index in the module
   std::vector<ParamSource> params;
   ResultTree result;
-  std::string signature;  // for people: "f(f32[B,S], int, axis=1)"
+  std::string signature;  // for people: "f(f32[B,S], int, axis=1)"; empty where `state` is null
 };
 
 /// What functions hand to the host by the op host_read: the label begins with one of these words.

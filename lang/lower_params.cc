@@ -152,8 +152,8 @@ Val FunctionLowering::AddParam(std::string_view name, const TensorType& type, Pa
       }
     }
   }
-  f_->params.push_back(param);
-  if (!param.shard.empty()) {
+  f_->params.push_back(std::move(param));
+  if (!f_->params.back().shard.empty()) {
     if (absl::Status s = ir::CheckShards(*f_); !s.ok()) {
       diagnostics.Report(Diag::bad_shard, annotation->span, std::string_view(s.message().data(), s.message().size()));
       return Val::Poison();
@@ -281,12 +281,10 @@ ArgType DeclaredArg(const TypeExpr& type, ir::SymbolTable& table, Diagnostics& d
 bool FunctionLowering::RunDeclared() {
   if (!header_known_ && (!ReadSettings() || !ReadAnnotations())) return false;
   std::vector<ArgType> args;
-  std::vector<bool> given;
+  const std::vector<bool> given(annotations_.size(), true);
   bool good = true;
-  for (const TypeExpr& t : annotations_) {
-    args.push_back(DeclaredArg(t, *f_->symbols, diagnostics, &good));
-    given.push_back(true);
-  }
+  args.reserve(annotations_.size());
+  for (const TypeExpr& t : annotations_) args.push_back(DeclaredArg(t, *f_->symbols, diagnostics, &good));
   if (!good) return false;
   has_sizes_ = false;
   return Body(args, given);
@@ -303,6 +301,7 @@ bool FunctionLowering::Body(const std::vector<ArgType>& args, const std::vector<
   FindVariables(def_.body);
   given_ = given;
   made_args_.resize(args.size());
+  f_->params.reserve(args.size()), sources_.reserve(args.size());
   bool good = true;
   for (size_t i = 0; i < def_.params.size(); ++i) {
     const Parameter& p = def_.params[i];

@@ -1,5 +1,7 @@
 #include "lang/types.h"
 
+#include <algorithm>
+
 #include "ir/typing.h"
 #include "lang/rules.h"
 #include "lang/text.h"
@@ -68,6 +70,7 @@ class Reader {
     }
     out->kind = TypeExpr::Kind::tensor;
     out->has_dims = true;
+    out->dims.reserve(std::min(e.items.size(), size_t{kMaxRank}));
     for (const Expr* item : e.items)
       if (!ReadItem(*item, out)) return false;
     if (!out->has_dtype) {

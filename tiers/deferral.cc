@@ -295,11 +295,11 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
 [[gnu::noinline]] bool Deferral::OnOtherOp(interp::Stream& stream, interp::EagerCall& call,
                                            absl::Span<TensorImpl*> out) {
   auto& waiting = *static_cast<Deferral*>(stream.waiting);
-  // A step that would be plain but for inputs of the trace.
+  // A step that would be plain but for inputs of the trace, or for attributes.
   const auto match_inputs = [&]() __attribute__((always_inline)) {
     const Layout::Step& step = *waiting.next_;
     if (call.site != step.site || call.op != step.op || call.in.size() != step.num_in) return false;
-    if (step.may_fail || step.has_attrs || step.num_out != 1 || step.num_in == 0) return false;
+    if (step.may_fail || step.num_out != 1 || step.num_in == 0) return false;
     Activation& act = *waiting.activation_;
     if (act.shapes_changed() || tracer::IsControlled()) return false;
     const Layout::Operand* want = waiting.operands_ + step.operands;
@@ -317,6 +317,7 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
       }
       ++want;
     }
+    if (step.has_attrs && !act.SetAttrs(waiting.matched_, call.attrs, nullptr)) return false;
     if (act.shapes_changed()) return false;  // since one of these inputs
     out[0] = act.MakeHandle(step.result, &waiting);
     ++waiting.matched_;

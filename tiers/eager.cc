@@ -312,7 +312,7 @@ void EagerTiers::Ended(EagerThread& t, TraceEnd end, const EagerCall& call) {
 }
 
 int EagerTiers::PeriodOf(const EagerThread& t, bool patient) {
-  const std::vector<tracer::TraceStep>& steps = t.recorder.trace().steps;
+  const tracer::Chunked<tracer::TraceStep>& steps = t.recorder.trace().steps;
   const std::vector<int>& rounds = t.rounds;  // where each ended
   const int end = rounds.back(), count = static_cast<int>(rounds.size());
   const auto came_twice = [&](int period) {
@@ -370,10 +370,10 @@ bool EagerTiers::Explored(EagerThread& t) {
 }
 
 void EagerTiers::OnExecuted(Stream& stream, const EagerCall& call, absl::Span<TensorImpl* const> out,
-                            const absl::Status& status, int64_t ns) {
+                            const absl::Status& status, int64_t ticks) {
   EagerThread& t = ThreadOf(stream);
   try {
-    RecordOp(t, call, out, status, ns);
+    RecordOp(t, call, out, status, ticks);
   } catch (const std::bad_alloc&) {
     // The op has run: its caller gets the result, and only the recording is lost.
     stream.mode = Stream::Mode::idle;
@@ -389,7 +389,7 @@ EagerAnchor* EagerTiers::OuterAt(Stream& stream, uint64_t path, int period) {
 }
 
 void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<TensorImpl* const> out,
-                          const absl::Status& status, int64_t ns) {
+                          const absl::Status& status, int64_t ticks) {
   Stream& stream = t.stream;
   if (!t.recorder.open()) {
     // The program marked a step before this op.
@@ -444,7 +444,7 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
   const int64_t most = rt::options().trace_ops() * (t.recording->explored ? 1 : 2);
   if (t.recorder.num_steps() >= most) return AbortRecording(t, TraceAbort::too_long);
   if (rt::FaultFires(rt::Fault::recording)) throw std::bad_alloc();
-  t.recorder.Add(call, out, ns);
+  t.recorder.Add(call, out, ticks);
 }
 
 void EagerTiers::OnStep(Stream& stream, const void* site) {

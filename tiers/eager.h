@@ -64,7 +64,7 @@ class EagerTiers final : public interp::StreamHook {
              absl::Span<rt::TensorImpl*> out) override;
   void OnDecay(interp::Stream& stream) override;
   void OnExecuted(interp::Stream& stream, const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out,
-                  const absl::Status& status, int64_t ns) override;
+                  const absl::Status& status, int64_t ticks) override;
 
   /// The op after a trace: counted, and perhaps the first one of another.
   bool Idle(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
@@ -86,7 +86,7 @@ class EagerTiers final : public interp::StreamHook {
   /// The anchor at that op of a loop with a longer round, where it wants to be recorded.
   static EagerAnchor* OuterAt(interp::Stream& stream, uint64_t path, int period);
   void RecordOp(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out,
-                const absl::Status& status, int64_t ns);
+                const absl::Status& status, int64_t ticks);
   bool Enter(EagerThread& t, EagerAnchor& a, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   void StartRecording(EagerThread& t, EagerAnchor& a);
   void AbortRecording(EagerThread& t, tracer::TraceAbort reason);

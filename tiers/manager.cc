@@ -52,9 +52,6 @@ constexpr int64_t kTrialRuns = 24;
 /// Recordings that showed nothing new before a place stops asking for more.
 constexpr int kUselessSamples = 6;
 
-/// The builder generates code.
-std::atomic<bool> g_generating{false};
-
 int32_t Saturate(int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX / 2)); }
 
 int64_t HotCount(Anchor::Kind kind) {
@@ -338,6 +335,8 @@ void Manager::AddExit(Anchor& anchor, Version& version, GuardFailure failure) {
   // Such exits of functions grow bridges, which need no recording from the anchor; most are the ends of loops.
   const Trace& trace = version.trace();
   if (policy == Policy::bridge && !trace.is_eager && step >= 0 && trace.steps[step].frame == 0) return;
+  // The version did not serve this stretch: its time is not the version's.
+  if (policy == Policy::generalise) anchor.runner_.store(Anchor::Runner::nobody, std::memory_order_relaxed);
   // What is being built may serve this, too: wait for it, whatever fails until then.
   if (anchor.queued_.load(std::memory_order_relaxed) > 0) return;
   std::unique_lock lock(anchor.mutex_);
@@ -407,58 +406,44 @@ void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group
 }
 
 void Manager::Queue(Job job) {
-  std::unique_lock lock(queue_mutex_);
-  // The code of a long trace takes seconds, and meanwhile a shape that no version serves runs in tier 1: what replays
-  // it is there in a millisecond, and does not wait behind that.
-  if (!job.version && g_generating.load(std::memory_order_relaxed) && rt::options().background()) {
-    auto now = std::make_shared<Job>(std::move(job));
-    ++building_;
+  std::lock_guard lock(queue_mutex_);
+  Builder& builder = job.version ? codes_ : replays_;
+  builder.queue.push_back(std::move(job));
+  std::push_heap(builder.queue.begin(), builder.queue.end(), LessGain);
+  if (!rt::options().background()) return;
+  if (!builder.started) {
     try {
-      std::thread([this, now]() mutable {
-        Build(*now);
-        now->anchor->queued_.fetch_sub(1, std::memory_order_relaxed);
-        now.reset();
-        std::lock_guard done(queue_mutex_);
-        --building_;
-        if (queue_.empty() && building_ == 0) idle_.notify_all();
-      }).detach();
+      std::thread([this, &builder] { Work(builder); }).detach();
+      builder.started = true;
+    } catch (const std::system_error&) {  // no more threads now: whoever queues something next tries again
       return;
-    } catch (const std::system_error&) {  // no more threads
-      --building_;
-      job = std::move(*now);
     }
   }
-  queue_.push_back(std::move(job));
-  std::push_heap(queue_.begin(), queue_.end(), [](const Job& a, const Job& b) { return a.gain < b.gain; });
-  if (!rt::options().background()) return;
-  if (!started_) {
-    started_ = true;
-    std::thread([this] { Work(); }).detach();
-  }
-  queued_.notify_one();
+  builder.queued.notify_one();
 }
 
-void Manager::Work() {
-  const pid_t thread = rt::LowerPriorityOfThisThread();
-  pthread_setname_np(pthread_self(), "tessera build");  // for traces and debuggers
+void Manager::Work(Builder& builder) {
+  // Compiles take seconds, and wait for whoever wants the core. What replays a trace is there in a fraction of a
+  // millisecond, while the program runs all of it in tier 1: it takes its turn like anybody.
+  const pid_t thread = &builder == &codes_ ? rt::LowerPriorityOfThisThread() : 0;
+  // For traces and debuggers.
+  pthread_setname_np(pthread_self(), &builder == &codes_ ? "tessera build" : "tessera replay");
   std::unique_lock lock(queue_mutex_);
-  builder_ = thread;
+  builder.lowered = thread;
   for (;;) {
-    queued_.wait(lock, [&] { return !queue_.empty() && rt::options().background(); });
-    BuildNext(lock);
+    builder.queued.wait(lock, [&] { return !builder.queue.empty() && rt::options().background(); });
+    BuildNext(builder, lock);
   }
 }
 
-void Manager::BuildNext(std::unique_lock<std::mutex>& lock) {
-  std::pop_heap(queue_.begin(), queue_.end(), [](const Job& a, const Job& b) { return a.gain < b.gain; });
-  Job job = std::move(queue_.back());
-  queue_.pop_back();
+void Manager::BuildNext(Builder& builder, std::unique_lock<std::mutex>& lock) {
+  std::pop_heap(builder.queue.begin(), builder.queue.end(), LessGain);
+  Job job = std::move(builder.queue.back());
+  builder.queue.pop_back();
   ++building_;
   lock.unlock();
   if (job.version) {
-    g_generating.store(true, std::memory_order_relaxed);
     BuildCode(job);
-    g_generating.store(false, std::memory_order_relaxed);
   } else {
     Build(job);
     job.anchor->queued_.fetch_sub(1, std::memory_order_relaxed);
@@ -466,23 +451,28 @@ void Manager::BuildNext(std::unique_lock<std::mutex>& lock) {
   job = {};
   lock.lock();
   --building_;
-  if (queue_.empty() && building_ == 0) idle_.notify_all();
+  if (Idle()) idle_.notify_all();
 }
+
+bool Manager::Idle() const { return replays_.queue.empty() && codes_.queue.empty() && building_ == 0; }
 
 void Manager::BuildQueued() {
   std::unique_lock lock(queue_mutex_);
-  while (!queue_.empty()) BuildNext(lock);
+  BuildAll(lock);
+}
+
+void Manager::BuildAll(std::unique_lock<std::mutex>& lock) {
+  while (!replays_.queue.empty() || !codes_.queue.empty()) BuildNext(replays_.queue.empty() ? codes_ : replays_, lock);
 }
 
 void Manager::Drain() {
   std::unique_lock lock(queue_mutex_);
-  const auto idle = [&] { return queue_.empty() && building_ == 0; };
   // What was queued before the option was switched off has nobody else to build it.
-  while (!queue_.empty() && !rt::options().background()) BuildNext(lock);
-  if (idle()) return;
+  if (!rt::options().background()) BuildAll(lock);
+  if (Idle()) return;
   // Beside other programs a thread of low priority gets a core now and then, and somebody waits for it here.
-  const rt::PriorityScope scope(builder_);
-  idle_.wait(lock, idle);
+  const rt::PriorityScope scope(codes_.lowered);
+  idle_.wait(lock, [&] { return Idle(); });
 }
 
 void Manager::Build(const Job& job) {

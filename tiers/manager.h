@@ -1,5 +1,5 @@
-// The tier manager: what happens at a hot place. It decides when to record, builds versions on a thread of low priority
-// in the order of their expected gain, installs and drops them, and answers to exits.
+// The tier manager: what happens at a hot place. It decides when to record, builds versions on threads of its own in
+// the order of their expected gain, installs and drops them, and answers to exits.
 #ifndef TESSERA_TIERS_MANAGER_H_
 #define TESSERA_TIERS_MANAGER_H_
 
@@ -209,10 +209,20 @@ class Manager {
   /// Queues a job for the version, once.
   void Ask(Anchor& anchor, Version& version, int tier, std::string cause);
   void Queue(Job job);
-  void BuildNext(std::unique_lock<std::mutex>& lock);
+  /// A queue and the thread that empties it. Guarded by queue_mutex_; the thread ends with the process.
+  struct Builder {
+    std::vector<Job> queue;  // a heap: the greatest gain first
+    std::condition_variable queued;
+    bool started = false;
+    int lowered = 0;  // the system's number of the thread, where its priority is low and it runs
+  };
+  static bool LessGain(const Job& a, const Job& b) { return a.gain < b.gain; }
+  void BuildNext(Builder& builder, std::unique_lock<std::mutex>& lock);
   /// Builds what is queued on this thread.
   void BuildQueued();
-  void Work();
+  void BuildAll(std::unique_lock<std::mutex>& lock);
+  bool Idle() const;
+  void Work(Builder& builder);
   void Drop(Anchor& anchor, Version& version, const std::string& why);
   /// `announce`: the user hears of it, because something went wrong and not just nowhere.
   void Pin(Anchor& anchor, const std::string& why, bool announce);
@@ -220,11 +230,11 @@ class Manager {
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Anchor>> anchors_;
   std::mutex queue_mutex_;
-  std::condition_variable queued_, idle_;
-  std::vector<Job> queue_;
+  std::condition_variable idle_;
+  /// Versions that replay, and generated code: a shape that no version serves runs in tier 1 meanwhile, and does not
+  /// wait behind the code of a long trace, which takes seconds.
+  Builder replays_, codes_;
   int building_ = 0;
-  bool started_ = false;
-  int builder_ = 0;  // the system's number of the thread that builds; 0 before it runs
   std::atomic<int64_t> built_ns_{0}, built_steps_{0};  // of all builds
 };
 

@@ -88,6 +88,9 @@ void Anchor::ForgetStretches(bool tier1) {
 
 bool Manager::JudgeStretches(Anchor& anchor) {
   if (!anchor.stretches_known_.exchange(false, std::memory_order_relaxed) || !rt::options().profit_gate()) return true;
+  // A wider version is on its way, and will be judged instead.
+  if (anchor.queued_.load(std::memory_order_relaxed) > 0 || anchor.sample_wanted_.load(std::memory_order_relaxed))
+    return true;
   const Costs::Sums sums = Costs::Compare(anchor.version_stretches_, anchor.tier1_stretches_);
   if (Decide(sums.a <= 1.05 * sums.b, 8)) return true;
   Pin(anchor,

@@ -129,6 +129,16 @@ void ReplayActivation::Fill(Splat& s) {
   s.filled = s.needed;
 }
 
+void ReplayActivation::FillStale() {
+  for (const SplatKey& key : splat_keys_)
+    if (number_changed_[static_cast<size_t>(key.number)]) stale_[static_cast<size_t>(key.head)] = true;
+  for (size_t k = 0; k < splat_keys_.size(); ++k)
+    if (stale_[static_cast<size_t>(splat_keys_[k].head)]) Fill(splats_[k]);
+  std::fill(number_changed_.begin(), number_changed_.end(), false);
+  std::fill(stale_.begin(), stale_.end(), false);
+  numbers_changed_ = splats_stale_ = false;
+}
+
 absl::Status ReplayActivation::Place(int to) {
   const uint32_t first = position_ < to ? layout_.steps[position_].results : 0;
   const uint32_t last = position_ < to ? layout_.steps[to - 1].results + layout_.steps[to - 1].num_out : 0;
@@ -148,7 +158,7 @@ absl::Status ReplayActivation::Place(int to) {
     stored_.push_back(root);
     SetData(root, storages_[root]->data());
   }
-  for (Splat& s : splats_) Fill(s);
+  if (numbers_changed_ || splats_stale_) FillStale();
   return absl::OkStatus();
 }
 

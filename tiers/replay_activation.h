@@ -49,6 +49,8 @@ class ReplayActivation final : public Activation {
   void Expand(const Bound& b);
   // A program uses few different numbers, in many places: what is repeated for one of them stays in the cache.
   void Fill(Splat& s);
+  // Those of numbers that have changed.
+  void FillStale();
   // The steps from position_ up to `to`, one by one. *stopped: a guard failed, and position_ says where.
   absl::Status Steps(int to, bool* stopped);
   // All of them as a graph of the device. False: they are to be run one by one.
@@ -106,8 +108,14 @@ class ReplayActivation final : public Activation {
     return number.dtype == DType::boolean ? number.b : static_cast<uint64_t>(number.i);
   }
   void Need(Splat& s, int64_t n) {
-    s.needed = std::max(s.needed, n);
-    if (s.like >= 0) splats_[s.like].needed = std::max(splats_[s.like].needed, n);
+    if (s.needed >= n) return;
+    s.needed = n;
+    Splat& head = splats_[HeadOf(s)];
+    head.needed = std::max(head.needed, n);
+    stale_[HeadOf(s)] = splats_stale_ = true;
+  }
+  size_t HeadOf(const Splat& s) const {
+    return s.like >= 0 ? static_cast<size_t>(s.like) : static_cast<size_t>(&s - splats_.data());
   }
   static size_t BytesOf(const TensorType& t) { return static_cast<size_t>(t.size()) * SizeOf(t.dtype); }
 
@@ -129,6 +137,13 @@ class ReplayActivation final : public Activation {
   std::vector<rt::TensorImpl*> old_;     // while an iteration begins: what it leaves behind, one reference each
   std::vector<rt::TensorImpl*> unread_;  // values carried in registers that no step reads, one reference each
   std::vector<Splat> splats_;
+  // By splat: whose number, and which one it is like, or itself; small, because every run goes through all of them.
+  struct SplatKey {
+    int32_t number, head;
+  };
+  std::vector<SplatKey> splat_keys_;
+  std::vector<uint8_t> stale_;  // heads of which some number, or how often it is needed, has changed
+  bool splats_stale_ = false;
   std::vector<int32_t> distinct_;  // those that others may be like
   std::vector<Expansion> expansions_;
   std::vector<size_t> slot_bytes_;

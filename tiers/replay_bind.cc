@@ -105,6 +105,9 @@ int32_t ReplayActivation::SplatOf(int32_t number, DType dtype, int64_t n) {
     s.like = *like;
   else if (distinct_.size() < kMostDistinct)
     distinct_.push_back(index);
+  splat_keys_.push_back({number, s.like >= 0 ? s.like : index});
+  stale_.push_back(true);
+  splats_stale_ = true;
   Need(s, n);
   return index;
 }

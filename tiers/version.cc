@@ -265,6 +265,8 @@ Activation::Activation(const Version& version)
   const auto is_number = [](const TraceValue& v) { return v.kind == TraceValue::Kind::number; };
   numbers_ = std::vector<interp::ScalarView>(
       static_cast<size_t>(std::count_if(trace_.values.begin(), trace_.values.end(), is_number)));
+  number_changed_.assign(numbers_.size(), true);
+  numbers_changed_ = true;
   int32_t next_number = 0;
   for (size_t v = 0; v < n; ++v) {
     const TraceValue& value = trace_.values[v];

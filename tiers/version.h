@@ -112,12 +112,16 @@ class Activation {
     return true;
   }
   /// `number` counts the numbers of the trace (Layout::Operand::number).
-  void SetNumber(int number_index, const View& number) {
+  [[gnu::always_inline]] void SetNumber(int number_index, const View& number) {
     interp::ScalarView& mine = numbers_[number_index];
-    if (number.dtype == DType::boolean)
+    if (number.dtype == DType::boolean) {
+      if (mine.b == *number.as<bool>()) return;
       mine.b = *number.as<bool>();
-    else
+    } else {
+      if (mine.i == *number.as<int64_t>()) return;
       mine.i = *number.as<int64_t>();
+    }
+    number_changed_[number_index] = numbers_changed_ = true;
   }
   /// Eager: the attributes that came with the step, against those of the trace.
   bool SetAttrs(int step, absl::Span<const ir::Attr> attrs, GuardFailure* failure);
@@ -217,6 +221,8 @@ class Activation {
   deopt::Symbols symbols_, last_symbols_;
   std::vector<interp::ScalarView> numbers_;  // never grows: views point into it
   std::vector<int32_t> number_of_;           // value to index in numbers_
+  std::vector<uint8_t> number_changed_;      // since a generator looked
+  bool numbers_changed_ = false;             // some of them
   std::vector<interp::Frame::Counter> counters_;
   /// Attributes of steps that depend on shapes, as of the last run; none for other steps of functions.
   std::vector<std::vector<ir::Attr>> step_attrs_;

@@ -1,13 +1,22 @@
 #include "tracer/eager_recorder.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/clock.h"
 
 namespace tessera::tracer {
 namespace {
 
 using rt::TensorImpl;
+
+// The counter may tick more slowly than a small op runs; none takes less than this, over all of them.
+constexpr int64_t kLeastNs = 20;
+
+// Steps of an aborted recording up to which its memory is kept: about a megabyte.
+constexpr size_t kMostSpare = 4096;
 
 int32_t AlignmentOf(const void* data) {
   const uintptr_t low = reinterpret_cast<uintptr_t>(data) & 63;
@@ -40,12 +49,13 @@ void EagerRecorder::Begin(uint64_t config_epoch) {
   trace_ = std::make_shared<Trace>();
   trace_->is_eager = true;
   trace_->config_epoch = config_epoch;
-  trace_->steps.reserve(last_steps_ + last_steps_ / 4);
-  trace_->values.reserve(3 * last_steps_);
-  live_.reserve(3 * last_steps_);
+  trace_->steps.swap(spare_.steps);
+  trace_->values.swap(spare_.values);
   thread_ = ThisThread();
   was_read_ = false;
   read_elsewhere_.store(false, std::memory_order_relaxed);
+  start_ns_ = rt::NowNs();
+  start_ticks_ = rt::Ticks();
 }
 
 ValueId EagerRecorder::Operand(const View& v, int step) {
@@ -63,7 +73,11 @@ ValueId EagerRecorder::Operand(const View& v, int step) {
   }
   auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(v));
   if (x.watcher() == this) return static_cast<ValueId>(x.slot());
+  // The same few tensors come again and again.
+  Known& known = known_[(reinterpret_cast<uintptr_t>(&x) >> 6) % std::size(known_)];
+  if (known.tensor == &x) return known.value;
   auto [it, fresh] = inputs_.try_emplace(&x, static_cast<ValueId>(t.values.size()));
+  known = {&x, it->second};
   if (!fresh) return it->second;
   held_.push_back(rt::Ref<TensorImpl>::Share(&x));
   TraceValue& value = t.values.emplace_back();
@@ -71,11 +85,11 @@ ValueId EagerRecorder::Operand(const View& v, int step) {
   value.step = step;
   value.kind = TraceValue::Kind::input;
   value.alignment = AlignmentOf(x.data);
-  for (int d = 0; d < x.rank; ++d) value.strides[d] = x.strides[d];
+  value.strides.assign(x.strides, x.strides + x.rank);
   return it->second;
 }
 
-void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* const> out, int64_t ns) {
+void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* const> out, int64_t ticks) {
   std::lock_guard lock(mutex_);
   Trace& t = *trace_;
   const int step = static_cast<int>(t.steps.size());
@@ -85,11 +99,11 @@ void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* co
   }
   TraceStep& s = t.steps.emplace_back();
   s.op = call.op;
-  s.attrs.assign(call.attrs.begin(), call.attrs.end());
+  if (!call.attrs.empty()) s.attrs.assign(call.attrs.begin(), call.attrs.end());
   s.site = call.site;
   s.path = call.path;
   s.source = call.source();
-  s.ns = ns;
+  s.ns = ticks;  // until Finish()
   for (const View* v : call.in) s.in.push_back(v == nullptr ? kNoValue : Operand(*v, step));
   for (TensorImpl* y : out) {
     const auto v = static_cast<ValueId>(t.values.size());
@@ -98,15 +112,15 @@ void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* co
     SetType(value, *y);
     value.step = step;
     // Only what is listed here may name this as its watcher: without memory for the list, Finish() would not find it.
-    live_.resize(t.values.size(), nullptr);
-    live_.back() = y;
+    while (live_.size() < t.values.size() - 1) live_.push_back(nullptr);
+    live_.push_back(y);
     y->set_slot(static_cast<uint32_t>(v));
     y->set_watcher(this);
   }
-  t.tier1_ns += ns;
+  t.tier1_ns += ticks;  // the same
 }
 
-std::shared_ptr<Trace> EagerRecorder::Finish(TraceEnd end) {
+std::shared_ptr<Trace> EagerRecorder::Close() {
   std::shared_ptr<Trace> trace;
   {
     std::lock_guard lock(mutex_);
@@ -116,11 +130,32 @@ std::shared_ptr<Trace> EagerRecorder::Finish(TraceEnd end) {
     trace = std::move(trace_);
   }
   inputs_.clear();
+  std::fill(std::begin(known_), std::end(known_), Known{});
   held_.clear();
+  return trace;
+}
+
+std::shared_ptr<Trace> EagerRecorder::Finish(TraceEnd end) {
+  std::shared_ptr<Trace> trace = Close();
   if (trace == nullptr || trace->steps.empty()) return nullptr;
-  last_steps_ = trace->steps.size();
+  trace->steps.shrink_to_fit();
+  trace->values.shrink_to_fit();
+  const int64_t ticks = rt::Ticks() - start_ticks_;
+  const double ns_per_tick = ticks > 0 ? static_cast<double>(rt::NowNs() - start_ns_) / static_cast<double>(ticks) : 0;
+  for (TraceStep& s : trace->steps) s.ns = static_cast<int64_t>(static_cast<double>(s.ns) * ns_per_tick);
+  trace->tier1_ns = std::max(static_cast<int64_t>(static_cast<double>(trace->tier1_ns) * ns_per_tick),
+                             kLeastNs * static_cast<int64_t>(trace->steps.size()));
   trace->end = end;
   return trace;
+}
+
+void EagerRecorder::Abort() {
+  const std::shared_ptr<Trace> trace = Close();
+  if (trace == nullptr || trace->steps.size() > kMostSpare) return;
+  trace->steps.clear();
+  trace->values.clear();
+  spare_.steps.swap(trace->steps);
+  spare_.values.swap(trace->values);
 }
 
 std::vector<int> EagerRecorder::LiveCounts() const {

@@ -19,11 +19,12 @@ namespace tessera::tracer {
 class EagerRecorder final : public rt::Watcher {
  public:
   void Begin(uint64_t config_epoch);
-  /// The op has run. Not called for ops that failed.
-  void Add(const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out, int64_t ns);
+  /// The op has run, for so many ticks. Not called for ops that failed.
+  void Add(const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out, int64_t ticks);
   /// Ends the recording and forgets it. Null when it holds no steps.
   std::shared_ptr<Trace> Finish(TraceEnd end);
-  void Abort() { Finish(TraceEnd::stopped); }
+  /// Its memory is kept for the next one, unless it is a lot: what was explored is recorded next.
+  void Abort();
 
   bool open() const { return trace_ != nullptr; }
   int num_steps() const { return static_cast<int>(trace_->steps.size()); }
@@ -42,13 +43,21 @@ class EagerRecorder final : public rt::Watcher {
 
  private:
   ValueId Operand(const View& v, int step);
+  /// Nothing is watched or held any more.
+  std::shared_ptr<Trace> Close();
 
   std::shared_ptr<Trace> trace_;
   absl::flat_hash_map<const rt::TensorImpl*, ValueId> inputs_;
+  struct Known {
+    const rt::TensorImpl* tensor = nullptr;
+    ValueId value = kNoValue;
+  };
+  Known known_[8];  // some of inputs_, by address
   std::vector<rt::Ref<rt::TensorImpl>> held_;
   std::mutex mutex_;                   // guards live_ and the deaths in trace_, which other threads may report
   std::vector<rt::TensorImpl*> live_;  // by value; no reference
-  size_t last_steps_ = 64;             // of the last recording: the next one is as long
+  Trace spare_;  // no values and no steps, but room for those of the recording that was aborted last
+  int64_t start_ns_ = 0, start_ticks_ = 0;
   std::atomic<const void*> thread_{nullptr};
   std::atomic<bool> was_read_{false};
   std::atomic<bool> read_elsewhere_{false};

@@ -25,9 +25,6 @@ constexpr ValueId kUnread = -2;
 // The counter may tick more slowly than a small instruction runs; none takes less than this, over all of them.
 constexpr int64_t kLeastNs = 20;
 
-// Room for so many steps is there from the start, if the function has that many instructions: what grows is copied.
-constexpr size_t kMostReserved = 4096;
-
 int32_t AlignmentOf(const void* data) {
   const uintptr_t low = reinterpret_cast<uintptr_t>(data) & 63;
   return low == 0 ? 64 : static_cast<int32_t>(low & -low);
@@ -64,10 +61,6 @@ void FunctionRecorder::Begin(Frame& frame, From from, std::string name, std::sha
   ops_ = 0;
   most_ops_ = rt::options().trace_ops();
   ticks_ = instructions_ = 0;
-  const size_t room = std::min(frame.code->code.size(), kMostReserved);
-  trace_->steps.reserve(room);
-  trace_->values.reserve(room + frame.code->params.size());
-  trace_->changes.reserve(2 * room);
   numbers_.clear();
   loops_.clear();
   stack_.clear();
@@ -110,7 +103,7 @@ ValueId FunctionRecorder::Register(int reg) {
   TraceValue& value = NewValue(TraceValue::Kind::input, *x);
   value.reg = reg;
   value.alignment = AlignmentOf(x->data);
-  for (int d = 0; d < x->rank; ++d) value.strides[d] = x->strides[d];
+  value.strides.assign(x->strides, x->strides + x->rank);
   return held = LastValue();
 }
 
@@ -252,7 +245,7 @@ void FunctionRecorder::Describe(const Insn& insn) {
   const int32_t first_counter = trace().frames[static_cast<size_t>(level.index)].first_counter;
   switch (insn.code) {
     case Code::op:
-      step.attrs = level.frame->attrs[insn.attrs];
+      if (!level.frame->attrs[insn.attrs].empty()) step.attrs = level.frame->attrs[insn.attrs];
       step.attrs_index = insn.attrs;
       break;
     case Code::branch: {

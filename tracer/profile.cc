@@ -144,7 +144,7 @@ int64_t BytesOf(const Trace& trace, absl::Span<const ValueId> ids) {
 bool IsContiguous(const TraceValue& input) {
   View view;
   static_cast<TensorType&>(view) = input.type;
-  std::copy(input.strides, input.strides + input.type.rank, view.strides);
+  std::copy(input.strides.begin(), input.strides.end(), view.strides);
   return view.IsContiguous();
 }
 

@@ -15,6 +15,7 @@
 #include "ir/op.h"
 #include "ir/symbols.h"
 #include "runtime/tensor.h"
+#include "tracer/chunked.h"
 
 namespace tessera::tracer {
 
@@ -50,23 +51,22 @@ struct TraceValue {
     result,    // made by step `step`
     constant,  // a tensor of the program
   };
+  // Long recordings are mostly values and steps: what the program waits for is the kernel that hands out their memory.
+  // Hence the order of members, and strides only where there are some.
   Kind kind = Kind::result;
+  bool is_fixed = false;  // number, functions: the value never changes
+  int32_t step = -1;      // result: the step that makes it; input: the first one that uses it
   TensorType type;
-  int32_t step = -1;  // result: the step that makes it; input: the first one that uses it
-  // input
-  int64_t strides[kMaxRank] = {};
-  int32_t alignment = 1;  // of its data in bytes, at most 64
-  int32_t reg = -1;       // function: the register of the root frame that holds it at the start
-  // number
-  bool is_fixed = false;  // functions: the value never changes
+  absl::InlinedVector<int64_t, 2> strides;  // input: one for each dim
+  int32_t alignment = 1;                    // input: of its data in bytes, at most 64
+  int32_t reg = -1;  // input, function: the register of the root frame that holds it at the start
+  /// result, eager: the position at which its handle had died; kAtEnd: it was alive when the trace ended.
+  int32_t death = kAtEnd;
   union {
     double f;
     int64_t i;
   } number = {0};
-  // constant
   rt::Ref<rt::TensorImpl> constant;
-  /// result, eager: the position at which its handle had died; kAtEnd: it was alive when the trace ended.
-  int32_t death = kAtEnd;
 };
 
 struct TraceStep {
@@ -82,21 +82,21 @@ struct TraceStep {
     call,  // out = function `target` (in), in the interpreter
   };
   Kind kind = Kind::op;
-  ir::Op op{};
   bool outcome = false;
+  /// The rules cannot say the result's dims from symbols: they are inferred anew for each shape.
+  bool infer_at_run = false;
+  ir::Op op{};
   int32_t target = -1;  // buffer, function
   int32_t counter = -1;
+  int32_t frame = 0;                   // function: index in Trace::frames
   absl::InlinedVector<ValueId, 4> in;  // kNoValue where an optional operand is absent
   absl::InlinedVector<ValueId, 2> out;
   std::vector<ir::Attr> attrs;  // elements of Ints may be symbols of the trace's table
-  /// The rules cannot say the result's dims from symbols: they are inferred anew for each shape.
-  bool infer_at_run = false;
   // where it stands
-  const void* site = nullptr;  // eager
-  uint64_t path = 0;           // eager
-  int32_t frame = 0;           // function: index in Trace::frames
   int32_t pc = 0;              // function
   uint32_t attrs_index = 0;    // function: index in Bytecode::attrs
+  const void* site = nullptr;  // eager
+  uint64_t path = 0;           // eager
   interp::Source source;
   int64_t ns = 0;  // in tier 1, while recording
 };
@@ -138,15 +138,15 @@ struct Trace {
   bool is_eager = false;
   rt::Device* device = nullptr;
   std::shared_ptr<const interp::Program> program;  // function: keeps the bytecode alive
-  std::vector<TraceValue> values;
-  std::vector<TraceStep> steps;
+  Chunked<TraceValue> values;
+  Chunked<TraceStep> steps;
   TraceEnd end = TraceEnd::stopped;
   int64_t tier1_ns = 0;  // the steps in tier 1, summed
   uint64_t config_epoch = 0;
 
   // function
   std::vector<TraceFrame> frames;
-  std::vector<RegisterChange> changes;
+  Chunked<RegisterChange> changes;
   int32_t num_counters = 0;
   int32_t start_pc = 0;
   int32_t end_pc = 0;

@@ -115,9 +115,9 @@ absl::Status RunNow(const interp::EagerCall& call, absl::Span<TensorImpl*> out) 
 
 [[gnu::noinline]] absl::Status RunRecorded(interp::Stream& stream, const interp::EagerCall& call,
                                            absl::Span<TensorImpl*> out) {
-  const int64_t start = rt::NowNs();
+  const int64_t start = rt::Ticks();
   absl::Status status = RunNow(call, out);
-  interp::CurrentStreamHook()->OnExecuted(stream, call, out, status, rt::NowNs() - start);
+  interp::CurrentStreamHook()->OnExecuted(stream, call, out, status, rt::Ticks() - start);
   return status;
 }
 

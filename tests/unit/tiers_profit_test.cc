@@ -1,6 +1,7 @@
 // The profit gate: like is compared with like. No time is measured here: the gate is told times.
 #include <gtest/gtest.h>
 
+#include "runtime/clock.h"
 #include "tests/unit/tiers_function_testing.h"
 #include "tests/unit/tiers_testing.h"
 #include "tiers/costs.h"
@@ -115,6 +116,34 @@ TEST_F(ProfitGate, TierOneIsTimedAgainForShapesOfAnotherSize) {
   EXPECT_EQ(version_->tier1_costs->Count(size), 1);
   AddRuns(int64_t{1} << 50, size);
   EXPECT_TRUE(version_->dead) << Runtime::explain();
+}
+
+// Whole stretches of eager ops, made as long as the test likes. Those of the larger shape fail a guard of the version
+// and are made long then, which says nothing of the version.
+TEST(ProfitGateEager, WhatNoVersionServesIsNotHeldAgainstIt) {
+  OptionScope options({{"tier", "2"},
+                       {"background", "false"},
+                       {"hot_eager", "4"},
+                       {"compile_after", "1000000000"},
+                       {"deopt_generalise", "1000"},
+                       {"profit_gate", "true"}});
+  tiers::Manager::Get().Reset();
+  deopt::Ledger::Get().Clear();
+  const Tensor small = iota({8, 8}, 0, 0.5, 1.0, f32), large = iota({64, 8}, 0, 0.5, 1.0, f32);
+  const auto step = [](const Tensor& x) {
+    const int64_t deopts = MetricNow("deopts");
+    Tensor y = tanh(x * 0.5) + x;
+    sum(y).item<float>();
+    const int64_t end = rt::NowNs() + (MetricNow("deopts") > deopts ? 3'000'000 : 200'000);
+    while (rt::NowNs() < end) {
+    }
+  };
+  for (int i = 0; i < 12; ++i) step(small);
+  const int64_t runs = MetricNow("version_runs"), deopts = MetricNow("deopts");
+  for (int i = 0; i < 120; ++i) step(i % 3 == 0 ? large : small);
+  EXPECT_GE(MetricNow("version_runs"), runs + 40) << Runtime::explain();
+  EXPECT_GE(MetricNow("deopts"), deopts + 20) << Runtime::explain();
+  EXPECT_EQ(Runtime::explain().find("stays in tier 1"), std::string::npos) << Runtime::explain();
 }
 
 }  // namespace

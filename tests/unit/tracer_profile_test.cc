@@ -36,6 +36,7 @@ ValueId AddInput(Trace& t, const TensorType& type) {
   v.type = type;
   v.alignment = 32;
   int64_t stride = 1;
+  v.strides.resize(type.rank);
   for (int d = type.rank - 1; d >= 0; --d) {
     v.strides[d] = stride;
     stride *= type.dims[d];
