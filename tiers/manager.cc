@@ -518,6 +518,7 @@ void Manager::Build(const Job& job) {
     for (const auto& v : superseded)
       if (v->rung() != Rung::exact && rung != Rung::exact) version->tier1_costs->Merge(*v->tier1_costs);
     anchor.ExpectStretches(rung == Rung::exact);
+    anchor.is_waited_for_.store(trace->device->kind() == rt::DeviceKind::cpu, std::memory_order_relaxed);
     anchor.versions_.insert(anchor.versions_.begin(), version);
     anchor.generation_.fetch_add(1, std::memory_order_release);
     anchor.skip_.store(0, std::memory_order_relaxed);

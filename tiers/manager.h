@@ -92,6 +92,7 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
   std::atomic<int32_t> num_tier1_{0}, num_version_{0};
   std::atomic<int32_t> tier1_needed_{0};
   std::atomic<bool> stretches_known_{false};  // the profit gate is to look at them
+  std::atomic<bool> is_waited_for_{true};     // ops run while they are called, so their times tell something
   std::atomic<Runner> runner_{Runner::nobody};
   std::atomic<int64_t> last_arrival_ns_{0}, last_size_{0};
   std::atomic<int64_t> arrivals_{0};

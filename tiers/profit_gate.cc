@@ -52,7 +52,7 @@ Anchor::Runner Anchor::Time(Runner next, absl::Span<const View* const> operands)
   const bool done = next == Runner::tier1 ? tier1 >= kStretches : version >= kStretches && tier1 >= needed;
   if (done) [[likely]]
     return next;
-  if (kind != Kind::eager) return next;
+  if (kind != Kind::eager || !is_waited_for_.load(kRelaxed)) return next;
   if (next == Runner::version && tier1 < needed && version >= tier1 && rt::options().profit_gate() && Decide(true, 8))
     next = Runner::tier1;
   const int64_t now = rt::NowNs();

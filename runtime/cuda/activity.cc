@@ -29,7 +29,8 @@ struct Cupti {
 
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                          CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
-                                         CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
+                                         // Without calls of the driver there are no owners.
+                                         CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
 constexpr size_t kBufferBytes = size_t{4} << 20;
 constexpr CUpti_ExternalCorrelationKind kOwner = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0;
 
@@ -64,6 +65,7 @@ struct State {
   std::mutex mutex;
   ActivityRecorder::Sink sink;                   // null: off
   std::unordered_map<uint32_t, int64_t> owners;  // by correlation, while their activity is still to come
+  std::vector<Activity> pending;                 // read, and not given yet
   std::unordered_set<std::string> names;         // of kernels
   std::atomic<int64_t> lost{0};
 };
@@ -130,6 +132,17 @@ Activity Read(const CUpti_Activity& record, State& state) {
   return a;
 }
 
+/// Gives what the buffer before brought to the sink.
+void Deliver(State& state) {
+  for (Activity& a : state.pending)
+    if (const auto found = state.owners.find(a.correlation); found != state.owners.end()) a.owner = found->second;
+  if (state.sink && !state.pending.empty()) state.sink(state.pending);
+  state.pending.clear();
+  // A graph's launch has many records, perhaps in several buffers; what is this far behind is through.
+  constexpr size_t kMostOwners = size_t{1} << 20;
+  if (state.owners.size() > kMostOwners) state.owners.clear();
+}
+
 void CUPTIAPI TakeBuffer(CUcontext context, uint32_t stream, uint8_t* buffer, size_t, size_t valid) {
   State& state = TheState();
   const absl::StatusOr<const Cupti*> cupti = GetCupti();
@@ -140,20 +153,17 @@ void CUPTIAPI TakeBuffer(CUcontext context, uint32_t stream, uint8_t* buffer, si
     if (record->kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
       const auto& r = reinterpret_cast<const CUpti_ActivityExternalCorrelation&>(*record);
       state.owners[r.correlationId] = static_cast<int64_t>(r.externalId);
-      continue;
+    } else if (record->kind != CUPTI_ACTIVITY_KIND_DRIVER) {
+      activities.push_back(Read(*record, state));
     }
-    activities.push_back(Read(*record, state));
   }
-  for (Activity& a : activities)
-    if (const auto found = state.owners.find(a.correlation); found != state.owners.end()) a.owner = found->second;
-  // A graph's launch has many records, perhaps in several buffers; what is this far behind is through.
-  constexpr size_t kMostOwners = size_t{1} << 20;
-  if (state.owners.size() > kMostOwners) state.owners.clear();
   size_t dropped = 0;
   (*cupti)->cuptiActivityGetNumDroppedRecords(context, stream, &dropped);
   state.lost.fetch_add(static_cast<int64_t>(dropped), std::memory_order_relaxed);
   std::free(buffer);
-  if (state.sink && !activities.empty()) state.sink(activities);
+  // The owner of what is in one buffer may be in the next.
+  Deliver(state);
+  state.pending = std::move(activities);
 }
 
 }  // namespace
@@ -205,6 +215,7 @@ void ActivityRecorder::Stop() {
   cupti->cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   State& state = TheState();
   std::lock_guard lock(state.mutex);
+  Deliver(state);
   state.sink = nullptr;
 }
 
