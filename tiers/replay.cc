@@ -226,6 +226,7 @@ absl::Status ReplayActivation::Copy(int i) {
 absl::Status ReplayActivation::RunSteps(int to) {
   const int from = position_;
   failure_.step = -1;
+  if (!arena_ && is_lent_) TSR_RETURN_IF_ERROR(Take(0, plan_.num_slots, arena_));
   if (generated_ != nullptr) {
     const bool all = generated_->Choose(
         position_, to,
@@ -492,6 +493,10 @@ void ReplayActivation::Forget() {
     SetData(v, arena_data_[v]);
   }
   stored_.clear();
+  if (is_lent_) {
+    Give(arena_);
+    Give(spare_);
+  }
   for (TensorImpl*& t : unread_)
     if (t != nullptr) std::exchange(t, nullptr)->Release();
 }

@@ -234,6 +234,10 @@ absl::Status ReplayActivation::Take(int first, int count, Ref<rt::Storage>& aren
     total += slot_bytes_[static_cast<size_t>(first) + k];
   }
   TSR_ASSIGN_OR_RETURN(arena, rt::Storage::Make(*trace_.device, total));
+  // On a GPU memory is used again in the order of its stream, by other versions and by tier 1: what is large is held
+  // only while a run needs it.
+  constexpr size_t kLent = size_t{64} << 20;
+  if (first == 0) is_lent_ = trace_.device->kind() == rt::DeviceKind::cuda && total >= kLent;
   Account(static_cast<int64_t>(total));
   char* base = static_cast<char*>(arena->data());
   const auto has = [&](int slot) { return slot >= first && slot < first + count; };
