@@ -509,7 +509,9 @@ void Recorder::PutRows() {
     add(BlockKind::spans, state_->spans, &state_->spans_put);
     add(BlockKind::threads, state_->threads, &state_->threads_put);
   }
-  for (const auto& [kind, rows] : pending) Put(kind, rows.rows, rows.bytes, 0);
+  // Deopts go with the events that they belong to.
+  for (const auto& [kind, rows] : pending)
+    Put(kind, rows.rows, rows.bytes, kind == BlockKind::deopts ? NowNs() : 0);
 }
 
 // last_ns: when the block may go from those that are kept; 0: never.

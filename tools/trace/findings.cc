@@ -11,6 +11,8 @@ namespace {
 
 /// Below this part of the recording nothing is worth a person's attention.
 constexpr double kLeastShare = 0.01;
+/// A trace of so few steps has little to gain.
+constexpr int64_t kFewSteps = 12;
 
 class Rules {
  public:
@@ -69,9 +71,16 @@ class Rules {
     for (const PlaceSummary& place : a_.places) {
       if (place.pinned.empty()) continue;
       const double ns = InTier1(place.name);
+      int64_t steps = 0;
+      for (const size_t v : place.versions) steps = std::max(steps, a_.versions[v].row->steps);
+      const bool is_short = steps > 0 && steps <= kFewSteps;
       Add(ns, absl::StrCat(place.name, " stays in tier 1"),
           absl::StrCat(place.pinned, "; its ops took ", TimeText(ns), " in tier 1"),
-          "its ops run one by one from then on: tessera explain tells what the words mean", place.name);
+          is_short ? absl::StrCat("its trace has only ", steps,
+                                  " steps: something ends it there, such as an `if` or a print that reads a value; in a "
+                                  "longer one there is more to fuse")
+                   : "its ops run one by one from then on: tessera explain tells what the words mean",
+          place.name);
     }
   }
 
