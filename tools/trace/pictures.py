@@ -31,8 +31,8 @@ def main():
             run("./tessera", "trace", "report", name + ".trace", "--html", name + ".html")
             print(run("./tessera", "trace", "report", name + ".trace", "--rows", "4"))
         print(run("./tessera", "trace", "diff", "walk.trace", "walk_fixed.trace", "--rows", "4"))
-        for name, hash_, height, out in (("walk", "", 1250, "slow"), ("walk_fixed", "", 1130, "fixed"),
-                                         ("walk_fixed", "#trace-0", 3000, "trace")):
+        for name, hash_, height, out in (("walk", "", 1060, "slow"), ("walk_fixed", "", 900, "fixed"),
+                                         ("walk_fixed", "#trace-0", 2500, "trace")):
             run(browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
                 "--user-data-dir=" + os.path.join(folder, "profile"), f"--window-size=1180,{height}",
                 "--virtual-time-budget=4000",
