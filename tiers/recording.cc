@@ -44,8 +44,14 @@ std::string FileOf(const Trace& trace, const TraceStep& step) {
 }
 
 void AddTrace(Recorder& recorder, const Trace& trace) {
-  rt::trace::TraceRow row = {trace.id,       trace.name, trace.is_eager, std::string(trace.device->name()),
-                             trace.tier1_ns, {}};
+  static constexpr const char* kEnds[] = {"loop", "returned", "stopped"};
+  rt::trace::TraceRow row = {trace.id,
+                             trace.name,
+                             trace.is_eager,
+                             std::string(trace.device->name()),
+                             trace.tier1_ns,
+                             {},
+                             kEnds[static_cast<int>(trace.end)]};
   const std::vector<std::string> lines = absl::StrSplit(ToString(trace), '\n');
   for (size_t i = 0; i < trace.steps.size(); ++i) {
     const TraceStep& step = trace.steps[i];

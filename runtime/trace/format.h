@@ -119,9 +119,10 @@ struct TraceRow {
   std::string device;
   int64_t tier1_ns = 0;
   std::vector<StepRow> steps;
+  std::string end;  // how it ends, as tracer::TraceEnd: "loop", "returned" or "stopped"
   template <class F>
   void Fields(F& f) {
-    f(id), f.Name(place), f(is_eager), f(device), f(tier1_ns), f.Rows(steps);
+    f(id), f.Name(place), f(is_eager), f(device), f(tier1_ns), f.Rows(steps), f(end);
   }
 };
 

@@ -509,7 +509,8 @@ void Recorder::PutRows() {
     add(BlockKind::spans, state_->spans, &state_->spans_put);
     add(BlockKind::threads, state_->threads, &state_->threads_put);
   }
-  for (const auto& [kind, rows] : pending) Put(kind, rows.rows, rows.bytes, 0);
+  // Deopts go with the events that they belong to.
+  for (const auto& [kind, rows] : pending) Put(kind, rows.rows, rows.bytes, kind == BlockKind::deopts ? NowNs() : 0);
 }
 
 // last_ns: when the block may go from those that are kept; 0: never.
@@ -601,8 +602,9 @@ void Recorder::Preamble() {
   std::string set;
   for (const OptionInfo& o : AllOptions()) {
     const auto value = options().Get(o.name);
-    if (value.ok() && *value != o.default_text)
-      absl::StrAppend(&set, set.empty() ? "" : " ", std::string(o.name), "=", *value);
+    // Of files the name is enough.
+    if (value.ok() && *value != o.default_text && o.id != OptionId::trace)
+      absl::StrAppend(&set, set.empty() ? "" : " ", std::string(o.name), "=", value->substr(value->rfind('/') + 1));
   }
   Add(MetaRow{"options", set});
   Clock();

@@ -170,7 +170,7 @@ class Recorder {
   /// Source files longer than this are left out.
   static constexpr size_t kMostSourceBytes = 1 << 20;
   /// Rows that are kept for dumps, all told; those beyond are left out.
-  static constexpr size_t kMostKeptBytes = size_t{256} << 20;
+  static constexpr size_t kMostKeptBytes = size_t{64} << 20;
 
  private:
   friend class ThreadBuffer;

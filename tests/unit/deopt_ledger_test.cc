@@ -343,7 +343,7 @@ TEST(Ledger, WritesEvents) {
       EXPECT_EQ(e.b, static_cast<int64_t>(DeoptReason::shape));
       EXPECT_EQ(e.c, 3);
     }
-    if (e.kind == rt::EventKind::trace_abort && e.b == ns) {
+    if (e.kind == rt::EventKind::trace_abort && e.duration_ns == ns) {
       ++aborts;
       EXPECT_EQ(e.a, static_cast<int64_t>(TraceAbort::left));
     }

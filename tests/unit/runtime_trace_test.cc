@@ -257,7 +257,7 @@ std::string Sample() {
   add(ThreadRow{1, 77, "main"});
   add(SiteRow{1, "a/b.cc", 12, 3, ""});
   add(SpanRow{1, "s"});
-  add(TraceRow{1, "b.cc:12", 1, "cpu", 100, {{"0: add", 10, "a/b.cc", 12, 3}}});
+  add(TraceRow{1, "b.cc:12", 1, "cpu", 100, {{"0: add", 10, "a/b.cc", 12, 3}}, "loop"});
   add(VersionRow{1,  1,  "b.cc:12", "replay",           "exact", "hot", "", "live", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
                  12, 13, 14,        {{0, "x0: f32[8]"}}});
   add(DeoptRow{1500, 1, "b.cc:12", 4, 4, 0, 0, 0, "a/b.cc", 12, "8", "9", "generalise"});

@@ -448,10 +448,14 @@ TEST(TiersTables, EveryMetricOfTheTiersMoves) {
 TEST(TiersTables, EveryEventOfTheTiersIsInTheRing) {
   const OptionScope scope({{"events", "65536"}});
   ABitOfEverything();
+  { const Step step; }
   std::set<rt::EventKind> seen;
   for (const rt::Event& event : rt::GlobalRing()->Snapshot()) seen.insert(event.kind);
   for (const rt::EventInfo& row : rt::kEvents) {
     if (row.id < rt::EventKind::trace_record) continue;
+    if (row.id == rt::EventKind::compile_stage && !HasCompiler()) continue;
+    // Copies need another device, and spans are in recordings alone: tiers_trace_test.cc.
+    if (row.id == rt::EventKind::copy || row.id == rt::EventKind::span) continue;
     EXPECT_TRUE(seen.contains(row.id)) << row.name;
   }
 }

@@ -163,6 +163,14 @@ TEST(TiersTrace, SpansHaveTheirNames) {
   EXPECT_EQ(names, (std::vector<std::string>{"epoch", "epoch", "epoch", "load", "load", "save"}));
 }
 
+TEST(TiersTrace, CopiesBetweenDevices) {
+  const TraceData data = RecordHot(PathOf("copies"), [] { ones({16}).to(Device::find("null").value()); });
+  const auto copies = Of(data, EventKind::copy);
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0]->a, 64) << "bytes";
+  EXPECT_EQ(copies[0]->b, 1) << "from the host";
+}
+
 TEST(TiersTrace, VersionsOfBeforeTheRecordingAreInIt) {
   OptionScope scope(HotAtOnce());
   tiers::Manager::Get().Reset();

@@ -11,6 +11,8 @@ namespace {
 
 /// Below this part of the recording nothing is worth a person's attention.
 constexpr double kLeastShare = 0.01;
+/// A trace of so few steps has little to gain.
+constexpr int64_t kFewSteps = 12;
 
 class Rules {
  public:
@@ -19,6 +21,7 @@ class Rules {
   void Run() {
     Slower();
     Pinned();
+    Pieces();
     ManyDeopts();
     NotPaidOff();
     HotInTier1();
@@ -69,10 +72,44 @@ class Rules {
     for (const PlaceSummary& place : a_.places) {
       if (place.pinned.empty()) continue;
       const double ns = InTier1(place.name);
+      int64_t steps = 0;
+      for (const size_t v : place.versions) steps = std::max(steps, a_.versions[v].row->steps);
+      const bool is_short = steps > 0 && steps <= kFewSteps;
       Add(ns, absl::StrCat(place.name, " stays in tier 1"),
           absl::StrCat(place.pinned, "; its ops took ", TimeText(ns), " in tier 1"),
-          "its ops run one by one from then on: tessera explain tells what the words mean", place.name);
+          is_short
+              ? absl::StrCat("its trace has only ", steps,
+                             " steps: something ends it there, such as an `if` or a print that reads a value; in a "
+                             "longer one there is more to fuse")
+              : "its ops run one by one from then on: tessera explain tells what the words mean",
+          place.name);
     }
+  }
+
+  // Eager traces that end at a read: what comes after it is another trace.
+  void Pieces() {
+    std::string names;
+    int64_t pieces = 0, steps = 0;
+    double ns = 0;
+    for (const PlaceSummary& place : a_.places) {
+      bool ends = false;
+      for (const int64_t id : place.trace_ids) {
+        const rt::trace::TraceRow* trace = a_.data->FindTrace(id);
+        if (trace == nullptr || trace->is_eager == 0) continue;
+        ends = trace->end == "stopped";
+        if (ends) steps = std::max(steps, static_cast<int64_t>(trace->steps.size()));
+      }
+      if (!ends) continue;
+      if (++pieces <= 4) absl::StrAppend(&names, names.empty() ? "" : ", ", place.name);
+      ns += static_cast<double>(place.runs.ns) + (place.pinned.empty() ? 0 : InTier1(place.name));
+    }
+    if (pieces < 2) return;
+    Add(ns / 2, absl::StrCat("The program runs in ", pieces, " pieces: ", names, pieces > 4 ? ", ..." : ""),
+        absl::StrCat("their traces have at most ", steps,
+                     " steps, because each ends where the program reads a value: an `if`, a print, item() or read()"),
+        "what is on the two sides of a read is never fused, and the read waits for all before it: read less often, or "
+        "in "
+        "the end");
   }
 
   void ManyDeopts() {
