@@ -90,10 +90,11 @@ std::string Folded(const std::string& text) {
   return absl::StrJoin(lines, "\n");
 }
 
-/// "LLVM 22.1.8 for neoverse-n1": of the compiler's id, which also lists features.
+/// "LLVM 22.1.8 for neoverse-n1 (aarch64-unknown-linux-gnu)": of the compiler's id, which is its sources' hash, "llvm",
+/// version, triple, processor and features.
 std::string Machine() {
   const std::vector<std::string> words = absl::StrSplit(std::string((*tiers::Compiler())->build_id), ' ');
-  return words.size() > 3 ? absl::StrCat("LLVM ", words[1], " for ", words[3], " (", words[2], ")") : "";
+  return words.size() > 4 ? absl::StrCat("LLVM ", words[2], " for ", words[4], " (", words[3], ")") : "";
 }
 
 /// Without the places in the program, which make lines long: `loc(#loc3)` behind ops, and what #loc3 is.
