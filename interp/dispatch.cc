@@ -274,9 +274,11 @@ absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<con
   static const Quick* quick_rows = QuickRows();
   const OpInfo& op = ir::Info(opcode);
   Observer* observer = CurrentObserver();
-  const bool watched = observer != nullptr || rt::RingOn() || rt::options().debug() >= 3;
+  // One load for all who may want events.
+  const uint32_t wanted = rt::internal::g_events.load(std::memory_order_relaxed);
+  const bool recorded = (wanted & rt::internal::kRecorder) != 0;
+  const bool watched = observer != nullptr || (wanted & ~rt::internal::kRecorder) != 0 || rt::options().debug() >= 3;
   const int64_t start_ns = watched ? rt::NowNs() : 0;
-  const bool recorded = rt::RecorderOn();
   const int64_t start_ticks = recorded ? rt::Ticks() : 0;
 
   const Quick& quick = quick_rows[static_cast<int>(opcode)];

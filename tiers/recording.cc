@@ -36,6 +36,8 @@ constexpr const char* kStages[] = {"graph", "sched", "tile", "target", "llvm", "
 /// A longer text is cut off.
 constexpr size_t kMostStageBytes = 1 << 20;
 constexpr size_t kMostVersions = 4096;
+/// Texts of earlier recordings that are kept.
+constexpr size_t kMostTextBytes = 16 << 20;
 
 std::string FileOf(const Trace& trace, const TraceStep& step) {
   if (step.source.file != nullptr) return step.source.file;
@@ -111,6 +113,10 @@ class Recording {
     if (guards_.size() >= kMostVersions) return;
     guards_[version.id] = std::move(guards);
     if (version.code() == nullptr || recorder.redacts() || rt::options().trace_stages() == 0) return;
+    if (const auto it = texts_.find(version.id); it != texts_.end()) {
+      for (const rt::trace::StageRow& row : it->second) recorder.Add(row);
+      return;
+    }
     const Trace& trace = version.trace();
     const std::string file = trace.is_eager || trace.frames.empty() ? "" : trace.frames[0].code->file;
     jobs_.push_back(
@@ -159,6 +165,17 @@ class Recording {
 
   static int64_t Budget() { return rt::options().trace_stages() * 1'000'000; }
 
+  // For the next recording, which need not ask again.
+  void Keep(int64_t version, std::vector<rt::trace::StageRow> rows) {
+    if (rows.size() < std::size(kStages)) return;
+    for (const auto& row : rows) text_bytes_ += row.text.size();
+    texts_[version] = std::move(rows);
+    while (text_bytes_ > kMostTextBytes && !texts_.empty()) {  // the oldest go
+      for (const auto& row : texts_.begin()->second) text_bytes_ -= row.text.size();
+      texts_.erase(texts_.begin());
+    }
+  }
+
   void Work() {
     const pid_t thread = rt::LowerPriorityOfThisThread();
     std::unique_lock lock(mutex_);
@@ -166,6 +183,7 @@ class Recording {
     while (!jobs_.empty() && spent_ns_ < Budget() && Recorder::Get().on()) {
       const Job job = std::move(jobs_.front());
       jobs_.pop_front();
+      std::vector<rt::trace::StageRow> rows;
       for (const char* stage : kStages) {
         if (spent_ns_ >= Budget()) break;
         lock.unlock();
@@ -174,11 +192,13 @@ class Recording {
         const int64_t ns = rt::NowNs() - start;
         if (text.ok()) {
           if (text->size() > kMostStageBytes) text->resize(kMostStageBytes);
-          Recorder::Get().Add(rt::trace::StageRow{job.version, stage, *std::move(text)});
+          rows.push_back({job.version, stage, *std::move(text)});
+          Recorder::Get().Add(rows.back());
         }
         lock.lock();
         spent_ns_ += ns;
       }
+      Keep(job.version, std::move(rows));
     }
     jobs_.clear();
     running_ = false;
@@ -192,6 +212,8 @@ class Recording {
   bool running_ = false;
   pid_t thread_ = 0;
   int64_t spent_ns_ = 0;
+  std::map<int64_t, std::vector<rt::trace::StageRow>> texts_;  // by version
+  size_t text_bytes_ = 0;
   std::map<int64_t, std::vector<rt::trace::GuardRow>> guards_;
   std::map<int64_t, std::tuple<int64_t, int64_t, std::string, std::string>> seen_;
 };

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -212,6 +213,29 @@ TEST_F(Recording, TheLastSecondsAreDumped) {
   EXPECT_EQ(CountOf(MustRead(path), EventKind::step), 11);
   Recorder::Get().Keep(0);
   EXPECT_FALSE(RecorderOn());
+}
+
+TEST_F(Recording, TheFileIsTheParentsAfterAFork) {
+  const std::string path = File("fork");
+  ASSERT_TRUE(Recorder::Get().Start(path).ok());
+  Record(EventKind::step, 1);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const bool off = !RecorderOn();
+    for (int i = 0; i < 1000; ++i) Record(EventKind::step, 2);
+    const bool stops = Recorder::Get().Stop().ok(), starts = Recorder::Get().Start(path).ok();
+    ::_exit(off && stops && !starts ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  Record(EventKind::step, 3);
+  ASSERT_TRUE(Recorder::Get().Stop().ok());
+  std::vector<int64_t> steps;
+  for (const TraceEvent& e : MustRead(path).events)
+    if (e.kind == EventKind::step) steps.push_back(e.a);
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 3}));
 }
 
 TEST_F(Recording, RedactedFilesTellNothing) {

@@ -448,7 +448,9 @@ TEST(TiersTables, EveryMetricOfTheTiersMoves) {
 TEST(TiersTables, EveryEventOfTheTiersIsInTheRing) {
   const OptionScope scope({{"events", "65536"}});
   ABitOfEverything();
-  { const Step step; }
+  {
+    const Step step;
+  }
   std::set<rt::EventKind> seen;
   for (const rt::Event& event : rt::GlobalRing()->Snapshot()) seen.insert(event.kind);
   for (const rt::EventInfo& row : rt::kEvents) {

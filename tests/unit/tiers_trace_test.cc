@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <set>
 #include <thread>
 
@@ -66,6 +67,7 @@ TEST(TiersTrace, OpsHaveTheirSourceLines) {
     EXPECT_EQ(e->b, 8);
   }
   EXPECT_TRUE(found);
+  if (!std::filesystem::exists(__FILE__)) return;  // the tests were built elsewhere
   const auto source = std::find_if(data.sources.begin(), data.sources.end(), [](const auto& s) {
     return s.file.find("tiers_trace_test.cc") != std::string::npos;
   });
