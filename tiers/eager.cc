@@ -204,8 +204,10 @@ std::vector<const void*> EagerTiers::Marks() {
 void EagerTiers::OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) {
   EagerThread& t = ThreadOf(stream);
   if (t.config_epoch != tracer::ConfigEpoch()) OnDecay(stream);
-  // An anchor keeps its entry against most that come by.
-  if (entry.anchor != nullptr && (++t.misses & 7) != 0) return;
+  // An anchor keeps its entry against most that come by, and so does a path that has come before: two that drove each
+  // other out in every round would both stay cold for good.
+  const uint32_t most = entry.anchor != nullptr ? 7 : entry.countdown < HotEager() ? 63 : 0;
+  if (entry.tag != 0 && (++t.misses & most) != 0) return;
   entry.tag = Stream::TagOf(call.path);
   entry.countdown = HotEager();
   entry.anchor = nullptr;

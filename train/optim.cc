@@ -87,7 +87,7 @@ Tensor Optimizer::Factor(const std::vector<Tensor>& grads) {
     // In f32 for narrow types: the square of an f16 is soon infinite. Rows first, which are many, and so are done in
     // parallel by one kernel with the squares.
     const Tensor squared = square(IsNarrowFloat(g.dtype()) ? g.cast(f32) : g);
-    const Tensor part = squared.rank() > 1 ? sum(sum(squared, {-1})) : sum(squared);
+    const Tensor part = squared.rank() > 0 ? sum(sum(squared, {-1})) : squared;
     squares = squares.defined() ? squares + part : part;
   }
   norm_ = sqrt(squares);

@@ -307,11 +307,13 @@ def _attention_grad(g):
 
         with np.errstate(all='ignore'):
             p, relative = a.weights(dtype)
+            # Weights that are nearly nothing have few bits.
+            p_off = p * relative + (2.0**-1074 if dtype == 'f64' else 2.0**-149)
             less = (G * Y).sum(-1, keepdims=True)
             centred = np.einsum('...se,...te->...st', G, V) - less
             size = np.einsum('...se,...te->...st', np.abs(G), np.abs(V)) + np.abs(G * Y).sum(-1, keepdims=True)
             e = p * centred * scale
-            off = p * scale * (relative * np.abs(centred) + (8 + a.e_dim / 2) * ep * size)
+            off = scale * (p_off * np.abs(centred) + (8 + a.e_dim / 2) * ep * p * size)
 
             def product(spec, x, x_off, w, terms):
                 return (np.einsum(spec, x, w),
@@ -320,7 +322,7 @@ def _attention_grad(g):
             dq, q_off = product('...st,...td->...sd', e, off, K, a.t)
             rows = a.s * a.shared
             dk, k_off = (of_keys(x) for x in product('...st,...sd->...td', e, off, Q, rows))
-            dv, v_off = (of_keys(x) for x in product('...st,...se->...te', p, p * relative, G, rows))
+            dv, v_off = (of_keys(x) for x in product('...st,...se->...te', p, p_off, G, rows))
         if is_float(dtype) and dtype == 'f64':
             dq, dk, dv = (x.astype(Wide) for x in (dq, dk, dv))
         return [close(dtype, dq, q_off), close(dtype, dk, k_off), close(dtype, dv, v_off)]
