@@ -51,7 +51,7 @@ struct Stream {
   };
   /// Two paths in one entry drive each other out, and the op at which a stretch begins may be one of them: many more
   /// entries than ops of a training step.
-  static constexpr int kEntries = 1 << 16;
+  static constexpr int kEntries = 1 << 14;
 
   Mode mode = Mode::idle;
   /// Unset path bits are ignored (option hash_bits).
@@ -76,7 +76,7 @@ struct Stream {
   static uint64_t SiteHash(const void* site, ir::Op op) {
     return (reinterpret_cast<uint64_t>(site) + (static_cast<uint64_t>(op) << 50)) * 0x9e3779b97f4a7c15ull;
   }
-  HotEntry& EntryOf(uint64_t key) { return entries[(key * 0xd6e8feb86659fd93ull) >> 48]; }
+  HotEntry& EntryOf(uint64_t key) { return entries[(key * 0xd6e8feb86659fd93ull) >> 50]; }
   static uint32_t TagOf(uint64_t key) { return static_cast<uint32_t>(key ^ (key >> 32)) | 1; }
 };
 

@@ -39,7 +39,8 @@ constexpr int32_t kForGood = INT32_MAX / 4;
 /// How often exploring may begin at one op.
 constexpr int kExplorations = 4;
 
-/// Ops after which it is asked how long they took, and nanoseconds of one that is long.
+/// Ops after which it is asked how long they took, and nanoseconds of one that is long on a GPU: there few steps are
+/// many kernels, and compiles have cores of their own.
 constexpr int64_t kLookAfter = 2048, kLongOp = 20'000;
 
 /// Ops of a thread within which those that a profile names are looked for at any cost.
@@ -123,6 +124,16 @@ bool EagerTiers::Rests(const EagerAnchor& a) {
   return outer != nullptr && !outer->pinned.load(std::memory_order_relaxed);
 }
 
+bool EagerTiers::IsSettled(uint64_t path, EagerAnchor** anchor) {
+  std::lock_guard lock(mutex_);
+  if (const auto it = within_.find(path); it != within_.end())
+    return !it->second->pinned.load(std::memory_order_relaxed);
+  const auto it = anchors_.find(path);
+  if (it == anchors_.end() || !it->second->explored || it->second->pinned.load(std::memory_order_relaxed)) return false;
+  *anchor = it->second.get();
+  return true;
+}
+
 void EagerTiers::Retire(const tracer::Trace& round, EagerAnchor& outer) {
   std::lock_guard lock(mutex_);
   // Also ops that are no anchors yet: their counts may be lost, and they would be explored.
@@ -142,7 +153,8 @@ void EagerTiers::OnDecay(Stream& stream) {
   // How long ops take is looked at more often than counts decay.
   const int64_t now = rt::NowNs(), ops = t.until_look - std::max<int64_t>(0, stream.until_decay);
   t.since_decay += ops;
-  if (ops >= kLookAfter / 8) stream.weight = now - t.looked >= ops * kLongOp ? std::max(1, hot / 4) : 1;
+  const bool are_long = !t.on_cpu && now - t.looked >= ops * kLongOp;
+  if (ops >= kLookAfter / 8) stream.weight = are_long ? std::clamp(hot / 4, 1, 4) : 1;
   t.looked = now;
   t.until_look = stream.until_decay = std::min<int64_t>(kLookAfter, rt::options().hot_decay());
   if (t.config_epoch != tracer::ConfigEpoch()) {
@@ -204,10 +216,17 @@ std::vector<const void*> EagerTiers::Marks() {
 void EagerTiers::OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) {
   EagerThread& t = ThreadOf(stream);
   if (t.config_epoch != tracer::ConfigEpoch()) OnDecay(stream);
-  // An anchor keeps its entry against most that come by, and so does a path that has come before: two that drove each
-  // other out in every round would both stay cold for good.
-  const uint32_t most = entry.anchor != nullptr ? 7 : entry.countdown < HotEager() ? 63 : 0;
-  if (entry.tag != 0 && (++t.misses & most) != 0) return;
+  t.on_cpu = call.default_device().kind() == rt::DeviceKind::cpu;
+  // Two paths that drove each other out in every round would both stay cold for good. One that has its anchor takes its
+  // place again at once; one that lies in the round of another anchor, and would only rest, takes nobody's.
+  EagerAnchor* known = nullptr;
+  if (entry.tag != 0 && IsSettled(call.path, &known)) {
+    // Two anchors on one entry take turns of two rounds.
+    if (known != nullptr && (entry.anchor == nullptr || (++t.misses & 1) != 0)) SetEntry(stream, call.path, 1, known);
+    return;
+  }
+  // An anchor keeps its entry against most that come by.
+  if (entry.anchor != nullptr && (++t.misses & 7) != 0) return;
   entry.tag = Stream::TagOf(call.path);
   entry.countdown = HotEager();
   entry.anchor = nullptr;

@@ -44,6 +44,7 @@ class EagerThread {
   // Since ops were last asked how long they take: how many that was to be, and when.
   int64_t until_look = 0, looked = 0;
   int64_t since_decay = 0;  // ops
+  bool on_cpu = true;       // the default device of the last new op
   int steps_marked = 0;     // by tessera::Step since the last recording, or step in a version
   // Ops that a profile names and that have not come yet: SiteHash() to path. While there are any, decay is asked at
   // every op of the idle stream.
@@ -80,6 +81,8 @@ class EagerTiers final : public interp::StreamHook {
   /// The op that has just come may be one that a profile names, in surroundings that are not yet those of its loop:
   /// then it is hot, and from here on the surroundings are as if the loop had gone round before.
   void Expect(EagerThread& t);
+  /// Is it known what becomes of ops on this path? They rest, for they lie in the round of an anchor, or they are one.
+  bool IsSettled(uint64_t path, EagerAnchor** anchor);
   /// Its round is part of a longer one that is, or will be, a trace.
   static bool Rests(const EagerAnchor& a);
   void Retire(const tracer::Trace& round, EagerAnchor& outer);

@@ -32,11 +32,13 @@ void* Scratch(size_t bytes) {
   return buffer.data;
 }
 
+// Where a run is prepared for its first steps only, dims of later ones are not known yet: nothing is there to do.
 int64_t Product(const std::vector<int64_t>& factors, const std::vector<int64_t>& blocks,
                 const std::vector<int64_t>& dims) {
   int64_t product = 1;
   for (size_t k = 0; k < factors.size(); ++k) {
     const int64_t f = factors[k], size = f >= 0 ? dims[static_cast<size_t>(f)] : -1 - f;
+    if (size < 0) return 0;
     product *= blocks.empty() ? size : (size + blocks[k] - 1) / blocks[k];
   }
   return product;

@@ -447,13 +447,12 @@ void Recorder::DrainAll() {
 void Recorder::Drain(ThreadBuffer& buffer) {
   const uint64_t head = buffer.head_.load(std::memory_order_acquire);
   uint64_t tail = buffer.tail_.load(kRelaxed);
-  if (head == tail) return;
+  // Also where there is nothing to fetch: the last that a thread recorded may all have been too many.
+  const int64_t lost = buffer.lost_.exchange(0, kRelaxed);
   if (!state_->wanted()) {
     buffer.tail_.store(head, std::memory_order_release);
-    buffer.lost_.store(0, kRelaxed);
     return;
   }
-  const int64_t lost = buffer.lost_.exchange(0, kRelaxed);
   lost_.fetch_add(lost, kRelaxed);
   const bool redacts = this->redacts();
   while (tail != head) {
