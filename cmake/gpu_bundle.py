@@ -153,7 +153,8 @@ def main():
         for path in sorted((SOURCE / folder).rglob("*")):
             if path.is_file() and path.suffix not in SOURCE_SUFFIXES and "__pycache__" not in path.parts:
                 copy(path, bundle)
-    copy(SOURCE / "bench/gpu_torch.py", bundle)
+    for script in ("gpu_torch.py", "train_gpt_torch.py"):
+        copy(SOURCE / "bench" / script, bundle)
     for test in tests:
         for word in test["command"]:
             if word.startswith("@ROOT@/"):

@@ -19,6 +19,9 @@ def support(data):
         totals = file["tests"]["totals"]
         tools = file.get("sanitize", {}).get("tools", {})
         clean = ", ".join(f"{name} {t['clean']} of {t['of']}" for name, t in tools.items()) or "not run"
+        at = file.get("sanitize", {}).get("machine", {}).get("commit")
+        if at and at != machine["commit"]:
+            clean += f" (at {at})"
         lines.append(f"| {machine['device']} | {machine['driver']}, {machine['cuda']} | {totals['passed']} of {totals['tests']} | "
                      f"{clean} | {machine['commit']} | {machine['date'][:10]} |")
     return "\n".join(lines)

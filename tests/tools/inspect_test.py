@@ -177,7 +177,7 @@ class Schedules(unittest.TestCase):
         self.path = os.path.join(self.folder.name, "model.tsr")
         with open(self.path, "w", encoding="utf-8") as file:
             file.write(self.PRODUCT.format("plain", "relu(x @ w)"))
-            file.write("@kernel.schedule(form=\"packed\", rows=24, nr=8, mr=4)\n" + self.PRODUCT.format("cut", "relu(x @ w)"))
+            file.write("@kernel.schedule(form=\"packed\", rows=24, nr=16, mr=4)\n" + self.PRODUCT.format("cut", "relu(x @ w)"))
             file.write("@kernel.schedule(form=\"library\")\n" + self.PRODUCT.format("left", "relu(x @ w)"))
             file.write("@kernel.schedule(depth=48)\n" + self.PRODUCT.format("outer", "cut(x, w) + relu(plain(x, w))"))
 
@@ -197,7 +197,7 @@ class Schedules(unittest.TestCase):
     def test_one_function(self):
         for tier in ("2", "3"):
             (cut,) = self.products("cut", "--tier", tier)
-            self.assertEqual((cut["form"], cut["rows"], cut["nr"], cut["mr"]), ("packed", "24", "8", "4"))
+            self.assertEqual((cut["form"], cut["rows"], cut["nr"], cut["mr"]), ("packed", "24", "16", "4"))
             (plain,) = self.products("plain", "--tier", tier)
             self.assertNotEqual(plain["rows"], "24")
         self.assertEqual(self.products("left"), [], "it is left to the library")
@@ -205,7 +205,7 @@ class Schedules(unittest.TestCase):
     def test_calls(self):
         """A function's own schedule goes before its caller's, which holds for what says nothing."""
         cut, plain = sorted(self.products("outer"), key=lambda p: p["rows"] != "24")
-        self.assertEqual((cut["rows"], cut["nr"], cut["mr"]), ("24", "8", "4"))
+        self.assertEqual((cut["rows"], cut["nr"], cut["mr"]), ("24", "16", "4"))
         self.assertNotEqual(cut["depth"], "48")
         self.assertEqual(plain["depth"], "48")
         self.assertNotEqual(plain["rows"], "24")
@@ -216,7 +216,7 @@ class Schedules(unittest.TestCase):
 
     def test_graph_ir_has_it(self):
         done = run("inspect", self.path, "--fn", "outer", "--stage", "gir")
-        self.assertIn('with {schedule = "form=packed,rows=24,nr=8,mr=4"} {', done.stdout)
+        self.assertIn('with {schedule = "form=packed,rows=24,nr=16,mr=4"} {', done.stdout)
         self.assertIn('with {schedule = "depth=48"} {', done.stdout)
 
 
