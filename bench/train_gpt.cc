@@ -95,7 +95,7 @@ void GpuTrainGpt() {
 
 void GpuTrainLengths() {
   CheckGpu();
-  // With torch.compile it is not done after two minutes.
+  // torch.compile makes new code for each length: minutes.
   Train({"124m_lengths", 60, "cuda", "BF16", /*compiled=*/false}, "gpu_train_lengths/124m");
 }
 

@@ -84,7 +84,7 @@ void CUPTIAPI GiveBuffer(uint8_t** buffer, size_t* size, size_t* most_records) {
   *most_records = 0;
 }
 
-/// The records of a buffer, but for owners, which go to the state.
+/// A record that is neither an owner's nor of a call.
 Activity Read(const CUpti_Activity& record, State& state) {
   Activity a;
   const auto times = [&](const auto& r) {
@@ -93,23 +93,20 @@ Activity Read(const CUpti_Activity& record, State& state) {
     a.correlation = r.correlationId;
     a.stream = r.streamId;
   };
+  const auto moves = [&](const auto& r, Activity::Kind kind) {
+    times(r);
+    a.kind = kind;
+    a.device = r.deviceId;
+    a.bytes = static_cast<int64_t>(r.bytes);
+    a.graph_node = r.graphNodeId;
+  };
   switch (record.kind) {
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
-      const auto& r = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
-      times(r);
-      a.kind = Activity::Kind::copy;
-      a.device = r.deviceId;
-      a.bytes = static_cast<int64_t>(r.bytes);
-      a.graph_node = r.graphNodeId;
+      moves(reinterpret_cast<const CUpti_ActivityMemcpy6&>(record), Activity::Kind::copy);
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
-      const auto& r = reinterpret_cast<const CUpti_ActivityMemset4&>(record);
-      times(r);
-      a.kind = Activity::Kind::set;
-      a.device = r.deviceId;
-      a.bytes = static_cast<int64_t>(r.bytes);
-      a.graph_node = r.graphNodeId;
+      moves(reinterpret_cast<const CUpti_ActivityMemset4&>(record), Activity::Kind::set);
       break;
     }
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: {

@@ -60,6 +60,31 @@ TEST(TiersMemory, WhatFusionRemovedTakesNone) {
   }
 }
 
+// Large values and small ones in turns: a small one does not keep a place for itself that a large one then takes over.
+TEST(TiersMemory, ValuesShareBySize) {
+  std::string text = "func @f(%v0: tensor<512 x 1024 x f32>) -> tensor<f32> {\n";
+  for (int i = 0; i < 8; ++i) {
+    const std::string n = std::to_string(i), next = std::to_string(i + 1);
+    text += "  %s" + n + " = max %v" + n + " {axes = [0, 1]}\n  %w" + n + " = sub %v" + n + ", %s" + n + "\n  %t" + n +
+            " = exp %s" + n + "\n  %v" + next + " = mul %w" + n + ", %t" + n + "\n";
+  }
+  text += "  %y = max %v8 {axes = [0, 1]}\n  return %y\n}";
+  OptionScope scope({{"tier", "3"},
+                     {"background", "false"},
+                     {"profit_gate", "false"},
+                     {"hot_function", "3"},
+                     {"compile_after", "1000000000"}});
+  tiers::Manager::Get().Reset();
+  const Tensor x = Uniform({kRows, kColumns}, 1);
+  const Function f = Function::parse(text).value();
+  for (int i = 0; i < 12; ++i) f.call({x}).to_bytes();
+  int64_t held = 0;
+  for (const auto& a : tiers::Manager::Get().anchors())
+    for (const auto& v : a->versions()) held += v->bytes();
+  EXPECT_GT(held, 0) << Runtime::explain();
+  EXPECT_LT(held, 2 * kBytes + kBytes / 2) << "two that live at a time, and numbers";
+}
+
 // An eager chain that is read in the middle now and then: the steps of a kernel run up to there.
 TEST(TiersMemory, StepsRunInPlaceOfTheKernelAllTheSame) {
   if (!HasCompiler()) GTEST_SKIP() << "no compiler";

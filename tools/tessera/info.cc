@@ -73,7 +73,7 @@ constexpr Library kLibraries[] = {
     {"NVRTC", "libnvrtc.so.13 libnvrtc.so.12 libnvrtc.so", "compiles CUDA source",
      "nothing today: kernels are generated through NVPTX", NvrtcVersion},
     {"CUPTI", "libcupti.so.13 libcupti.so.12 libcupti.so", "times kernels on a GPU",
-     "what runs on a GPU is not recorded with its times", NoVersion},
+     "nothing today: traces do not show what it tells yet", NoVersion},
     {"NCCL", "libnccl.so.2 libnccl.so", "collectives between GPUs", "nothing today: there are no collectives yet",
      NcclVersion},
 };
