@@ -50,8 +50,7 @@ void CpuSoftmax() {
   auto handwritten = [](const float* x, float* y, int64_t rows, int64_t columns) {
     HandwrittenSoftmax(x, y, rows, columns);
   };
-  Rows(
-      "cpu_softmax", [](const Tensor& x) { return tessera::softmax(x); }, handwritten, 0);
+  Rows("cpu_softmax", [](const Tensor& x) { return tessera::softmax(x); }, handwritten, 0);
 }
 
 void CpuLayerNorm() {
@@ -61,8 +60,7 @@ void CpuLayerNorm() {
   auto handwritten = [&](const float* x, float* y, int64_t rows, int64_t columns) {
     HandwrittenLayerNorm(x, weight.data(), bias.data(), y, rows, columns, 1e-5f);
   };
-  Rows(
-      "cpu_layernorm", [&](const Tensor& x) { return tessera::layer_norm(x, weights, biases); }, handwritten, 1e-5);
+  Rows("cpu_layernorm", [&](const Tensor& x) { return tessera::layer_norm(x, weights, biases); }, handwritten, 1e-5);
 }
 
 }  // namespace bench

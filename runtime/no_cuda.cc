@@ -11,11 +11,14 @@ absl::StatusOr<Device*> Cuda(int) {
   return NotFound("this build of Tessera has no CUDA: build it where nvcc and cuda.h are (TESSERA_CUDA=ON)");
 }
 
+constinit std::atomic<ActivityRecorder::Mode> ActivityRecorder::mode_{Mode::off};
 absl::Status ActivityRecorder::Start(Sink) { return NotFound("this build of Tessera has no CUDA"); }
+absl::Status ActivityRecorder::StartEvents(Sink) { return NotFound("this build of Tessera has no CUDA"); }
+void ActivityRecorder::Flush() {}
 void ActivityRecorder::Stop() {}
 int64_t ActivityRecorder::lost() { return 0; }
-bool ActivityRecorder::is_on() { return false; }
-ActivityScope::ActivityScope(int64_t) : pushed_(false) {}
-ActivityScope::~ActivityScope() { (void)pushed_; }
+std::string ActivityRecorder::version() { return ""; }
+void ActivityScope::Open(Device&, int64_t) { (void)device_, (void)owner_, (void)first_; }
+void ActivityScope::Close() {}
 
 }  // namespace tessera::rt

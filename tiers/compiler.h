@@ -79,9 +79,10 @@ namespace tessera::tiers {
 /// the kernel whose function it runs. tsr_target.launch in tiers/compiler/dialects/target.td says what they mean.
 ///
 /// A function for CUDA devices is named k<position>, as on the host. It takes parameters of 8 bytes: the views (inputs,
-/// then outputs), the entries of dims, and the number of tasks; then its maps, which are CUtensorMap of 128 bytes. It is launched with ceil(tasks / per_block) blocks, or
-/// fewer: blocks go on until all tasks are done. A view with bit 63 set is, without that bit, the address of a place in
-/// device memory where the address of the data is: so a recorded launch can be given other tensors.
+/// then outputs), the entries of dims, and the number of tasks; then its maps, which are CUtensorMap of 128 bytes. It
+/// is launched with ceil(tasks / per_block) blocks, or fewer: blocks go on until all tasks are done. A view with bit 63
+/// set is, without that bit, the address of a place in device memory where the address of the data is: so a recorded
+/// launch can be given other tensors.
 struct ArtifactHeader {
   char magic[4];  // "TSRA"
   uint32_t version;

@@ -56,8 +56,8 @@ class TSR_API Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// Runs statements one after another, among the names that it keeps. `file` is for messages; imports are looked for in
-  /// the current folder. Text that does not parse is not begun.
+  /// Runs statements one after another, among the names that it keeps. `file` is for messages; imports are looked for
+  /// in the current folder. Text that does not parse is not begun.
   Evaluation evaluate(std::string_view text, std::string_view file = "<text>");
   /// The same with a file, whose imports are looked for beside it.
   Evaluation run_file(const std::string& path);

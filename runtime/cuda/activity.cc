@@ -1,251 +1,80 @@
 #include "runtime/activity.h"
 
-#if __has_include(<cupti.h>)
-#include <cupti.h>
-#include <dlfcn.h>
-
-#include <atomic>
-#include <cstdlib>
 #include <mutex>
-#include <string>
-#include <unordered_map>
-#include <unordered_set>
-#include <vector>
 
-#include "runtime/clock.h"
-#include "runtime/cuda/library.h"
+#include "runtime/cuda/cupti.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/event_timer.h"
 #include "runtime/log.h"
 
-namespace tessera::cuda {
+namespace tessera::rt {
 namespace {
 
-using rt::Activity;
-using rt::ActivityRecorder;
-
-struct Cupti {
-#define TSR_CUPTI(name) decltype(&::name) name = nullptr;
-#include "runtime/cuda/cupti.def"
-};
-
-constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
-                                         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
-                                         // Without calls of the driver there are no owners.
-                                         CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
-constexpr size_t kBufferBytes = size_t{4} << 20;
-constexpr CUpti_ExternalCorrelationKind kOwner = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0;
-
-absl::StatusOr<const Cupti*> Open() {
-  TSR_ASSIGN_OR_RETURN(void* library, OpenLibrary({"libcupti.so.13", "libcupti.so.12", "libcupti.so"},
-                                                  "times of kernels on a GPU need CUPTI"));
-  auto* table = new Cupti;
-  const char* missing = nullptr;
-#define TSR_CUPTI(name)                                                         \
-  table->name = reinterpret_cast<decltype(table->name)>(dlsym(library, #name)); \
-  if (table->name == nullptr) missing = #name;
-#include "runtime/cuda/cupti.def"
-  uint32_t version = 0;
-  if (missing == nullptr) table->cuptiGetVersion(&version);
-  // The layout of its records changes from one of its versions to the next.
-  const bool same = version / 10000 == CUPTI_API_VERSION / 10000;
-  if (missing != nullptr || !same) {
-    delete table;
-    if (missing != nullptr) return NotFound("CUPTI has no function ", missing, ": it is too old");
-    return NotFound("CUPTI is version ", version, ", and this was built for ", CUPTI_API_VERSION,
-                    ": its records cannot be read");
-  }
-  return table;
+std::mutex& StartMutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
 }
 
-absl::StatusOr<const Cupti*> GetCupti() {
-  static const auto* opened = new absl::StatusOr<const Cupti*>(Open());
-  return *opened;
-}
-
-struct State {
-  std::mutex mutex;
-  ActivityRecorder::Sink sink;                   // null: off
-  std::unordered_map<uint32_t, int64_t> owners;  // by correlation, while their activity is still to come
-  std::vector<Activity> pending;                 // read, and not given yet
-  std::unordered_set<std::string> names;         // of kernels
-  std::atomic<int64_t> lost{0};
-};
-// Never destroyed: a thread of CUPTI's may outlive whatever ends with the process.
-State& TheState() {
-  static auto* state = new State;
-  return *state;
-}
-std::atomic<const Cupti*> g_on{nullptr};
-
-uint64_t CUPTIAPI Timestamp() { return static_cast<uint64_t>(rt::NowNs()); }
-
-void CUPTIAPI GiveBuffer(uint8_t** buffer, size_t* size, size_t* most_records) {
-  *buffer = static_cast<uint8_t*>(std::aligned_alloc(8, kBufferBytes));
-  *size = *buffer == nullptr ? 0 : kBufferBytes;
-  *most_records = 0;
-}
-
-/// A record that is neither an owner's nor of a call.
-Activity Read(const CUpti_Activity& record, State& state) {
-  Activity a;
-  const auto times = [&](const auto& r) {
-    a.start_ns = static_cast<int64_t>(r.start);
-    a.end_ns = static_cast<int64_t>(r.end);
-    a.correlation = r.correlationId;
-    a.stream = r.streamId;
-  };
-  const auto moves = [&](const auto& r, Activity::Kind kind) {
-    times(r);
-    a.kind = kind;
-    a.device = r.deviceId;
-    a.bytes = static_cast<int64_t>(r.bytes);
-    a.graph_node = r.graphNodeId;
-  };
-  switch (record.kind) {
-    case CUPTI_ACTIVITY_KIND_MEMCPY: {
-      moves(reinterpret_cast<const CUpti_ActivityMemcpy6&>(record), Activity::Kind::copy);
-      break;
-    }
-    case CUPTI_ACTIVITY_KIND_MEMSET: {
-      moves(reinterpret_cast<const CUpti_ActivityMemset4&>(record), Activity::Kind::set);
-      break;
-    }
-    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: {
-      times(reinterpret_cast<const CUpti_ActivitySynchronization2&>(record));
-      a.kind = Activity::Kind::wait;
-      break;
-    }
-    default: {
-      const auto& r = reinterpret_cast<const CUpti_ActivityKernel10&>(record);
-      times(r);
-      a.device = r.deviceId;
-      a.graph_node = r.graphNodeId;
-      a.name = *state.names.emplace(r.name == nullptr ? "" : r.name).first;
-      a.blocks = static_cast<uint32_t>(r.gridX) * static_cast<uint32_t>(r.gridY) * static_cast<uint32_t>(r.gridZ);
-      a.threads = static_cast<uint32_t>(r.blockX) * static_cast<uint32_t>(r.blockY) * static_cast<uint32_t>(r.blockZ);
-      a.registers = r.registersPerThread;
-      a.shared_bytes = static_cast<uint32_t>(r.staticSharedMemory) + static_cast<uint32_t>(r.dynamicSharedMemory);
-    }
-  }
-  return a;
-}
-
-/// Gives what the buffer before brought to the sink.
-void Deliver(State& state) {
-  for (Activity& a : state.pending)
-    if (const auto found = state.owners.find(a.correlation); found != state.owners.end()) a.owner = found->second;
-  if (state.sink && !state.pending.empty()) state.sink(state.pending);
-  state.pending.clear();
-  // A graph's launch has many records, perhaps in several buffers; what is this far behind is through.
-  constexpr size_t kMostOwners = size_t{1} << 20;
-  if (state.owners.size() > kMostOwners) state.owners.clear();
-}
-
-void CUPTIAPI TakeBuffer(CUcontext context, uint32_t stream, uint8_t* buffer, size_t, size_t valid) {
-  State& state = TheState();
-  const absl::StatusOr<const Cupti*> cupti = GetCupti();
-  std::lock_guard lock(state.mutex);
-  std::vector<Activity> activities;
-  CUpti_Activity* record = nullptr;
-  while (valid > 0 && (*cupti)->cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
-    if (record->kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
-      const auto& r = reinterpret_cast<const CUpti_ActivityExternalCorrelation&>(*record);
-      state.owners[r.correlationId] = static_cast<int64_t>(r.externalId);
-    } else if (record->kind != CUPTI_ACTIVITY_KIND_DRIVER) {
-      activities.push_back(Read(*record, state));
-    }
-  }
-  size_t dropped = 0;
-  (*cupti)->cuptiActivityGetNumDroppedRecords(context, stream, &dropped);
-  state.lost.fetch_add(static_cast<int64_t>(dropped), std::memory_order_relaxed);
-  std::free(buffer);
-  // The owner of what is in one buffer may be in the next.
-  Deliver(state);
-  state.pending = std::move(activities);
-}
+absl::Status Busy() { return Unsupported("the activity of GPUs is being recorded already"); }
 
 }  // namespace
-}  // namespace tessera::cuda
 
-namespace tessera::rt {
-
-using namespace cuda;  // NOLINT(google-build-using-namespace)
+constinit std::atomic<ActivityRecorder::Mode> ActivityRecorder::mode_{Mode::off};
 
 absl::Status ActivityRecorder::Start(Sink sink) {
-  TSR_ASSIGN_OR_RETURN(const Cupti* cupti, GetCupti());
-  State& state = TheState();
-  {
-    std::lock_guard lock(state.mutex);
-    if (state.sink) return Unsupported("the activity of GPUs is being recorded already");
-    state.sink = std::move(sink);
-    state.owners.clear();
-    state.lost.store(0);
-  }
-  const auto check = [&](const char* call, CUptiResult result) {
-    if (result == CUPTI_SUCCESS) return absl::OkStatus();
-    const char* text = nullptr;
-    cupti->cuptiGetResultString(result, &text);
-    return absl::Status(
-        Unsupported(call, ": ", text == nullptr ? "unknown error" : text,
-                    result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? "; another tool holds CUPTI" : ""));
-  };
-  absl::Status status =
-      check("cuptiActivityRegisterCallbacks", cupti->cuptiActivityRegisterCallbacks(GiveBuffer, TakeBuffer));
-  if (status.ok())
-    status = check("cuptiActivityRegisterTimestampCallback", cupti->cuptiActivityRegisterTimestampCallback(Timestamp));
-  for (const CUpti_ActivityKind kind : kKinds)
-    if (status.ok()) status = check("cuptiActivityEnable", cupti->cuptiActivityEnable(kind));
-  if (!status.ok()) {
-    for (const CUpti_ActivityKind kind : kKinds) cupti->cuptiActivityDisable(kind);
-    std::lock_guard lock(state.mutex);
-    state.sink = nullptr;
-    return status;
-  }
-  g_on.store(cupti);
-  TSR_LOG(2, "CUPTI records what runs on the GPUs");
+  std::lock_guard lock(StartMutex());
+  if (is_on()) return Busy();
+  TSR_RETURN_IF_ERROR(cuda::StartCupti(std::move(sink)));
+  mode_.store(Mode::cupti);
+  TSR_LOG(2, version(), " records what runs on the GPUs");
   return absl::OkStatus();
 }
 
+absl::Status ActivityRecorder::StartEvents(Sink sink) {
+  std::lock_guard lock(StartMutex());
+  if (is_on()) return Busy();
+  cuda::StartEventTimer(std::move(sink));
+  mode_.store(Mode::events);
+  TSR_LOG(2, "events time what runs on the GPUs");
+  return absl::OkStatus();
+}
+
+void ActivityRecorder::Flush() {
+  if (mode() == Mode::cupti) cuda::FlushCupti();
+  if (mode() == Mode::events) cuda::FlushEventTimer();
+}
+
 void ActivityRecorder::Stop() {
-  const Cupti* cupti = g_on.exchange(nullptr);
-  if (cupti == nullptr) return;
-  for (const CUpti_ActivityKind kind : kKinds) cupti->cuptiActivityDisable(kind);
-  cupti->cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-  State& state = TheState();
-  std::lock_guard lock(state.mutex);
-  Deliver(state);
-  state.sink = nullptr;
+  std::lock_guard lock(StartMutex());
+  const Mode mode = mode_.exchange(Mode::off);
+  if (mode == Mode::cupti) cuda::StopCupti();
+  if (mode == Mode::events) cuda::StopEventTimer();
 }
 
-int64_t ActivityRecorder::lost() { return TheState().lost.load(std::memory_order_relaxed); }
-bool ActivityRecorder::is_on() { return g_on.load(std::memory_order_relaxed) != nullptr; }
+int64_t ActivityRecorder::lost() { return cuda::LostByCupti() + cuda::LostByEventTimer(); }
+std::string ActivityRecorder::version() { return cuda::CuptiVersion(); }
 
-ActivityScope::ActivityScope(int64_t owner) {
-  const Cupti* cupti = g_on.load(std::memory_order_relaxed);
-  pushed_ = cupti != nullptr &&
-            cupti->cuptiActivityPushExternalCorrelationId(kOwner, static_cast<uint64_t>(owner)) == CUPTI_SUCCESS;
+void ActivityScope::Open(Device& device, int64_t owner) {
+  if (device.kind() != DeviceKind::cuda) return;
+  switch (ActivityRecorder::mode()) {
+    case ActivityRecorder::Mode::off: return;
+    case ActivityRecorder::Mode::cupti:
+      if (cuda::PushOwner(owner)) mode_ = ActivityRecorder::Mode::cupti;
+      return;
+    case ActivityRecorder::Mode::events:
+      first_ = cuda::BeginStretch(cuda::DeviceOf(device));
+      if (first_ == nullptr) return;
+      mode_ = ActivityRecorder::Mode::events;
+      device_ = &device;
+      owner_ = owner;
+  }
 }
-ActivityScope::~ActivityScope() {
-  if (!pushed_) return;
-  uint64_t owner = 0;
-  if (const absl::StatusOr<const Cupti*> cupti = GetCupti(); cupti.ok())
-    (*cupti)->cuptiActivityPopExternalCorrelationId(kOwner, &owner);
+
+void ActivityScope::Close() {
+  if (mode_ == ActivityRecorder::Mode::cupti)
+    cuda::PopOwner();
+  else
+    cuda::EndStretch(cuda::DeviceOf(*device_), static_cast<CUevent>(first_), owner_);
 }
 
 }  // namespace tessera::rt
-
-#else  // no headers of CUPTI
-
-namespace tessera::rt {
-
-absl::Status ActivityRecorder::Start(Sink) {
-  return NotFound("times of kernels on a GPU need CUPTI, and this was built without its headers");
-}
-void ActivityRecorder::Stop() {}
-int64_t ActivityRecorder::lost() { return 0; }
-bool ActivityRecorder::is_on() { return false; }
-ActivityScope::ActivityScope(int64_t) : pushed_(false) {}
-ActivityScope::~ActivityScope() = default;
-
-}  // namespace tessera::rt
-
-#endif

@@ -53,7 +53,7 @@ struct MetaRow {
   }
 };
 
-/// table: "op", "event", "deopt_reason", "guard", "trace_abort", "metric", "compile_stage".
+/// table: "op", "event", "deopt_reason", "guard", "trace_abort", "metric", "compile_stage", "activity", "measure".
 struct NameRow {
   std::string table;
   int64_t number = 0;
@@ -217,6 +217,87 @@ struct EndRow {
   template <class F>
   void Fields(F& f) {
     f(ticks), f(events), f(lost), f(reason);
+  }
+};
+
+struct GpuRow {
+  int64_t number = 0;
+  std::string name, target;  // "NVIDIA H200", "sm_90a"
+  int64_t multiprocessors = 0, memory_bytes = 0;
+  int64_t bytes_per_s = 0;  // of its memory, at most; 0: not known
+  int64_t matrix_flops = 0,
+          vector_flops = 0;  // a second, at most: bf16 by tensor cores, f32 by the others; 0: not known
+  // Of one multiprocessor.
+  int64_t threads = 0, blocks = 0, registers = 0, shared_bytes = 0;
+  template <class F>
+  void Fields(F& f) {
+    f(number), f(name), f(target), f(multiprocessors), f(memory_bytes), f(bytes_per_s), f(matrix_flops);
+    f(vector_flops), f(threads), f(blocks), f(registers), f(shared_bytes);
+  }
+};
+
+struct KernelRow {
+  int64_t number = 0;
+  std::string name;
+  int64_t blocks = 0, threads = 0, registers = 0, shared_bytes = 0;  // registers of a thread, bytes of a block
+  template <class F>
+  void Fields(F& f) {
+    f(number), f(name), f.Size(blocks), f(threads), f(registers), f(shared_bytes);
+  }
+};
+
+struct GraphRow {
+  int64_t number = 0, version = 0;
+  std::vector<int64_t> steps;  // of its nodes, in the order in which they run
+  template <class F>
+  void Fields(F& f) {
+    f(number), f(version), f.Numbers(steps);
+  }
+};
+
+/// Numbers marked with * are differences from the row before, and of the first one from 0.
+struct ActivityRow {
+  int64_t kind = 0;      // ActivityKind
+  int64_t start_ns = 0;  // * on the steady clock
+  int64_t ns = 0;
+  int64_t launched_ns = 0;  // * when the host launched it; 0 (not as a difference): not known
+  int64_t kernel = 0;       // * number of a KernelRow; 0: it is none
+  int64_t bytes = 0;        // of a copy or a set
+  int64_t stream = 0;       // *
+  int64_t correlation = 0;  // * the call that launched it; the same for all nodes of one launch of a graph
+  int64_t owner = 0;        // * as in ActivityOwner
+  template <class F>
+  void Fields(F& f) {
+    f(kind), f(start_ns), f(ns), f(launched_ns), f(kernel), f.Size(bytes), f(stream), f(correlation), f(owner);
+  }
+};
+
+struct ActivityBatchRow {
+  int64_t gpu = 0;
+  int64_t lost = 0;  // records that CUPTI had no room for, since the recording began
+  std::vector<ActivityRow> rows;
+  template <class F>
+  void Fields(F& f) {
+    f(gpu), f(lost), f.Rows(rows);
+  }
+};
+
+struct GpuSampleRow {
+  int64_t ticks = 0, gpu = 0;
+  int64_t bytes_in_use = 0, bytes_cached = 0;
+  template <class F>
+  void Fields(F& f) {
+    f(ticks), f(gpu), f.Size(bytes_in_use), f.Size(bytes_cached);
+  }
+};
+
+/// Counters of one launch, by numbers of the table "measure" of names; in thousandths.
+struct MeasureRow {
+  int64_t gpu = 0, kernel = 0, owner = 0;
+  std::vector<int64_t> thousandths;
+  template <class F>
+  void Fields(F& f) {
+    f(gpu), f(kernel), f(owner), f.Numbers(thousandths);
   }
 };
 

@@ -34,6 +34,10 @@ class Timeline {
     const double rate = inside ? Rate(base, *after) : rate_;
     return Clamp(Difference(base.steady_ns, clocks_.front().steady_ns) + Difference(ticks, base.ticks) * rate);
   }
+  /// Of the steady clock.
+  int64_t SinceStart(int64_t steady_ns) const {
+    return Clamp(clocks_.empty() ? static_cast<double>(steady_ns) : Difference(steady_ns, clocks_.front().steady_ns));
+  }
   int64_t Duration(int64_t ticks) const { return Clamp(static_cast<double>(ticks) * rate_); }
 
  private:
@@ -115,6 +119,68 @@ void KeepLast(std::vector<Row>* rows, Key key) {
   *rows = std::move(kept);
 }
 
+// Nodes of a graph have the graph as their owner, and run one after the other: the n-th of a launch is the n-th node.
+void FindSteps(TraceData* data) {
+  std::map<int64_t, const GraphRow*> graphs;
+  for (const GraphRow& row : data->graphs) graphs[row.number] = &row;
+  std::map<std::pair<uint32_t, int64_t>, std::vector<GpuActivity*>> launches;
+  for (GpuActivity& a : data->activities)
+    if (a.owner == ActivityOwner::Kind::graph && a.kind <= ActivityKind::set)
+      launches[{a.gpu, a.correlation}].push_back(&a);
+  for (const auto& [launch, nodes] : launches) {
+    const auto graph = graphs.find(nodes[0]->number);
+    // Where records were lost, or the graph is not in the file, nobody can say which is which.
+    const bool known = graph != graphs.end() && graph->second->steps.size() == nodes.size();
+    for (size_t i = 0; i < nodes.size(); ++i)
+      nodes[i]->part = known ? static_cast<int32_t>(std::clamp<int64_t>(graph->second->steps[i], -1, INT32_MAX)) : -1;
+  }
+  for (GpuActivity& a : data->activities) {
+    if (a.owner != ActivityOwner::Kind::graph) continue;
+    const auto graph = graphs.find(a.number);
+    a.in_graph = true;
+    a.owner = graph != graphs.end() ? ActivityOwner::Kind::step : ActivityOwner::Kind::nobody;
+    a.number = graph != graphs.end() ? graph->second->version : 0;
+  }
+}
+
+void ReadActivities(TraceData* data, const Timeline& timeline) {
+  for (const ActivityBatchRow& batch : data->batches) {
+    data->gpu_lost = std::max(data->gpu_lost, batch.lost);
+    ActivityRow at;
+    for (const ActivityRow& row : batch.rows) {
+      at.start_ns = Add(at.start_ns, row.start_ns);
+      at.launched_ns = Add(at.launched_ns, row.launched_ns);
+      at.kernel = Add(at.kernel, row.kernel);
+      at.stream = Add(at.stream, row.stream);
+      at.correlation = Add(at.correlation, row.correlation);
+      at.owner = Add(at.owner, row.owner);
+      if (row.kind < 0 || row.kind >= static_cast<int64_t>(std::size(kActivities))) {
+        ++data->unknown;
+        continue;
+      }
+      const ActivityOwner owner = ActivityOwner::Unpack(at.owner);
+      GpuActivity a;
+      a.start_ns = timeline.SinceStart(at.start_ns);
+      a.ns = std::clamp<int64_t>(row.ns, 0, int64_t{1} << 60);
+      a.launched_ns = at.launched_ns == 0 ? -1 : std::max<int64_t>(timeline.SinceStart(at.launched_ns), -1);
+      a.bytes = std::max<int64_t>(row.bytes, 0);
+      a.correlation = at.correlation;
+      a.number = owner.number;
+      a.part = owner.kind == ActivityOwner::Kind::graph ? -1 : owner.part;
+      a.kernel = static_cast<uint32_t>(at.kernel);
+      a.gpu = static_cast<uint32_t>(batch.gpu);
+      a.stream = static_cast<uint32_t>(at.stream);
+      a.kind = static_cast<ActivityKind>(row.kind);
+      a.owner = owner.kind;
+      data->activities.push_back(a);
+      data->duration_ns = std::max(data->duration_ns, a.start_ns + a.ns);
+    }
+  }
+  data->batches.clear();
+  SortStably(&data->activities, [](const GpuActivity& x, const GpuActivity& y) { return x.start_ns < y.start_ns; });
+  FindSteps(data);
+}
+
 void Finish(TraceData* data, const std::vector<RawTraceEvent>& events) {
   const Timeline timeline(data->clocks);
   if (!data->clocks.empty()) data->wall_ns = data->clocks.front().wall_ns;
@@ -129,6 +195,9 @@ void Finish(TraceData* data, const std::vector<RawTraceEvent>& events) {
   KeepLast(&data->pins, [](const PinRow& r) { return r.place; });
   KeepLast(&data->sources, [](const SourceRow& r) { return r.file; });
   KeepLast(&data->meta, [](const MetaRow& r) { return r.key; });
+  KeepLast(&data->gpus, [](const GpuRow& r) { return r.number; });
+  KeepLast(&data->kernels, [](const KernelRow& r) { return r.number; });
+  KeepLast(&data->graphs, [](const GraphRow& r) { return r.number; });
   std::sort(data->versions.begin(), data->versions.end(), [](const auto& x, const auto& y) { return x.id < y.id; });
   const auto index = [](const auto& rows, auto key, auto* into) {
     for (size_t i = 0; i < rows.size(); ++i) (*into)[key(rows[i])] = i;
@@ -137,6 +206,9 @@ void Finish(TraceData* data, const std::vector<RawTraceEvent>& events) {
   index(data->sites, [](const SiteRow& r) { return r.number; }, &data->site_index);
   index(data->versions, [](const VersionRow& r) { return r.id; }, &data->version_index);
   index(data->traces, [](const TraceRow& r) { return r.id; }, &data->trace_index);
+
+  index(data->kernels, [](const KernelRow& r) { return r.number; }, &data->kernel_index);
+  index(data->gpus, [](const GpuRow& r) { return r.number; }, &data->gpu_index);
 
   // Numbers of kinds as they are in this build.
   std::array<int, 256> kinds;
@@ -165,6 +237,8 @@ void Finish(TraceData* data, const std::vector<RawTraceEvent>& events) {
     row.ticks = timeline.Ns(row.ticks);
     data->duration_ns = std::max(data->duration_ns, row.ticks);
   }
+  for (GpuSampleRow& row : data->gpu_samples) row.ticks = timeline.Ns(row.ticks);
+  ReadActivities(data, timeline);
   for (DeoptRow& row : data->deopts) row.ticks = timeline.Ns(row.ticks);
   for (EndRow& row : data->ends) {
     row.ticks = timeline.Ns(row.ticks);
@@ -241,6 +315,16 @@ std::string TraceData::SiteName(int64_t site) const {
 const VersionRow* TraceData::FindVersion(int64_t id) const {
   const auto it = version_index.find(id);
   return it != version_index.end() ? &versions[it->second] : nullptr;
+}
+
+const KernelRow* TraceData::FindKernel(int64_t number) const {
+  const auto it = kernel_index.find(number);
+  return it != kernel_index.end() ? &kernels[it->second] : nullptr;
+}
+
+const GpuRow* TraceData::FindGpu(int64_t number) const {
+  const auto it = gpu_index.find(number);
+  return it != gpu_index.end() ? &gpus[it->second] : nullptr;
 }
 
 const TraceRow* TraceData::FindTrace(int64_t id) const {

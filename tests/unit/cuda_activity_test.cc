@@ -31,7 +31,7 @@ class CudaActivity : public testing::Test {
     Runtime::set_device(before_);
   }
   /// Everything that is finished, of one kind.
-  std::vector<rt::Activity> Take(rt::Activity::Kind kind) {
+  std::vector<rt::Activity> Take(rt::ActivityKind kind) {
     EXPECT_TRUE(Runtime::synchronize(Runtime::device()).ok());
     rt::ActivityRecorder::Stop();
     EXPECT_EQ(rt::ActivityRecorder::lost(), 0);
@@ -53,13 +53,13 @@ TEST_F(CudaActivity, EveryKernelIsThereWithItsOwnerAndItsTime) {
   Tensor x = full({1 << 20}, 0.5);
   EXPECT_TRUE(Runtime::synchronize(Runtime::device()).ok());
   for (int64_t owner : {7, 8}) {
-    const rt::ActivityScope scope(owner);
+    const rt::ActivityScope scope(**rt::Cuda(0), {rt::ActivityOwner::Kind::step, 3, owner});
     for (int i = 0; i < 10; ++i) x = exp(-x);
   }
   x = exp(x);
   const int64_t end = rt::NowNs() + int64_t{1'000'000'000};
   ASSERT_TRUE(Runtime::set_option("tier", "3").ok());
-  const std::vector<rt::Activity> kernels = Take(rt::Activity::Kind::kernel);
+  const std::vector<rt::Activity> kernels = Take(rt::ActivityKind::kernel);
   int64_t of[3] = {};
   for (const rt::Activity& k : kernels) {
     EXPECT_GE(k.start_ns, begin_);
@@ -68,7 +68,9 @@ TEST_F(CudaActivity, EveryKernelIsThereWithItsOwnerAndItsTime) {
     EXPECT_FALSE(k.name.empty());
     EXPECT_GT(k.blocks, 0u);
     EXPECT_GT(k.registers, 0u);
-    ++of[k.owner == 7 ? 0 : k.owner == 8 ? 1 : 2];
+    const rt::ActivityOwner owner = rt::ActivityOwner::Unpack(k.owner);
+    EXPECT_EQ(owner.part, owner.number == 0 ? 0 : 3);
+    ++of[owner.number == 7 ? 0 : owner.number == 8 ? 1 : 2];
   }
   EXPECT_EQ(of[0], 20);
   EXPECT_EQ(of[1], 20);

@@ -193,9 +193,7 @@ TEST(FaultTable, RowsOfTheRuntimeAreUsed) {
       // Once a BLAS is open it is not opened again; ctest runs this suite in a process of its own, where none is.
       case Fault::blas_load: status = blas_open ? Internal("open already") : GetBlas().status(); break;
       // The same of the driver, which listing the devices opens where there is one.
-      case Fault::cuda_load:
-        status = NumCudaDevices() > 0 ? Internal("open already") : Cuda(0).status();
-        break;
+      case Fault::cuda_load: status = NumCudaDevices() > 0 ? Internal("open already") : Cuda(0).status(); break;
       case Fault::thread_start: status = Internal("elsewhere"); break;
       case Fault::file_open: status = ReadFile(path).status(); break;
       case Fault::file_read: status = ReadFile(path).status(); break;

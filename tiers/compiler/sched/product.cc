@@ -36,9 +36,9 @@ constexpr Entry kEntries[] = {
 #include "ir/schedule.def"
 };
 
-// Tiles of sm_90a: groups of 64 or 128 rows, with at most 128 sums in a thread. `part` is that of the peak which the model
-// takes them to reach. The first three are in the order that an H200 showed for sums of 768 and 3072; the others were not
-// measured, and stand behind them.
+// Tiles of sm_90a: groups of 64 or 128 rows, with at most 128 sums in a thread. `part` is that of the peak which the
+// model takes them to reach. The first three are in the order that an H200 showed for sums of 768 and 3072; the others
+// were not measured, and stand behind them.
 struct TensorTile {
   int64_t rows, columns, apart;
   double part;
