@@ -1,4 +1,5 @@
 // Training a GPT, from the start of a process: the versions, tier 1, and PyTorch where python3 has it.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -97,6 +98,37 @@ void GpuTrainLengths() {
   CheckGpu();
   // torch.compile makes new code for each length: minutes.
   Train({"124m_lengths", 60, "cuda", "BF16", /*compiled=*/false}, "gpu_train_lengths/124m");
+}
+
+void GpuTraceOverhead() {
+  CheckGpu();
+  constexpr int kSteps = 120, kRounds = 3;
+  const std::string file = (std::filesystem::temp_directory_path() / "tessera_bench_gpt.trace").string();
+  const auto run = [&](const std::vector<std::string>& environment) {
+    std::string output;
+    if (!RunProgram({ProgramFolder() + "/tessera_train_gpt", "124m", std::to_string(kSteps), "cuda", "BF16", Clock()},
+                    environment, &output))
+      throw std::runtime_error("tessera_train_gpt failed");
+    return Key(output, "step_s");
+  };
+  std::vector<double> with, without;
+  for (int i = 0; i < kRounds; ++i) {
+    with.push_back(run({"TESSERA_TRACE=" + file}));
+    without.push_back(run({}));
+  }
+  const auto bytes = static_cast<double>(std::filesystem::file_size(file));
+  std::filesystem::remove(file);
+  std::sort(with.begin(), with.end());
+  std::sort(without.begin(), without.end());
+  Figure figure{.name = "gpu_trace_overhead/124m", .unit = Milliseconds(), .peer = "without recording"};
+  figure.ours.median = with[kRounds / 2];
+  figure.ours.best = with[0];
+  figure.theirs.median = without[kRounds / 2];
+  figure.theirs.best = without[0];
+  figure.ratio = figure.theirs.median / figure.ours.median;
+  figure.goal = {Goal::ratio_at_least, 1 / 1.02};
+  figure.more = {{"bytes_per_1000_steps", std::to_string(static_cast<int64_t>(bytes * 1000 / kSteps))}};
+  Report(figure);
 }
 
 }  // namespace bench

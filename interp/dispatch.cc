@@ -11,6 +11,7 @@
 #include "interp/kernel.h"
 #include "interp/views.h"
 #include "ir/infer.h"
+#include "runtime/activity.h"
 #include "runtime/clock.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
@@ -235,8 +236,15 @@ void Tell(Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> at
   }
 }
 
+// What an op launches on a device that is not the cpu belongs to it and to its place.
+rt::ActivityOwner OwnerOf(Op op, const rt::Device& device, const Site& site) {
+  if (device.kind() != rt::DeviceKind::cuda || !rt::ActivityScope::wanted()) [[likely]]
+    return {};
+  return {rt::ActivityOwner::Kind::op, static_cast<int32_t>(op), rt::RecorderOn() ? SiteNumber(site) : 0};
+}
+
 absl::Status ExecuteGeneral(const OpInfo& op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs,
-                            rt::Device& fallback, absl::Span<TensorImpl*> out) {
+                            rt::Device& fallback, absl::Span<TensorImpl*> out, const Site& site) {
   absl::InlinedVector<const TensorType*, 8> types(in.begin(), in.end());
   absl::InlinedVector<TensorType, 2> inferred(out.size());
   TSR_RETURN_IF_ERROR(ir::Infer({op, types, attrs, nullptr}, absl::MakeSpan(inferred)));
@@ -249,6 +257,7 @@ absl::Status ExecuteGeneral(const OpInfo& op, absl::Span<const View* const> in, 
   absl::InlinedVector<View*, 4> views(out.begin(), out.end());
   for (TensorImpl* y : out) TSR_RETURN_IF_ERROR(GiveMemory(*device, y));
   if (!device->executes()) return absl::OkStatus();
+  const rt::ActivityScope scope(*device, OwnerOf(op.op, *device, site));
   absl::Status status = RunKernel(op, *device, in, attrs, absl::MakeSpan(views));
   if (!status.ok()) return Annotate(status, absl::StrCat(std::string(op.name), ": "));
   return status;
@@ -298,6 +307,7 @@ absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<con
         View* view = y;
         const bool on_cpu = where.kind() == rt::DeviceKind::cpu;
         if (!on_cpu) {
+          const rt::ActivityScope scope(where, OwnerOf(opcode, where, site));
           status = KernelOf(opcode, where.kind())({op, in, {&view, 1}, attrs, &where});
         } else if (y->rank != 0 || !cpu::RunScalar(opcode, in[0]->dtype, in, y->data)) {
           status = cpu::RunElementwise({op, in, {&view, 1}, attrs});
@@ -311,7 +321,7 @@ absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<con
   }
   if (!done) {
     std::fill(out.begin(), out.end(), nullptr);
-    status = ExecuteGeneral(op, in, attrs, device, out);
+    status = ExecuteGeneral(op, in, attrs, device, out, site);
   }
   if (!status.ok()) [[unlikely]] {
     Release(out);

@@ -8,9 +8,12 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "runtime/device.h"
+#include "runtime/nvtx.h"
 #include "runtime/status.h"
 
 namespace tessera::rt {
@@ -85,29 +88,61 @@ class ActivityRecorder {
   [[gnu::visibility("hidden")]] static constinit std::atomic<Mode> mode_;
 };
 
-/// What is launched by this thread in its life, on that device, has this owner; the innermost counts. Costs one load
-/// when nothing is recorded. No scope may be open while a recording starts or stops on the same thread.
+/// What a graph that this thread records (Device::BeginRecording) has so far; -1: not known.
+int64_t RecordedNodes(Device& device);
+
+/// What is launched by this thread in its life, on that device, has this owner; the innermost counts. Tools see it as a
+/// range, too (runtime/nvtx.h). Costs two loads when nobody wants to know. No scope may be open while a recording starts
+/// or stops on the same thread.
 class ActivityScope {
  public:
+  static bool wanted() { return ActivityRecorder::is_on() || NvtxOn(); }
+
   ActivityScope(Device& device, ActivityOwner owner) {
-    if (ActivityRecorder::is_on()) [[unlikely]]
-      Open(device, owner.Pack());
+    if (wanted()) [[unlikely]]
+      Open(device, owner);
   }
   ~ActivityScope() {
-    if (mode_ != ActivityRecorder::Mode::off) [[unlikely]]
+    if (is_open_) [[unlikely]]
       Close();
   }
   ActivityScope(const ActivityScope&) = delete;
   ActivityScope& operator=(const ActivityScope&) = delete;
 
  private:
-  void Open(Device& device, int64_t owner);
+  void Open(Device& device, ActivityOwner owner);
   void Close();
+  bool is_open_ = false, has_range_ = false;
   ActivityRecorder::Mode mode_ = ActivityRecorder::Mode::off;
   Device* device_ = nullptr;
-  int64_t owner_ = 0;
+  int64_t owner_ = 0, outer_ = 0;
   void* first_ = nullptr;  // the event before
 };
+
+/// What the counters of a GPU say of each kernel that `work` puts on the device: a row for each, in order, with a value
+/// for each row of cuda/measures.def (-1: this GPU does not have it). Each kernel runs several times; what it wrote is put
+/// back in between. No activity may be recorded meanwhile. The status says why nothing was measured; `work` has run all
+/// the same, and *status is what it returned.
+absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
+                                                                const std::function<absl::Status()>& work,
+                                                                absl::Status* status);
+
+/// An instruction of a kernel at which warps were seen.
+struct PcSample {
+  std::string function;
+  int64_t pc = 0;                                         // bytes from the start of the function
+  std::vector<std::pair<std::string, int64_t>> stalls;    // what they waited for, and how often that was seen
+};
+/// Where the warps of the kernels of `work` were when somebody looked. As MeasureKernels, but each kernel runs once.
+absl::StatusOr<std::vector<PcSample>> SamplePcs(Device& device, const std::function<absl::Status()>& work,
+                                                absl::Status* status);
+
+/// Of the innermost scope of this thread; 0: none is open.
+int64_t CurrentOwner();
+
+/// Gives ranges of tools their names. Set once; without it they have numbers.
+using OwnerNamer = std::string (*)(ActivityOwner owner);
+void SetOwnerNamer(OwnerNamer namer);
 
 }  // namespace tessera::rt
 

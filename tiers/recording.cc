@@ -18,8 +18,10 @@
 #include "deopt/ledger.h"
 #include "interp/anchor.h"
 #include "ir/op.h"
+#include "runtime/activity.h"
 #include "runtime/log.h"
 #include "runtime/low_priority.h"
+#include "runtime/nvtx.h"
 #include "runtime/options.h"
 #include "runtime/trace/live.h"
 #include "runtime/trace/recorder.h"
@@ -280,6 +282,16 @@ absl::Status Stop(const char* reason) {
   return Recorder::Get().Stop(reason);
 }
 
+std::string NameOf(rt::ActivityOwner owner) {
+  switch (owner.kind) {
+    case rt::ActivityOwner::Kind::nobody: return "";
+    case rt::ActivityOwner::Kind::op: return std::string(ir::Info(static_cast<ir::Op>(owner.part)).name);
+    case rt::ActivityOwner::Kind::step: return absl::StrCat("step ", owner.part, " of version ", owner.number);
+    case rt::ActivityOwner::Kind::graph: return absl::StrCat("graph ", owner.number);
+  }
+  return "";
+}
+
 // Signals belong to the application: one that it uses is left alone.
 void TakeSignal(int number) {
   struct sigaction old;
@@ -300,6 +312,8 @@ void RecordVersion(const Version& version) { Recording::Get().Add(version); }
 
 void StartRecording() {
   Recorder::SetCollector(&Collect);
+  rt::SetOwnerNamer(&NameOf);
+  rt::StartNvtx();
   const rt::Options& options = rt::options();
   if (options.trace_keep() > 0) {
     Recorder::Get().Keep(options.trace_keep());
@@ -336,6 +350,10 @@ Status Runtime::trace_dump(const std::string& path) {
 }
 
 TraceSpan::TraceSpan(std::string_view name) {
+  if (rt::NvtxOn()) [[unlikely]] {
+    rt::PushNvtx(name, 0);
+    has_range_ = true;
+  }
   if (!rt::RecorderOn()) [[likely]]
     return;
   name_ = rt::trace::Recorder::Get().SpanNumber(name);
@@ -343,6 +361,8 @@ TraceSpan::TraceSpan(std::string_view name) {
 }
 
 TraceSpan::~TraceSpan() {
+  if (has_range_) [[unlikely]]
+    rt::PopNvtx();
   if (start_ != 0 && rt::RecorderOn()) rt::trace::RecordSince(rt::EventKind::span, start_, name_, 0, 0);
 }
 

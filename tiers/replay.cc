@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <type_traits>
 
 #include "interp/cpu/direct.h"
 #include "interp/dispatch.h"
 #include "interp/kernel.h"
 #include "interp/views.h"
+#include "runtime/activity.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
+#include "runtime/nvtx.h"
+#include "runtime/trace/gpu.h"
 #include "tiers/replay_activation.h"
 
 namespace tessera::tiers {
@@ -223,7 +228,28 @@ absl::Status ReplayActivation::Copy(int i) {
   return interp::CopyElements(views_[from], *trace_.device, dense);
 }
 
+namespace {
+/// A run, for tools.
+class RunRange {
+ public:
+  RunRange(const Version& version, const Trace& trace) : is_open_(rt::NvtxOn()) {
+    if (is_open_) [[unlikely]]
+      rt::PushNvtx(absl::StrCat("version ", version.id, " of ", trace.name), version.id);
+  }
+  ~RunRange() {
+    if (is_open_) [[unlikely]]
+      rt::PopNvtx();
+  }
+  RunRange(const RunRange&) = delete;
+  RunRange& operator=(const RunRange&) = delete;
+
+ private:
+  const bool is_open_;
+};
+}  // namespace
+
 absl::Status ReplayActivation::RunSteps(int to) {
+  const RunRange range(version_, trace_);
   const int from = position_;
   failure_.step = -1;
   if (!arena_ && is_lent_) TSR_RETURN_IF_ERROR(Take(0, plan_.num_slots, arena_));
@@ -276,7 +302,9 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
     if (!device.BeginRecording()) return false;
     graphs_->Count();
     bool stopped = false;
+    node_steps_ = &entry->steps;
     const absl::Status recorded = Steps(static_cast<int>(fast_.size()), &stopped);
+    node_steps_ = nullptr;
     std::unique_ptr<rt::DeviceGraph> graph = device.EndRecording();
     position_ = 0;
     if (!recorded.ok() || stopped || graph == nullptr) {
@@ -287,22 +315,57 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
     }
     entry->graph = std::move(graph);
     entry->data = data_;
+    entry->number = rt::trace::NewGraphNumber();
     TSR_LOG(2, "version ", version_.id, " of ", trace_.name, ": its run is a graph of ", device.name());
   } else {
     for (size_t v = 0; v < roots_.size(); ++v)
       if (roots_[v] != static_cast<int32_t>(v) && number_of_[v] < 0) SetData(static_cast<ValueId>(v), entry->data[v]);
   }
+  if (rt::ActivityRecorder::is_on()) [[unlikely]] {
+    const bool known = rt::trace::TellGraph(entry->number, version_.id, entry->steps);
+    const rt::trace::Look look = known ? rt::trace::HowToLook(version_.id) : rt::trace::Look::none;
+    if (look != rt::trace::Look::none) {
+      *status = rt::trace::LookAtRun(look, device, version_.id, [&] {
+        bool stopped = false;
+        const absl::Status ran = Steps(static_cast<int>(fast_.size()), &stopped);
+        position_ = 0;
+        return ran;
+      });
+      return true;
+    }
+  }
+  const rt::ActivityScope scope(device, {rt::ActivityOwner::Kind::graph, 0, entry->number});
   *status = entry->graph->Launch();
   rt::Count(rt::Metric::graphs_launched);
   rt::Count(rt::Metric::kernels_generated, kernels);
   return true;
 }
 
+// The nodes of the graph that have come since the last call are the step's.
+void ReplayActivation::NoteNodes(int step) {
+  const int64_t nodes = rt::RecordedNodes(*trace_.device);
+  if (nodes > static_cast<int64_t>(node_steps_->size())) node_steps_->resize(static_cast<size_t>(nodes), step);
+}
+
 absl::Status ReplayActivation::Steps(int to, bool* stopped) {
+  const bool watched =
+      trace_.device->kind() == rt::DeviceKind::cuda && (node_steps_ != nullptr || rt::ActivityScope::wanted());
+  return watched ? StepsThat<true>(to, stopped) : StepsThat<false>(to, stopped);
+}
+
+template <bool kWatched>
+absl::Status ReplayActivation::StepsThat(int to, bool* stopped) {
   absl::Status status;
   int i = position_;
   for (; i < to; ++i) {
     const FastStep& b = fast_[i];
+    std::conditional_t<kWatched, std::optional<rt::ActivityScope>, char> scope{};
+    if constexpr (kWatched) {
+      if (node_steps_ == nullptr)
+        scope.emplace(*trace_.device, rt::ActivityOwner{rt::ActivityOwner::Kind::step, i, version_.id});
+      else
+        NoteNodes(i - 1);
+    }
     if (generated_ != nullptr && generated_->Takes(i)) {
       status = generated_->Run(i, data_.data());
       if (!status.ok()) [[unlikely]]
@@ -336,6 +399,7 @@ absl::Status ReplayActivation::Steps(int to, bool* stopped) {
     if (!status.ok()) [[unlikely]]
       break;
   }
+  if (kWatched && node_steps_ != nullptr) NoteNodes(i - 1);
   position_ = i;
   return status;
 }

@@ -53,6 +53,9 @@ class ReplayActivation final : public Activation {
   void FillStale();
   // The steps from position_ up to `to`, one by one. *stopped: a guard failed, and position_ says where.
   absl::Status Steps(int to, bool* stopped);
+  template <bool kWatched>
+  absl::Status StepsThat(int to, bool* stopped);
+  void NoteNodes(int step);
   // All of them as a graph of the device. False: they are to be run one by one.
   bool RunGraph(absl::Status* status);
   // Handles that are still held get what was computed for them.
@@ -152,6 +155,7 @@ class ReplayActivation final : public Activation {
   rt::Ref<rt::Storage> spare_;  // the spare slots of the plan; none until the steps of a kernel run in its place
   std::unique_ptr<GeneratedKernels> generated_;
   std::unique_ptr<ReplayGraphs> graphs_;        // null: on the cpu, and where a step needs the host
+  std::vector<int64_t>* node_steps_ = nullptr;  // while a graph is recorded: whose each of its nodes is
   uint64_t bindings_ = 0;                       // counts changes of shapes
   std::vector<rt::TensorImpl*> buffer_values_;  // read from buffers; theirs, and good only for...
   uint64_t read_epoch_ = 0;                     // ...this epoch of the buffers; 0: for none

@@ -21,6 +21,8 @@ class ReplayGraphs {
     std::vector<uint64_t> key;
     std::unique_ptr<rt::DeviceGraph> graph;  // null: the key was seen once
     std::vector<void*> data;                 // where each value lies after the run
+    int64_t number = 0;                      // of the graph, for recordings
+    std::vector<int64_t> steps;              // whose each node is; empty: not known
     uint64_t used = 0;
   };
 

@@ -103,6 +103,7 @@ class TSR_API TraceSpan {
 
  private:
   int64_t name_ = 0, start_ = 0;
+  bool has_range_ = false;  // of NVTX
 };
 
 }  // namespace tessera

@@ -1,7 +1,6 @@
 #include "runtime/cuda/cupti.h"
 
 #if __has_include(<cupti.h>)
-#include <cupti.h>
 #include <dlfcn.h>
 
 #include <atomic>
@@ -14,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/clock.h"
+#include "runtime/cuda/cupti_table.h"
 #include "runtime/cuda/library.h"
 #include "runtime/log.h"
 
@@ -22,11 +22,6 @@ namespace {
 
 using rt::Activity;
 using rt::ActivityKind;
-
-struct Cupti {
-#define TSR_CUPTI(name) decltype(&::name) name = nullptr;
-#include "runtime/cuda/cupti.def"
-};
 
 constexpr CUpti_ActivityKind kKinds[] = {
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,   CUPTI_ACTIVITY_KIND_MEMSET,
@@ -65,10 +60,24 @@ absl::StatusOr<const Cupti*> Open() {
   return table;
 }
 
+}  // namespace
+
 absl::StatusOr<const Cupti*> GetCupti() {
   static const auto* opened = new absl::StatusOr<const Cupti*>(Open());
   return *opened;
 }
+
+absl::Status CheckCupti(const Cupti& cupti, const char* call, CUptiResult result) {
+  if (result == CUPTI_SUCCESS) return absl::OkStatus();
+  const char *text = nullptr, *why = "";
+  cupti.cuptiGetResultString(result, &text);
+  if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) why = "; another tool holds CUPTI in this process";
+  if (result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES)
+    why = "; counters are for administrators here (the driver's option NVreg_RestrictProfilingToAdminUsers)";
+  return Unsupported(call, ": ", text == nullptr ? "unknown error" : text, why);
+}
+
+namespace {
 
 struct Call {
   int64_t owner = 0, start_ns = 0;
@@ -207,14 +216,7 @@ void CUPTIAPI Ignore(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*)
 absl::Status StartCupti(rt::ActivityRecorder::Sink sink) {
   TSR_ASSIGN_OR_RETURN(const Cupti* cupti, GetCupti());
   State& state = TheState();
-  const auto check = [&](const char* call, CUptiResult result) {
-    if (result == CUPTI_SUCCESS) return absl::OkStatus();
-    const char* text = nullptr;
-    cupti->cuptiGetResultString(result, &text);
-    return absl::Status(Unsupported(
-        call, ": ", text == nullptr ? "unknown error" : text,
-        result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? "; another tool holds CUPTI in this process" : ""));
-  };
+  const auto check = [&](const char* call, CUptiResult result) { return CheckCupti(*cupti, call, result); };
   // There is one set of buffers in a process. Whoever uses it is a subscriber, and there is only one of these.
   TSR_RETURN_IF_ERROR(check("cuptiSubscribe", cupti->cuptiSubscribe(&g_subscriber, Ignore, nullptr)));
   {

@@ -2,12 +2,15 @@
 
 #include <cstring>
 
+#include "runtime/activity.h"
 #include "runtime/clock.h"
 #include "runtime/cuda/device_error.h"
 #include "runtime/cuda/pool.h"
 #include "runtime/cuda/staging.h"
 #include "runtime/log.h"
 #include "runtime/options.h"
+#include "runtime/trace/gpu.h"
+#include "runtime/trace/recorder.h"
 
 namespace tessera::cuda {
 namespace {
@@ -23,6 +26,36 @@ int Attribute(CUdevice device, CUdevice_attribute which) {
   int value = 0;
   TheDriver().cuDeviceGetAttribute(&value, which, device);
   return value;
+}
+
+/// What multiprocessors of a generation do in a clock: multiply-adds count for two.
+struct Rates {
+  int major, minor;
+  int64_t matrix, vector;
+};
+constexpr Rates kRates[] = {{8, 0, 2048, 128}, {9, 0, 4096, 256}, {10, 0, 8192, 256}};
+
+rt::trace::GpuRow RowOf(const Properties& p, CUdevice device, int index, const std::string& target) {
+  rt::trace::GpuRow row;
+  row.number = index;
+  row.name = p.name;
+  row.target = target;
+  row.multiprocessors = p.multiprocessors;
+  row.memory_bytes = static_cast<int64_t>(p.memory_bytes);
+  // Two transfers in a clock of the memory's, which is in kHz as the other one is.
+  row.bytes_per_s = int64_t{Attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)} * 1000 * 2 *
+                    Attribute(device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
+  const int64_t clocks = int64_t{Attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE)} * 1000 * p.multiprocessors;
+  for (const Rates& rates : kRates) {
+    if (rates.major != p.major || rates.minor != p.minor) continue;
+    row.matrix_flops = clocks * rates.matrix;
+    row.vector_flops = clocks * rates.vector;
+  }
+  row.threads = Attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  row.blocks = Attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
+  row.registers = Attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+  row.shared_bytes = Attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  return row;
 }
 
 }  // namespace
@@ -73,6 +106,7 @@ absl::StatusOr<Device*> Device::Make(int index, CUcontext adopted) {
   TSR_RETURN_IF_ERROR(d->Check("cuMemsetD8Async", driver.cuMemsetD8Async(taken, 0, sizeof(int32_t), d->own_stream_)));
   TSR_ASSIGN_OR_RETURN(d->pool_, Pool::Make(*d, handle));
   d->staging_ = std::make_unique<Staging>(*d);
+  rt::trace::AddGpu(*d, RowOf(p, handle, index, d->target_));
   TSR_LOG(1, d->name_, " is ", p.name, ", compute capability ", p.major, ".", p.minor, ", ", p.memory_bytes >> 30,
           " GiB; started in ", (rt::NowNs() - start) / 1000000, " ms");
   return d;
@@ -290,7 +324,10 @@ class Graph final : public rt::DeviceGraph {
   }
   absl::Status Launch() override {
     TSR_RETURN_IF_ERROR(device_.Enter());
-    return device_.Check("cuGraphLaunch", TheDriver().cuGraphLaunch(exec_, device_.stream()));
+    const int64_t start = rt::RecorderOn() ? rt::Ticks() : 0;
+    const CUresult result = TheDriver().cuGraphLaunch(exec_, device_.stream());
+    if (start != 0) rt::trace::RecordSince(rt::EventKind::launch, start, rt::CurrentOwner(), 2, 0);
+    return device_.Check("cuGraphLaunch", result);
   }
 
  private:
@@ -299,6 +336,19 @@ class Graph final : public rt::DeviceGraph {
 };
 
 }  // namespace
+
+int64_t Device::RecordedNodes() const {
+  const Driver& driver = TheDriver();
+  CUstreamCaptureStatus status{};
+  CUgraph graph = nullptr;
+  size_t nodes = 0;
+  if (t_recording.device != this || driver.cuStreamGetCaptureInfo == nullptr ||
+      driver.cuStreamGetCaptureInfo(recording_stream_, &status, nullptr, &graph, nullptr, nullptr, nullptr) !=
+          CUDA_SUCCESS ||
+      graph == nullptr || driver.cuGraphGetNodes(graph, nullptr, &nodes) != CUDA_SUCCESS)
+    return -1;
+  return static_cast<int64_t>(nodes);
+}
 
 bool Device::BeginRecording() {
   if (t_recording.device != nullptr || !Enter().ok() || !recording_mutex_.try_lock()) return false;
@@ -368,9 +418,12 @@ absl::Status Device::Launch(const void* kernel, const char* name, const rt::Laun
   launches_.store(n + 1, std::memory_order_relaxed);
   int64_t blocks = grid.blocks;
   if (grid.resident > 0) blocks = std::min<int64_t>(blocks, int64_t{grid.resident} * properties_.multiprocessors);
+  const int64_t start = rt::RecorderOn() && t_recording.device == nullptr ? rt::Ticks() : 0;
   const CUresult result =
       TheDriver().cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(grid.threads), 1,
                                  1, static_cast<unsigned>(grid.shared), stream(), params, nullptr);
+  if (start != 0) [[unlikely]]
+    rt::trace::RecordSince(rt::EventKind::launch, start, rt::CurrentOwner(), 1, blocks);
   if (result != CUDA_SUCCESS) [[unlikely]]
     return Annotate(Check("cuLaunchKernel", result), absl::StrCat(name, ": "));
   if (rt::options().cuda_sync()) [[unlikely]]

@@ -81,6 +81,8 @@ class Device final : public rt::Device {
   bool MapPieces(const rt::PieceShape& shape, const void* data, rt::PieceMap* map) override;
   absl::Status Launch(const void* kernel, const char* name, const rt::LaunchShape& shape, void** params) override;
   bool BeginRecording() override;
+  /// As rt::RecordedNodes.
+  int64_t RecordedNodes() const;
   std::unique_ptr<rt::DeviceGraph> EndRecording() override;
   rt::MemoryStats memory_stats() const override;
   void ResetPeak() override;

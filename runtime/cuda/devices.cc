@@ -1,6 +1,7 @@
 // The CUDA devices of the machine, each made when it is first asked for.
 #include <mutex>
 
+#include "runtime/activity.h"
 #include "runtime/cuda/device.h"
 #include "runtime/device_memory.h"
 
@@ -47,6 +48,10 @@ int NumCudaDevices() {
 int64_t OwnMemory(const Device& device) {
   if (device.kind() != DeviceKind::cuda) return 0;
   return static_cast<int64_t>(static_cast<const cuda::Device&>(device).properties().memory_bytes);
+}
+
+int64_t RecordedNodes(Device& device) {
+  return device.kind() == DeviceKind::cuda ? cuda::DeviceOf(device).RecordedNodes() : -1;
 }
 
 absl::StatusOr<Device*> Cuda(int index) {

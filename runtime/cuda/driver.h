@@ -12,6 +12,7 @@ namespace tessera::cuda {
 
 struct Driver {
 #define TSR_CUDA(name) decltype(&::name) name = nullptr;
+#define TSR_CUDA_NEW(name) TSR_CUDA(name)
 #include "runtime/cuda/driver.def"
   int version = 0;  // 13000 for CUDA 13.0
 };

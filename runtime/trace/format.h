@@ -291,13 +291,37 @@ struct GpuSampleRow {
   }
 };
 
-/// Counters of one launch, by numbers of the table "measure" of names; in thousandths.
+/// Counters of one kernel of a run of a version, by numbers of the table "measure" of names; in thousandths, and -1000
+/// for what was not measured.
 struct MeasureRow {
-  int64_t gpu = 0, kernel = 0, owner = 0;
+  int64_t gpu = 0;
+  int64_t kernel = 0;  // number of a KernelRow; 0 in the file
+  int64_t owner = 0;   // as in ActivityOwner: step of a version; in the file, which of the kernels of its run it is
   std::vector<int64_t> thousandths;
   template <class F>
   void Fields(F& f) {
     f(gpu), f(kernel), f(owner), f.Numbers(thousandths);
+  }
+};
+
+struct StallRow {
+  std::string reason;
+  int64_t samples = 0;
+  template <class F>
+  void Fields(F& f) {
+    f(reason), f(samples);
+  }
+};
+
+/// An instruction at which warps of a kernel of a version were seen.
+struct PcRow {
+  int64_t version = 0;
+  std::string function;
+  int64_t pc = 0;  // bytes from the start of the function
+  std::vector<StallRow> stalls;
+  template <class F>
+  void Fields(F& f) {
+    f(version), f(function), f(pc), f.Rows(stalls);
   }
 };
 

@@ -143,6 +143,32 @@ void FindSteps(TraceData* data) {
   }
 }
 
+// Measures come from a run whose kernels were launched one by one: they are those of a launch of its graph.
+void FindMeasured(TraceData* data) {
+  std::map<int64_t, std::vector<MeasureRow*>> by_version;
+  for (MeasureRow& row : data->measures) by_version[ActivityOwner::Unpack(row.owner).number].push_back(&row);
+  if (by_version.empty()) return;
+  std::map<int64_t, std::map<int64_t, std::vector<const GpuActivity*>>> launches;  // by version and correlation
+  for (const GpuActivity& a : data->activities)
+    if (a.in_graph && a.kind == ActivityKind::kernel && by_version.contains(a.number))
+      launches[a.number][a.correlation].push_back(&a);
+  std::vector<MeasureRow> found;
+  for (const auto& [version, rows] : by_version) {
+    for (const auto& [correlation, kernels] : launches[version]) {
+      // Several runs may have been measured.
+      if (kernels.empty() || rows.size() % kernels.size() != 0) continue;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const GpuActivity& kernel = *kernels[i % kernels.size()];
+        rows[i]->kernel = kernel.kernel;
+        rows[i]->owner = ActivityOwner{ActivityOwner::Kind::step, kernel.part, version}.Pack();
+        found.push_back(*rows[i]);
+      }
+      break;
+    }
+  }
+  data->measures = std::move(found);
+}
+
 void ReadActivities(TraceData* data, const Timeline& timeline) {
   for (const ActivityBatchRow& batch : data->batches) {
     data->gpu_lost = std::max(data->gpu_lost, batch.lost);
@@ -179,6 +205,7 @@ void ReadActivities(TraceData* data, const Timeline& timeline) {
   data->batches.clear();
   SortStably(&data->activities, [](const GpuActivity& x, const GpuActivity& y) { return x.start_ns < y.start_ns; });
   FindSteps(data);
+  FindMeasured(data);
 }
 
 void Finish(TraceData* data, const std::vector<RawTraceEvent>& events) {

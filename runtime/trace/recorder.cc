@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/activity.h"
 #include "runtime/device.h"
 #include "runtime/file.h"
 #include "runtime/log.h"
@@ -29,6 +30,7 @@
 #include "runtime/options.h"
 #include "runtime/sha256.h"
 #include "runtime/trace/file.h"
+#include "runtime/trace/gpu.h"
 
 namespace tessera::rt::trace {
 namespace {
@@ -266,6 +268,7 @@ void Recorder::Switch() {
       state_->message = "no thread could be started to record: events are written when the recording ends";
     }
   } else {
+    EndGpus();
     rt::internal::g_events.fetch_and(~rt::internal::kRecorder, std::memory_order_release);
     ++state_->generation;
     Wakeup().notify_all();
@@ -305,6 +308,10 @@ absl::Status Recorder::Stop(std::string_view reason) {
       if (state_->file_status.ok()) return FailedPrecondition("no recording is open");
       return std::exchange(state_->file_status, absl::OkStatus());
     }
+    if (state_->keep_ns > 0 || !state_->clients.empty())
+      FlushGpus();
+    else
+      EndGpus();
     Pass(/*last=*/true);
     EndRow end = {Ticks(), events(), lost(), std::string(reason)};
     const std::string row = Encode(end);
@@ -335,6 +342,7 @@ absl::Status Recorder::Dump(const std::string& path) {
   std::lock_guard lock(state_->mutex);
   if (state_->keep_ns == 0)
     return FailedPrecondition("no events are kept: set the option trace_keep to a number of seconds first");
+  FlushGpus();
   Pass(/*last=*/false);
   std::string bytes = HeaderBytes(redacts()) + KeptRows();
   for (const State::KeptBlock& block : state_->kept) bytes += block.bytes;
@@ -382,7 +390,10 @@ void Recorder::Pass(bool last) {
   }
   if (last) PutSources();
   DrainAll();
-  if (last || now - state_->last_sample >= kSampleNs) Sample();
+  if (last || now - state_->last_sample >= kSampleNs) {
+    if (ActivityRecorder::mode() == ActivityRecorder::Mode::events) FlushGpus();
+    Sample();
+  }
   if (last || now - state_->last_clock >= kClockNs) Clock();
   PutRows();
   if (state_->file.is_open() && !state_->unwritten.empty()) {
@@ -488,6 +499,7 @@ void Recorder::Sample() {
   const MetricValues metrics = SnapshotMetrics();
   SampleRow row = {Ticks(), memory.bytes_in_use, memory.bytes_cached, {metrics.begin(), metrics.end()}};
   Put(BlockKind::samples, 1, Encode(row), state_->last_sample);
+  for (GpuSampleRow& gpu : SampleGpus()) Put(BlockKind::gpu_samples, 1, Encode(gpu), state_->last_sample);
 }
 
 void Recorder::Clock() {
@@ -508,8 +520,9 @@ void Recorder::PutRows() {
     add(BlockKind::spans, state_->spans, &state_->spans_put);
     add(BlockKind::threads, state_->threads, &state_->threads_put);
   }
-  // Deopts go with the events that they belong to.
-  for (const auto& [kind, rows] : pending) Put(kind, rows.rows, rows.bytes, kind == BlockKind::deopts ? NowNs() : 0);
+  // Deopts go with the events that they belong to, and what GPUs did is as old as they are.
+  for (const auto& [kind, rows] : pending)
+    Put(kind, rows.rows, rows.bytes, kind == BlockKind::deopts || kind == BlockKind::batches ? NowNs() : 0);
 }
 
 // last_ns: when the block may go from those that are kept; 0: never.
@@ -586,6 +599,10 @@ void Recorder::Preamble() {
     Add(NameRow{table, number, std::string(name), std::string(text)});
   };
   for (const EventInfo& e : kEvents) name("event", static_cast<int64_t>(e.id), e.name, e.summary);
+  for (const ActivityInfo& a : kActivities) name("activity", static_cast<int64_t>(a.id), a.name, a.summary);
+  int64_t measure = 0;
+#define TSR_MEASURE(what, metric, unit) name("measure", measure++, #what, unit);
+#include "runtime/cuda/measures.def"
   for (const MetricInfo& m : kMetrics) name("metric", static_cast<int64_t>(m.id), m.name, m.unit);
 #define TSR_COMPILE_STAGE(stage, summary) \
   name("compile_stage", static_cast<int64_t>(CompileStage::stage), #stage, summary);
@@ -593,6 +610,8 @@ void Recorder::Preamble() {
   Add(MetaRow{"command", FirstLineOf("/proc/self/cmdline")});
   Add(MetaRow{"process", absl::StrCat(getpid())});
   Add(MetaRow{"version", TESSERA_VERSION});
+  // Processes of one boot share the steady clock.
+  Add(MetaRow{"boot", FirstLineOf("/proc/sys/kernel/random/boot_id")});
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
     if (const char* rank = std::getenv(variable)) {
       Add(MetaRow{"rank", rank});
@@ -608,6 +627,7 @@ void Recorder::Preamble() {
   Add(MetaRow{"options", set});
   Clock();
   Collect(Moment::begin);
+  BeginGpus();
 }
 
 }  // namespace tessera::rt::trace

@@ -1,0 +1,161 @@
+#include "runtime/cuda/pc_sampler.h"
+
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "runtime/cuda/device.h"
+#include "runtime/log.h"
+
+#if __has_include(<cupti_pcsampling.h>)
+#include "runtime/cuda/cupti_table.h"
+
+namespace tessera::cuda {
+namespace {
+
+/// Instructions that were seen at least once; those beyond are left out.
+constexpr size_t kMostPcs = 20'000;
+
+class Sampler {
+ public:
+  Sampler(const Cupti& cupti, Device& device) : cupti_(cupti), device_(device) {}
+  Sampler(const Sampler&) = delete;
+  ~Sampler() {
+    if (is_enabled_) (void)Disable();
+    // Names may be shared by records.
+    std::set<char*> names;
+    for (const CUpti_PCSamplingPCData& pc : pcs_)
+      if (pc.functionName != nullptr) names.insert(pc.functionName);
+    for (char* name : names) std::free(name);
+  }
+
+  absl::Status Start() {
+    CUpti_PCSamplingEnableParams enable = {};
+    enable.size = CUpti_PCSamplingEnableParamsSize;
+    enable.ctx = device_.context();
+    TSR_RETURN_IF_ERROR(Check("cuptiPCSamplingEnable", cupti_.cuptiPCSamplingEnable(&enable)));
+    is_enabled_ = true;
+    TSR_RETURN_IF_ERROR(FindReasons());
+    pcs_.assign(kMostPcs, CUpti_PCSamplingPCData{});
+    counts_.resize(kMostPcs * reasons_.size());
+    for (size_t i = 0; i < kMostPcs; ++i) {
+      pcs_[i].size = sizeof(CUpti_PCSamplingPCData);
+      pcs_[i].stallReason = &counts_[i * reasons_.size()];
+    }
+    data_.size = sizeof data_;
+    data_.collectNumPcs = kMostPcs;
+    data_.pPcData = pcs_.data();
+    CUpti_PCSamplingConfigurationInfo attributes[3] = {};
+    attributes[0].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_COLLECTION_MODE;
+    attributes[0].attributeData.collectionModeData.collectionMode = CUPTI_PC_SAMPLING_COLLECTION_MODE_CONTINUOUS;
+    attributes[1].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SAMPLING_DATA_BUFFER;
+    attributes[1].attributeData.samplingDataBufferData.samplingDataBuffer = &data_;
+    attributes[2].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SCRATCH_BUFFER_SIZE;
+    attributes[2].attributeData.scratchBufferSizeData.scratchBufferSize = size_t{16} << 20;
+    CUpti_PCSamplingConfigurationInfoParams set = {};
+    set.size = CUpti_PCSamplingConfigurationInfoParamsSize;
+    set.ctx = device_.context();
+    set.numAttributes = std::size(attributes);
+    set.pPCSamplingConfigurationInfo = attributes;
+    return Check("cuptiPCSamplingSetConfigurationAttribute", cupti_.cuptiPCSamplingSetConfigurationAttribute(&set));
+  }
+
+  absl::StatusOr<std::vector<rt::PcSample>> Finish() {
+    TSR_RETURN_IF_ERROR(Disable());
+    if (data_.droppedSamples > 0)
+      TSR_LOG(1, device_.name(), ": ", data_.droppedSamples, " samples of program counters were dropped");
+    std::vector<rt::PcSample> samples;
+    for (size_t i = 0; i < data_.totalNumPcs && i < kMostPcs; ++i) {
+      const CUpti_PCSamplingPCData& pc = pcs_[i];
+      rt::PcSample sample;
+      sample.function = pc.functionName == nullptr ? "" : pc.functionName;
+      sample.pc = static_cast<int64_t>(pc.pcOffset);
+      for (size_t r = 0; r < pc.stallReasonCount; ++r) {
+        const CUpti_PCSamplingStallReason& reason = pc.stallReason[r];
+        if (reason.samples == 0) continue;
+        for (size_t k = 0; k < reasons_.size(); ++k)
+          if (reasons_[k] == reason.pcSamplingStallReasonIndex)
+            sample.stalls.emplace_back(&names_[k * CUPTI_STALL_REASON_STRING_SIZE], reason.samples);
+      }
+      if (!sample.stalls.empty()) samples.push_back(std::move(sample));
+    }
+    return samples;
+  }
+
+ private:
+  absl::Status Check(const char* call, CUptiResult result) const { return CheckCupti(cupti_, call, result); }
+
+  absl::Status FindReasons() {
+    size_t count = 0;
+    CUpti_PCSamplingGetNumStallReasonsParams number = {};
+    number.size = CUpti_PCSamplingGetNumStallReasonsParamsSize;
+    number.ctx = device_.context();
+    number.numStallReasons = &count;
+    TSR_RETURN_IF_ERROR(
+        Check("cuptiPCSamplingGetNumStallReasons", cupti_.cuptiPCSamplingGetNumStallReasons(&number)));
+    reasons_.resize(count);
+    names_.resize(count * CUPTI_STALL_REASON_STRING_SIZE);
+    std::vector<char*> rows(count);
+    for (size_t i = 0; i < count; ++i) rows[i] = &names_[i * CUPTI_STALL_REASON_STRING_SIZE];
+    CUpti_PCSamplingGetStallReasonsParams get = {};
+    get.size = CUpti_PCSamplingGetStallReasonsParamsSize;
+    get.ctx = device_.context();
+    get.numStallReasons = count;
+    get.stallReasonIndex = reasons_.data();
+    get.stallReasons = rows.data();
+    return Check("cuptiPCSamplingGetStallReasons", cupti_.cuptiPCSamplingGetStallReasons(&get));
+  }
+
+  absl::Status Disable() {
+    is_enabled_ = false;
+    CUpti_PCSamplingDisableParams disable = {};
+    disable.size = CUpti_PCSamplingDisableParamsSize;
+    disable.ctx = device_.context();
+    return Check("cuptiPCSamplingDisable", cupti_.cuptiPCSamplingDisable(&disable));
+  }
+
+  const Cupti& cupti_;
+  Device& device_;
+  bool is_enabled_ = false;
+  std::vector<uint32_t> reasons_;
+  std::string names_;
+  std::vector<CUpti_PCSamplingPCData> pcs_;
+  std::vector<CUpti_PCSamplingStallReason> counts_;
+  CUpti_PCSamplingData data_ = {};
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<rt::PcSample>> SamplePcs(Device& device, const std::function<absl::Status()>& work,
+                                                    absl::Status* status) {
+  const absl::StatusOr<const Cupti*> cupti = GetCupti();
+  if (!cupti.ok()) {
+    *status = work();
+    return cupti.status();
+  }
+  Sampler sampler(**cupti, device);
+  absl::Status started = device.Enter();
+  device.Wait();
+  if (started.ok()) started = sampler.Start();
+  *status = work();
+  TSR_RETURN_IF_ERROR(started);
+  device.Wait();
+  return sampler.Finish();
+}
+
+}  // namespace tessera::cuda
+
+#else  // no headers of CUPTI
+
+namespace tessera::cuda {
+
+absl::StatusOr<std::vector<rt::PcSample>> SamplePcs(Device&, const std::function<absl::Status()>& work,
+                                                    absl::Status* status) {
+  *status = work();
+  return NotFound("samples of program counters need CUPTI, and this was built without its headers");
+}
+
+}  // namespace tessera::cuda
+
+#endif
