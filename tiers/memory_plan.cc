@@ -70,30 +70,70 @@ struct Need {
   double bytes;
 };
 
-/// Gives each its slot, numbered from `first` on, and returns how many there are. The largest come first, so that a
-/// slot is as large as what comes into it first, and what is small goes where something large has left a gap in time.
-int Share(std::vector<Need>& needs, int first, std::vector<int32_t>* slots) {
+bool Overlap(const Need& a, const Need& b) { return a.from <= b.until && b.from <= a.until; }
+
+/// A set of steps, as stretches that do not touch each other.
+class Steps {
+ public:
+  bool Touch(int from, int until) const {
+    const auto after = stretches_.upper_bound(until);
+    return after != stretches_.begin() && std::prev(after)->second >= from;
+  }
+  bool Hold(int from, int until) const {
+    const auto after = stretches_.upper_bound(from);
+    return after != stretches_.begin() && std::prev(after)->second >= until;
+  }
+  /// Those of a stretch that touches none.
+  void Add(int from, int until) {
+    auto at = stretches_.emplace(from, until).first;
+    if (const auto next = std::next(at); next != stretches_.end() && next->first == until + 1) {
+      at->second = next->second;
+      stretches_.erase(next);
+    }
+    if (at != stretches_.begin() && std::prev(at)->second + 1 == from) {
+      std::prev(at)->second = at->second;
+      stretches_.erase(at);
+    }
+  }
+
+ private:
+  std::map<int, int> stretches_;  // from, until
+};
+
+/// Gives each a slot, numbered from `first` on, and says which slots lie below which. The largest come first, each as low
+/// as what needs memory at the same time leaves room for it: so a large value makes room for many small ones where it is
+/// gone, and the other way round.
+int Pack(std::vector<Need>& needs, int first, MemoryPlan* plan) {
   std::sort(needs.begin(), needs.end(),
             [](const Need& a, const Need& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.index < b.index; });
-  std::vector<std::map<int, int>> taken;  // of each slot: until when, by the step from which on
-  const auto is_free = [](const std::map<int, int>& slot, const Need& need) {
-    const auto after = slot.upper_bound(need.until);
-    return after == slot.begin() || std::prev(after)->second < need.from;
-  };
-  for (const Need& need : needs) {
-    // The latest slot is the smallest. How far back one is looked for is limited, so that long traces stay cheap.
-    constexpr size_t kMostTries = 256;
-    size_t found = taken.size();
-    for (size_t k = taken.size(), tries = 0; k-- > 0 && tries < kMostTries; ++tries) {
-      if (!is_free(taken[k], need)) continue;
-      found = k;
-      break;
+  std::vector<double> at(needs.size());
+  std::vector<size_t> placed;  // by their place, from the bottom up
+  placed.reserve(needs.size());
+  const auto end_of = [&](size_t k) { return at[k] + std::max(needs[k].bytes, 1.0); };
+  for (size_t k = 0; k < needs.size(); ++k) {
+    double low = 0;
+    for (const size_t other : placed) {
+      if (!Overlap(needs[k], needs[other])) continue;
+      if (at[other] - low >= std::max(needs[k].bytes, 1.0)) break;
+      low = std::max(low, end_of(other));
     }
-    if (found == taken.size()) taken.emplace_back();
-    taken[found].emplace(need.from, need.until);
-    (*slots)[need.index] = static_cast<int32_t>(found) + first;
+    at[k] = low;
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), low, [&](double x, size_t y) { return x < at[y]; }), k);
   }
-  return static_cast<int>(taken.size());
+  // From the bottom up, each with what lies right below it: what lies further down is below that.
+  for (size_t n = 0; n < placed.size(); ++n) {
+    const size_t k = placed[n];
+    plan->slots[needs[k].index] = first + static_cast<int32_t>(n);
+    plan->first_below.push_back(static_cast<uint32_t>(plan->below.size()));
+    Steps covered;
+    for (size_t m = n; m-- > 0 && !covered.Hold(needs[k].from, needs[k].until);) {
+      const Need& other = needs[placed[m]];
+      if (!Overlap(needs[k], other) || covered.Touch(other.from, other.until)) continue;
+      covered.Add(other.from, other.until);
+      plan->below.push_back(first + static_cast<int32_t>(m));
+    }
+  }
+  return static_cast<int>(needs.size());
 }
 
 }  // namespace
@@ -137,9 +177,24 @@ MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, cons
             .push_back({static_cast<size_t>(v), i, std::min(plan.last[v], end), LikelyBytes(trace.values[v].type)});
     }
   }
-  plan.num_slots = Share(needs, 0, &plan.slots);
-  plan.num_spare = Share(spare, plan.num_slots, &plan.slots);
+  plan.num_slots = Pack(needs, 0, &plan);
+  plan.num_spare = Pack(spare, plan.num_slots, &plan);
+  plan.first_below.push_back(static_cast<uint32_t>(plan.below.size()));
   return plan;
+}
+
+size_t MemoryPlan::Place(int first, int count, absl::Span<const size_t> bytes, std::vector<size_t>* at) const {
+  at->resize(static_cast<size_t>(count));
+  size_t total = 0;
+  for (int k = 0; k < count; ++k) {
+    const auto slot = static_cast<size_t>(first + k);
+    size_t low = 0;
+    for (uint32_t b = first_below[slot]; b < first_below[slot + 1]; ++b)
+      low = std::max(low, (*at)[static_cast<size_t>(below[b] - first)] + bytes[static_cast<size_t>(below[b])]);
+    (*at)[static_cast<size_t>(k)] = low;
+    total = std::max(total, low + bytes[slot]);
+  }
+  return total;
 }
 
 }  // namespace tessera::tiers

@@ -150,6 +150,12 @@ class ReplayActivation final : public Activation {
   std::vector<int32_t> distinct_;  // those that others may be like
   std::vector<Expansion> expansions_;
   std::vector<size_t> slot_bytes_;
+  struct Offsets {
+    std::vector<size_t> at;  // by slot
+    size_t total = 0;
+    bool stale = true;  // some slot has grown
+  };
+  Offsets arena_offsets_, spare_offsets_;
   bool is_lent_ = false;  // the arena is given back after each run
   rt::Ref<rt::Storage> arena_;
   rt::Ref<rt::Storage> spare_;  // the spare slots of the plan; none until the steps of a kernel run in its place

@@ -197,9 +197,10 @@ absl::Status ReplayActivation::LayOut(int from, int to) {
     if (slot < 0 || slot == MemoryPlan::kElsewhere) return;
     const size_t bytes = Aligned(BytesOf(t));
     if (bytes <= slot_bytes_[slot]) return;
-    // Where shapes vary, the next one may be a little larger.
-    slot_bytes_[slot] = trace_.symbols != nullptr ? Aligned(bytes + bytes / 2) : bytes;
+    // Where shapes vary, the next one may be a little larger. An arena that is lent is taken anew for each run.
+    slot_bytes_[slot] = trace_.symbols != nullptr && !is_lent_ ? Aligned(bytes + bytes / 2) : bytes;
     (plan_.is_spare(slot) ? spare_fits : fits) = false;
+    (plan_.is_spare(slot) ? spare_offsets_ : arena_offsets_).stale = true;
   };
   for (int i = from; i < to; ++i) {
     const Layout::Step& s = layout_.steps[i];
@@ -227,12 +228,14 @@ void ReplayActivation::Give(Ref<rt::Storage>& arena) {
 }
 
 absl::Status ReplayActivation::Take(int first, int count, Ref<rt::Storage>& arena) {
-  std::vector<size_t> at(static_cast<size_t>(count));
-  size_t total = 0;
-  for (size_t k = 0; k < at.size(); ++k) {
-    at[k] = total;
-    total += slot_bytes_[static_cast<size_t>(first) + k];
+  // In most runs nothing has grown.
+  Offsets& offsets = first == 0 ? arena_offsets_ : spare_offsets_;
+  if (offsets.at.size() != static_cast<size_t>(count) || offsets.stale) {
+    offsets.total = plan_.Place(first, count, slot_bytes_, &offsets.at);
+    offsets.stale = false;
   }
+  const std::vector<size_t>& at = offsets.at;
+  const size_t total = offsets.total;
   TSR_ASSIGN_OR_RETURN(arena, rt::Storage::Make(*trace_.device, total));
   // On a GPU memory is used again in the order of its stream, by other versions and by tier 1: what is large is held
   // only while a run needs it.
