@@ -39,11 +39,12 @@ struct ActivityOwner {
   int32_t part = 0;    // op number, or step
   int64_t number = 0;  // site, version id, or number of the graph
 
+  /// Steps of one version that follow each other differ little.
   constexpr int64_t Pack() const {
-    return static_cast<int64_t>(kind) << 60 | (int64_t{part} & 0xfffffff) << 32 | (number & 0xffffffff);
+    return (number & 0xffffffff) << 30 | (int64_t{part} & 0xfffffff) << 2 | static_cast<int64_t>(kind);
   }
   static constexpr ActivityOwner Unpack(int64_t packed) {
-    return {static_cast<Kind>(packed >> 60 & 3), static_cast<int32_t>(packed >> 32 & 0xfffffff), packed & 0xffffffff};
+    return {static_cast<Kind>(packed & 3), static_cast<int32_t>(packed >> 2 & 0xfffffff), packed >> 30 & 0xffffffff};
   }
 };
 
@@ -92,8 +93,8 @@ class ActivityRecorder {
 int64_t RecordedNodes(Device& device);
 
 /// What is launched by this thread in its life, on that device, has this owner; the innermost counts. Tools see it as a
-/// range, too (runtime/nvtx.h). Costs two loads when nobody wants to know. No scope may be open while a recording starts
-/// or stops on the same thread.
+/// range, too (runtime/nvtx.h). Costs two loads when nobody wants to know. No scope may be open while a recording
+/// starts or stops on the same thread.
 class ActivityScope {
  public:
   static bool wanted() { return ActivityRecorder::is_on() || NvtxOn(); }
@@ -120,9 +121,9 @@ class ActivityScope {
 };
 
 /// What the counters of a GPU say of each kernel that `work` puts on the device: a row for each, in order, with a value
-/// for each row of cuda/measures.def (-1: this GPU does not have it). Each kernel runs several times; what it wrote is put
-/// back in between. No activity may be recorded meanwhile. The status says why nothing was measured; `work` has run all
-/// the same, and *status is what it returned.
+/// for each row of cuda/measures.def (-1: this GPU does not have it). Each kernel runs several times; what it wrote is
+/// put back in between. No activity may be recorded meanwhile. The status says why nothing was measured; `work` has run
+/// all the same, and *status is what it returned.
 absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
                                                                 const std::function<absl::Status()>& work,
                                                                 absl::Status* status);
@@ -130,8 +131,8 @@ absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
 /// An instruction of a kernel at which warps were seen.
 struct PcSample {
   std::string function;
-  int64_t pc = 0;                                         // bytes from the start of the function
-  std::vector<std::pair<std::string, int64_t>> stalls;    // what they waited for, and how often that was seen
+  int64_t pc = 0;                                       // bytes from the start of the function
+  std::vector<std::pair<std::string, int64_t>> stalls;  // what they waited for, and how often that was seen
 };
 /// Where the warps of the kernels of `work` were when somebody looked. As MeasureKernels, but each kernel runs once.
 absl::StatusOr<std::vector<PcSample>> SamplePcs(Device& device, const std::function<absl::Status()>& work,

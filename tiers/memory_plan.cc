@@ -100,9 +100,9 @@ class Steps {
   std::map<int, int> stretches_;  // from, until
 };
 
-/// Gives each a slot, numbered from `first` on, and says which slots lie below which. The largest come first, each as low
-/// as what needs memory at the same time leaves room for it: so a large value makes room for many small ones where it is
-/// gone, and the other way round.
+/// Gives each a slot, numbered from `first` on, and says which slots lie below which. The largest come first, each as
+/// low as what needs memory at the same time leaves room for it: so a large value makes room for many small ones where
+/// it is gone, and the other way round.
 int Pack(std::vector<Need>& needs, int first, MemoryPlan* plan) {
   std::sort(needs.begin(), needs.end(),
             [](const Need& a, const Need& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.index < b.index; });
@@ -118,7 +118,8 @@ int Pack(std::vector<Need>& needs, int first, MemoryPlan* plan) {
       low = std::max(low, end_of(other));
     }
     at[k] = low;
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), low, [&](double x, size_t y) { return x < at[y]; }), k);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), low, [&](double x, size_t y) { return x < at[y]; }),
+                  k);
   }
   // From the bottom up, each with what lies right below it: what lies further down is below that.
   for (size_t n = 0; n < placed.size(); ++n) {

@@ -268,7 +268,15 @@ absl::Status ReplayActivation::RunSteps(int to) {
   absl::Status status;
   bool stopped = false;
   const bool whole = from == 0 && to == static_cast<int>(fast_.size());
-  if (graphs_ != nullptr && whole && RunGraph(&status)) {
+  const rt::trace::Look look = whole && rt::ActivityRecorder::is_on() && trace_.device->kind() == rt::DeviceKind::cuda
+                                   ? rt::trace::HowToLook(version_.id)
+                                   : rt::trace::Look::none;
+  if (look != rt::trace::Look::none) [[unlikely]] {
+    status = rt::trace::LookAtRun(look, *trace_.device, version_.id, [&] {
+      if (generated_ != nullptr) TSR_RETURN_IF_ERROR(generated_->WriteNumbers(data_.data()));
+      return Steps(to, &stopped);
+    });
+  } else if (graphs_ != nullptr && whole && RunGraph(&status)) {
     position_ = to;
   } else {
     // All that changed at once, in place of one by one where a kernel reads it.
@@ -321,19 +329,8 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
     for (size_t v = 0; v < roots_.size(); ++v)
       if (roots_[v] != static_cast<int32_t>(v) && number_of_[v] < 0) SetData(static_cast<ValueId>(v), entry->data[v]);
   }
-  if (rt::ActivityRecorder::is_on()) [[unlikely]] {
-    const bool known = rt::trace::TellGraph(entry->number, version_.id, entry->steps);
-    const rt::trace::Look look = known ? rt::trace::HowToLook(version_.id) : rt::trace::Look::none;
-    if (look != rt::trace::Look::none) {
-      *status = rt::trace::LookAtRun(look, device, version_.id, [&] {
-        bool stopped = false;
-        const absl::Status ran = Steps(static_cast<int>(fast_.size()), &stopped);
-        position_ = 0;
-        return ran;
-      });
-      return true;
-    }
-  }
+  if (rt::ActivityRecorder::is_on()) [[unlikely]]
+    rt::trace::TellGraph(entry->number, version_.id, entry->steps);
   const rt::ActivityScope scope(device, {rt::ActivityOwner::Kind::graph, 0, entry->number});
   *status = entry->graph->Launch();
   rt::Count(rt::Metric::graphs_launched);

@@ -23,16 +23,18 @@ namespace {
 using rt::Activity;
 using rt::ActivityKind;
 
-constexpr CUpti_ActivityKind kKinds[] = {
-    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,   CUPTI_ACTIVITY_KIND_MEMSET,
-    CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,   CUPTI_ACTIVITY_KIND_OVERHEAD, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
-// Owners come with the records of calls. Those that launch something are enough: there are many more of the others.
-constexpr CUpti_CallbackId kCalls[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,       CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,        CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
-    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2, CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync_v2,
-    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoDAsync_v2, CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeerAsync,
-    CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async};
+constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
+                                         CUPTI_ACTIVITY_KIND_OVERHEAD,
+                                         // Without calls of the driver there are no owners...
+                                         CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
+/// ...but these launch nothing, and there are many of them. (Where only those that launch were named, in place of all
+/// but these, nothing had an owner.)
+constexpr CUpti_CallbackId kIdleCalls[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuCtxGetCurrent, CUPTI_DRIVER_TRACE_CBID_cuCtxSetCurrent,
+    CUPTI_DRIVER_TRACE_CBID_cuCtxGetDevice,  CUPTI_DRIVER_TRACE_CBID_cuEventQuery,
+    CUPTI_DRIVER_TRACE_CBID_cuEventRecord,   CUPTI_DRIVER_TRACE_CBID_cuStreamQuery,
+    CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync,  CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync};
 constexpr size_t kBufferBytes = size_t{4} << 20;
 /// Buffers that are not full are given to us after so long.
 constexpr uint32_t kFlushMs = 500;
@@ -206,7 +208,6 @@ void CUPTIAPI TakeBuffer(CUcontext context, uint32_t stream, uint8_t* buffer, si
 
 void Disable(const Cupti& cupti) {
   for (const CUpti_ActivityKind kind : kKinds) cupti.cuptiActivityDisable(kind);
-  for (const CUpti_CallbackId call : kCalls) cupti.cuptiActivityEnableDriverApi(call, 0);
 }
 
 void CUPTIAPI Ignore(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
@@ -230,10 +231,10 @@ absl::Status StartCupti(rt::ActivityRecorder::Sink sink) {
       check("cuptiActivityRegisterCallbacks", cupti->cuptiActivityRegisterCallbacks(GiveBuffer, TakeBuffer));
   if (status.ok())
     status = check("cuptiActivityRegisterTimestampCallback", cupti->cuptiActivityRegisterTimestampCallback(Timestamp));
-  for (const CUpti_CallbackId call : kCalls)
-    if (status.ok()) status = check("cuptiActivityEnableDriverApi", cupti->cuptiActivityEnableDriverApi(call, 1));
   for (const CUpti_ActivityKind kind : kKinds)
     if (status.ok()) status = check("cuptiActivityEnable", cupti->cuptiActivityEnable(kind));
+  for (const CUpti_CallbackId call : kIdleCalls)
+    if (status.ok()) status = check("cuptiActivityEnableDriverApi", cupti->cuptiActivityEnableDriverApi(call, 0));
   if (!status.ok()) {
     Disable(*cupti);
     cupti->cuptiUnsubscribe(g_subscriber);

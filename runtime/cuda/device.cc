@@ -28,6 +28,9 @@ int Attribute(CUdevice device, CUdevice_attribute which) {
   return value;
 }
 
+/// Is a launch an event? What CUPTI tells of a kernel says when it was launched.
+bool NoteLaunch() { return rt::RecorderOn() && rt::ActivityRecorder::mode() != rt::ActivityRecorder::Mode::cupti; }
+
 /// What multiprocessors of a generation do in a clock: multiply-adds count for two.
 struct Rates {
   int major, minor;
@@ -324,7 +327,7 @@ class Graph final : public rt::DeviceGraph {
   }
   absl::Status Launch() override {
     TSR_RETURN_IF_ERROR(device_.Enter());
-    const int64_t start = rt::RecorderOn() ? rt::Ticks() : 0;
+    const int64_t start = NoteLaunch() ? rt::Ticks() : 0;
     const CUresult result = TheDriver().cuGraphLaunch(exec_, device_.stream());
     if (start != 0) rt::trace::RecordSince(rt::EventKind::launch, start, rt::CurrentOwner(), 2, 0);
     return device_.Check("cuGraphLaunch", result);
@@ -418,7 +421,7 @@ absl::Status Device::Launch(const void* kernel, const char* name, const rt::Laun
   launches_.store(n + 1, std::memory_order_relaxed);
   int64_t blocks = grid.blocks;
   if (grid.resident > 0) blocks = std::min<int64_t>(blocks, int64_t{grid.resident} * properties_.multiprocessors);
-  const int64_t start = rt::RecorderOn() && t_recording.device == nullptr ? rt::Ticks() : 0;
+  const int64_t start = NoteLaunch() && t_recording.device == nullptr ? rt::Ticks() : 0;
   const CUresult result =
       TheDriver().cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(grid.threads), 1,
                                  1, static_cast<unsigned>(grid.shared), stream(), params, nullptr);

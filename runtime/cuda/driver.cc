@@ -31,8 +31,7 @@ absl::StatusOr<const Driver*> Open() {
 #define TSR_CUDA(name)                                                                   \
   table->name = reinterpret_cast<decltype(table->name)>(dlsym(library, TSR_NAME(name))); \
   if (table->name == nullptr) missing = TSR_NAME(name);
-#define TSR_CUDA_NEW(name) \
-  table->name = reinterpret_cast<decltype(table->name)>(dlsym(library, TSR_NAME(name)));
+#define TSR_CUDA_NEW(name) table->name = reinterpret_cast<decltype(table->name)>(dlsym(library, TSR_NAME(name)));
 #include "runtime/cuda/driver.def"
   if (missing != nullptr) {
     delete table;

@@ -1,5 +1,6 @@
 #include "runtime/cuda/event_timer.h"
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -35,7 +36,7 @@ struct State {
   rt::ActivityRecorder::Sink sink;  // null: off
   std::map<Device*, Timer> timers;
   std::vector<CUevent> spare;
-  int64_t lost = 0;
+  std::atomic<int64_t> lost{0};  // read by the sink, too
 };
 // Never destroyed: threads may outlive whatever ends with the process.
 State& TheState() {
@@ -124,11 +125,7 @@ void StopEventTimer() {
   state.timers.clear();
 }
 
-int64_t LostByEventTimer() {
-  State& state = TheState();
-  std::lock_guard lock(state.mutex);
-  return state.lost;
-}
+int64_t LostByEventTimer() { return TheState().lost.load(std::memory_order_relaxed); }
 
 CUevent BeginStretch(Device& device) {
   if (t_in_stretch || device.stream() != device.live_stream() || !device.Enter().ok()) return nullptr;

@@ -96,7 +96,8 @@ class Meter {
     auto decode = TSR_PARAMS(CUpti_RangeProfiler_DecodeData_Params);
     decode.pRangeProfilerObject = profiler_;
     TSR_RETURN_IF_ERROR(Check("cuptiRangeProfilerDecodeData", cupti_.cuptiRangeProfilerDecodeData(&decode)));
-    if (decode.numOfRangeDropped > 0) return Unsupported("a run of more than ", kMostRanges, " kernels is not measured");
+    if (decode.numOfRangeDropped > 0)
+      return Unsupported("a run of more than ", kMostRanges, " kernels is not measured");
     auto info = TSR_PARAMS(CUpti_RangeProfiler_GetCounterDataInfo_Params);
     info.pCounterDataImage = counters_.data();
     info.counterDataImageSize = counters_.size();

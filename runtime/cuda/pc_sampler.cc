@@ -92,8 +92,7 @@ class Sampler {
     number.size = CUpti_PCSamplingGetNumStallReasonsParamsSize;
     number.ctx = device_.context();
     number.numStallReasons = &count;
-    TSR_RETURN_IF_ERROR(
-        Check("cuptiPCSamplingGetNumStallReasons", cupti_.cuptiPCSamplingGetNumStallReasons(&number)));
+    TSR_RETURN_IF_ERROR(Check("cuptiPCSamplingGetNumStallReasons", cupti_.cuptiPCSamplingGetNumStallReasons(&number)));
     reasons_.resize(count);
     names_.resize(count * CUPTI_STALL_REASON_STRING_SIZE);
     std::vector<char*> rows(count);

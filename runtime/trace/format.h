@@ -258,7 +258,7 @@ struct GraphRow {
 /// Numbers marked with * are differences from the row before, and of the first one from 0.
 struct ActivityRow {
   int64_t kind = 0;      // ActivityKind
-  int64_t start_ns = 0;  // * on the steady clock
+  int64_t start_ns = 0;  // * on the steady clock; a difference from the end of the one before
   int64_t ns = 0;
   int64_t launched_ns = 0;  // * when the host launched it; 0 (not as a difference): not known
   int64_t kernel = 0;       // * number of a KernelRow; 0: it is none

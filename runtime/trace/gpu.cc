@@ -63,11 +63,17 @@ void Take(absl::Span<const Activity> activities) {
   std::map<uint32_t, std::pair<ActivityBatchRow, ActivityRow>> batches;  // with the row before
   for (const Activity& a : activities) {
     auto& [batch, last] = batches[a.device];
-    const ActivityRow row = {static_cast<int64_t>(a.kind), a.start_ns, a.end_ns - a.start_ns, a.launched_ns,
-                             KernelNumber(state, a),       a.bytes,    a.stream,              a.correlation,
+    const ActivityRow row = {static_cast<int64_t>(a.kind),
+                             a.start_ns,
+                             a.end_ns - a.start_ns,
+                             a.launched_ns,
+                             KernelNumber(state, a),
+                             a.bytes,
+                             a.stream,
+                             a.correlation,
                              a.owner};
     ActivityRow difference = row;
-    difference.start_ns -= last.start_ns;
+    difference.start_ns -= last.start_ns + last.ns;
     difference.launched_ns -= last.launched_ns;
     difference.kernel -= last.kernel;
     difference.stream -= last.stream;
@@ -116,8 +122,9 @@ void Start(State& state) {
   } else {
     how = absl::StrCat("events in place of CUPTI: ", std::string(status.message()));
     status = ActivityRecorder::StartEvents(Take);
-    TSR_LOG(0, status.ok() ? "the trace has times of ops and runs on GPUs, and not of each kernel: "
-                           : "the trace has nothing of what GPUs do: ",
+    TSR_LOG(0,
+            status.ok() ? "the trace has times of ops and runs on GPUs, and not of each kernel: "
+                        : "the trace has nothing of what GPUs do: ",
             status.ok() ? how : std::string(status.message()));
     if (!status.ok()) how = std::string(status.message());
   }
@@ -188,12 +195,10 @@ int64_t NewGraphNumber() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-bool TellGraph(int64_t number, int64_t version, const std::vector<int64_t>& steps) {
+void TellGraph(int64_t number, int64_t version, const std::vector<int64_t>& steps) {
   State& state = TheState();
   std::lock_guard lock(state.rows_mutex);
-  if (!state.graphs.insert(number).second) return true;
-  Recorder::Get().Add(GraphRow{number, version, steps});
-  return false;
+  if (state.graphs.insert(number).second) Recorder::Get().Add(GraphRow{number, version, steps});
 }
 
 Look HowToLook(int64_t version) {
@@ -202,8 +207,9 @@ Look HowToLook(int64_t version) {
     return Look::none;
   State& state = TheState();
   std::lock_guard lock(state.rows_mutex);
-  const int64_t run = state.looked_at[version]++;
-  const Look look = run < runs ? Look::counters : run == runs ? Look::pcs : Look::none;
+  // The first is recorded as ever: it tells which kernels there are.
+  const int64_t run = state.looked_at[version]++ - 1;
+  const Look look = run < 0 ? Look::none : run < runs ? Look::counters : run == runs ? Look::pcs : Look::none;
   return state.cannot.contains(look) ? Look::none : look;
 }
 

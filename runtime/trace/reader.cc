@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -143,20 +144,39 @@ void FindSteps(TraceData* data) {
   }
 }
 
-// Measures come from a run whose kernels were launched one by one: they are those of a launch of its graph.
+// The kernels of each run of a version, in order. A run begins where its steps begin again.
+using Runs = std::vector<std::vector<const GpuActivity*>>;
+std::map<int64_t, Runs> RunsOf(const TraceData& data, const std::set<int64_t>& versions) {
+  std::map<int64_t, Runs> runs;
+  for (const GpuActivity& a : data.activities) {
+    if (a.kind != ActivityKind::kernel || a.owner != ActivityOwner::Kind::step || !versions.contains(a.number))
+      continue;
+    Runs& mine = runs[a.number];
+    if (mine.empty() || a.part < mine.back().back()->part) mine.emplace_back();
+    mine.back().push_back(&a);
+  }
+  return runs;
+}
+
+// Measures come in the order of the kernels of a run: another run of the same version tells which those are.
 void FindMeasured(TraceData* data) {
-  std::map<int64_t, std::vector<MeasureRow*>> by_version;
-  for (MeasureRow& row : data->measures) by_version[ActivityOwner::Unpack(row.owner).number].push_back(&row);
-  if (by_version.empty()) return;
-  std::map<int64_t, std::map<int64_t, std::vector<const GpuActivity*>>> launches;  // by version and correlation
-  for (const GpuActivity& a : data->activities)
-    if (a.in_graph && a.kind == ActivityKind::kernel && by_version.contains(a.number))
-      launches[a.number][a.correlation].push_back(&a);
+  std::map<int64_t, std::vector<MeasureRow*>> rows_of;
+  std::set<int64_t> versions;
+  for (MeasureRow& row : data->measures) {
+    const int64_t version = ActivityOwner::Unpack(row.owner).number;
+    rows_of[version].push_back(&row);
+    versions.insert(version);
+  }
+  if (versions.empty()) return;
+  const std::map<int64_t, Runs> runs = RunsOf(*data, versions);
   std::vector<MeasureRow> found;
-  for (const auto& [version, rows] : by_version) {
-    for (const auto& [correlation, kernels] : launches[version]) {
-      // Several runs may have been measured.
-      if (kernels.empty() || rows.size() % kernels.size() != 0) continue;
+  for (const auto& [version, rows] : rows_of) {
+    const auto measured = static_cast<size_t>(std::count_if(
+        rows.begin(), rows.end(), [](const MeasureRow* r) { return ActivityOwner::Unpack(r->owner).part == 0; }));
+    const auto mine = runs.find(version);
+    if (measured == 0 || mine == runs.end()) continue;
+    for (const auto& kernels : mine->second) {
+      if (kernels.size() != rows.size() / measured || rows.size() % measured != 0) continue;
       for (size_t i = 0; i < rows.size(); ++i) {
         const GpuActivity& kernel = *kernels[i % kernels.size()];
         rows[i]->kernel = kernel.kernel;
@@ -174,7 +194,8 @@ void ReadActivities(TraceData* data, const Timeline& timeline) {
     data->gpu_lost = std::max(data->gpu_lost, batch.lost);
     ActivityRow at;
     for (const ActivityRow& row : batch.rows) {
-      at.start_ns = Add(at.start_ns, row.start_ns);
+      at.start_ns = Add(Add(at.start_ns, at.ns), row.start_ns);
+      at.ns = row.ns;
       at.launched_ns = Add(at.launched_ns, row.launched_ns);
       at.kernel = Add(at.kernel, row.kernel);
       at.stream = Add(at.stream, row.stream);

@@ -53,8 +53,8 @@ struct TraceData {
   std::vector<GpuActivity> activities;  // by start
   int64_t gpu_lost = 0;                 // records of GPUs that there was no room for
 
-  // Rows, with times as above in place of ticks; those of batches are activities by then. The last of those with the same id is the one that counts, and the
-  // others are left out.
+  // Rows, with times as above in place of ticks; those of batches are activities by then. The last of those with the
+  // same id is the one that counts, and the others are left out.
 #define TSR_TRACE_BLOCK(name, Row, summary) std::vector<Row> name;
 #include "runtime/trace/blocks.def"
 

@@ -28,8 +28,7 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(NvtxGetExpor
   NvtxFunctionTable table = NULL;
   unsigned int size = 0;
   out = path != NULL ? fopen(path, "w") : NULL;
-  if (out == NULL || callbacks == NULL ||
-      !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &table, &size) ||
+  if (out == NULL || callbacks == NULL || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &table, &size) ||
       size <= NVTX_CBID_CORE2_DomainCreateA)
     return 0;
   *table[NVTX_CBID_CORE2_DomainCreateA] = (NvtxFunctionPointer)Create;

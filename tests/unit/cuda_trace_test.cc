@@ -97,11 +97,6 @@ TEST_F(CudaTrace, EveryKernelOfTier1IsThereWithItsOp) {
   EXPECT_EQ(by_op["add"], 10);
   EXPECT_GE(by_op["matmul"], 10);
   EXPECT_GE(by_op["sum"], 10);
-  // Those that we launch ourselves, as the host counted them.
-  int64_t launches = 0, ours = 0;
-  for (const auto& e : data.events) launches += e.kind == EventKind::launch && e.b == 1;
-  for (const GpuActivity& k : kernels) ours += data.Name("op", k.part) != "matmul";
-  EXPECT_EQ(launches, ours);
   EXPECT_EQ(Of(data, ActivityKind::copy_out).size(), 10u);
 }
 
@@ -206,6 +201,9 @@ TEST_F(CudaTrace, AnotherClientOfCuptiLeavesEvents) {
   EXPECT_EQ(by_op["exp"], 10);
   EXPECT_EQ(by_op["neg"], 10);
   EXPECT_TRUE(Of(data, ActivityKind::kernel).empty());
+  int64_t launches = 0;
+  for (const auto& e : data.events) launches += e.kind == EventKind::launch && e.b == 1;
+  EXPECT_GE(launches, 21);
   // And CUPTI again when it is free.
   const TraceData again = Record([&] { exp(x); });
   EXPECT_THAT(How(again), testing::StartsWith("CUPTI"));

@@ -23,7 +23,7 @@ ActivityBatchRow Batch(int64_t gpu, int64_t lost, std::vector<ActivityRow> rows)
   ActivityRow last;
   for (ActivityRow& row : rows) {
     const ActivityRow now = row;
-    row.start_ns -= last.start_ns;
+    row.start_ns -= last.start_ns + last.ns;
     row.launched_ns -= last.launched_ns;
     row.kernel -= last.kernel;
     row.stream -= last.stream;
@@ -38,8 +38,8 @@ constexpr auto kKernel = static_cast<int64_t>(ActivityKind::kernel);
 int64_t Graph(int64_t number) { return ActivityOwner{ActivityOwner::Kind::graph, 0, number}.Pack(); }
 
 TEST(TraceGpu, OwnersAreOneNumber) {
-  for (const auto kind : {ActivityOwner::Kind::nobody, ActivityOwner::Kind::op, ActivityOwner::Kind::step,
-                          ActivityOwner::Kind::graph}) {
+  for (const auto kind :
+       {ActivityOwner::Kind::nobody, ActivityOwner::Kind::op, ActivityOwner::Kind::step, ActivityOwner::Kind::graph}) {
     const ActivityOwner owner = {kind, 9999, 4'000'000'000};
     const ActivityOwner back = ActivityOwner::Unpack(owner.Pack());
     EXPECT_EQ(back.kind, kind);
@@ -54,11 +54,12 @@ TEST(TraceGpu, ActivitiesComeBackByStart) {
   Append<ClockRow>(&bytes, {{100, 1000, 5000}, {200, 1100, 5100}});
   Append<KernelRow>(&bytes, {{1, "gemm", 132, 256, 90, 4096}, {2, "add", 10, 128, 16, 0}});
   const int64_t op = ActivityOwner{ActivityOwner::Kind::op, 7, 3}.Pack();
-  Append<ActivityBatchRow>(&bytes, {Batch(0, 2,
-                                          {{kKernel, 1500, 40, 1450, 2, 0, 7, 12, op},
-                                           {kKernel, 1300, 100, 0, 1, 0, 7, 11, 0},
-                                           {static_cast<int64_t>(ActivityKind::copy_out), 1600, 5, 1590, 0, 64, 9, 13, op},
-                                           {99, 1700, 5, 0, 0, 0, 0, 0, 0}})});
+  Append<ActivityBatchRow>(&bytes,
+                           {Batch(0, 2,
+                                  {{kKernel, 1500, 40, 1450, 2, 0, 7, 12, op},
+                                   {kKernel, 1300, 100, 0, 1, 0, 7, 11, 0},
+                                   {static_cast<int64_t>(ActivityKind::copy_out), 1600, 5, 1590, 0, 64, 9, 13, op},
+                                   {99, 1700, 5, 0, 0, 0, 0, 0, 0}})});
   const auto data = ReadTrace(bytes);
   ASSERT_TRUE(data.ok()) << data.status();
   ASSERT_EQ(data->activities.size(), 3u);

@@ -68,8 +68,7 @@ Layout LayOut(const Trace& trace, const MemoryPlan& plan, const std::vector<size
     }
     l.most_alive = std::max(l.most_alive, sum);
     std::sort(alive.begin(), alive.end());
-    for (size_t k = 0; k + 1 < alive.size(); ++k)
-      EXPECT_LE(alive[k].second, alive[k + 1].first) << "at step " << i;
+    for (size_t k = 0; k + 1 < alive.size(); ++k) EXPECT_LE(alive[k].second, alive[k + 1].first) << "at step " << i;
     if (!alive.empty()) {
       EXPECT_LE(alive.back().second, l.total);
     }
@@ -107,8 +106,8 @@ TEST(MemoryPlan, WhatLivesTogetherLiesApartWhateverTheSizes) {
   }
 }
 
-// Forward and backward of a deep model: each layer keeps two values for its gradient, and at the top there is one as large
-// as all of them.
+// Forward and backward of a deep model: each layer keeps two values for its gradient, and at the top there is one as
+// large as all of them.
 TEST(MemoryPlan, ALargeValueMakesRoomForManySmallOnes) {
   constexpr int kLayers = 20;
   constexpr int64_t kSize = 1000;
