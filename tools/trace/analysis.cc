@@ -69,6 +69,7 @@ class Analyser {
     Deopts();
     Rows();
     Idle();
+    AnalyseGpus(&out_);
     FindWhatMatters(&out_);
     return std::move(out_);
   }
@@ -289,6 +290,20 @@ Lane LaneOf(const Analysis& analysis, const TraceEvent& event) {
     case EventKind::compile_stage: return Lane::compile;
     default: return Lane::other;
   }
+}
+
+Lane LaneOf(const KernelSummary& kernel) {
+  if (kernel.owner == rt::ActivityOwner::Kind::op) return Lane::tier1;
+  return kernel.tier == 3   ? Lane::tier3
+         : kernel.tier == 2 ? Lane::tier2
+         : kernel.tier == 1 ? Lane::replay
+                            : Lane::other;
+}
+
+std::string MetaOf(const TraceData& data, const std::string& key) {
+  for (const rt::trace::MetaRow& row : data.meta)
+    if (row.key == key) return row.value;
+  return "";
 }
 
 std::string LabelOf(const TraceData& data, const TraceEvent& event) {
