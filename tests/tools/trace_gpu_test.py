@@ -82,6 +82,42 @@ class Look(Case):
         self.assertRegex(text, r"k5 at train.cc:46 +60 +30")
 
 
+class Sass(Case):
+    def test_nvdisasm_makes_text_of_a_cubin(self):
+        # A program of that name which says what it was given: the real one comes with the CUDA toolkit.
+        tools = self.path("tools")
+        os.mkdir(tools)
+        with open(os.path.join(tools, "nvdisasm"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\necho \"options $1\"\ncat \"$2\"\necho\necho '/*0000*/ EXIT ;'\n")
+        os.chmod(os.path.join(tools, "nvdisasm"), 0o755)
+        path = tools + ":/bin:/usr/bin"
+        text = self.ok("explain", self.trace, "@Step:40", "--stage", "sass", PATH=path)
+        self.assertIn("version 2, sass:", text)
+        self.assertIn("\x7fELF of no machine", text)
+        self.assertIn("/*0000*/ EXIT ;", text)
+        page = self.path("sass.html")
+        self.ok("report", self.trace, "--html", page, PATH=path)
+        with open(page, encoding="utf-8") as file:
+            self.assertIn("/*0000*/ EXIT ;", file.read())
+        self.assertIn("sass of version 2", self.ok("explain", self.trace, "@Step:40"))
+
+    def test_without_it_that_is_said(self):
+        done = run("explain", self.trace, "@Step:40", "--stage", "sass", PATH=self.folder.name)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("neither nvdisasm nor cuobjdump is on the PATH", done.stderr)
+        self.ok("report", self.trace, "--html", self.path("no.html"), PATH=self.folder.name)
+
+    def test_one_that_fails(self):
+        tools = self.path("bad-tools")
+        os.mkdir(tools)
+        with open(os.path.join(tools, "cuobjdump"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\nexit 3\n")
+        os.chmod(os.path.join(tools, "cuobjdump"), 0o755)
+        done = run("explain", self.trace, "@Step:40", "--stage", "sass", PATH=tools)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("gave nothing: it ended with 3", done.stderr)
+
+
 def fields(message):
     """(number, value) of each field of a protobuf message; numbers and bytes."""
     at = 0

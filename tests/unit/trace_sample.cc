@@ -1,3 +1,4 @@
+#include "absl/strings/escaping.h"
 #include "tests/unit/trace_testing.h"
 
 namespace tessera::testing_trace {
@@ -66,6 +67,9 @@ std::string GpuSample(int64_t launches, int64_t rank, const std::string& boot) {
        {"5: y7 = sum y5  f32[]  train.cc:45", 1000, "src/train.cc", 46, 3}},
       "loop"});
   r.Add(rt::trace::StageRow{kVersion, "report", kReport});
+  r.Add(rt::trace::StageRow{kVersion, "cubin",
+                            absl::Base64Escape("\x7f"
+                                               "ELF of no machine")});
   r.Kernel(1, "k1", 16384, 256, 40, 128).Kernel(2, "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", 132, 384, 168, 220'000);
   r.Kernel(3, "tessera_attention<bf16, 64>", 768, 128, 255, 98'304).Kernel(4, "k5", 26, 512, 120, 4096);
   r.Kernel(5, "layer_norm_bf16", 8192, 256, 32, 64).Kernel(6, "splitk_reduce", 512, 256, 24, 0);

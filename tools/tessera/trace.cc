@@ -22,6 +22,7 @@
 #include "tools/trace/export.h"
 #include "tools/trace/html.h"
 #include "tools/trace/ranks.h"
+#include "tools/trace/sass.h"
 #include "tools/trace/text.h"
 
 extern char** environ;
@@ -100,10 +101,12 @@ struct Files {
   std::vector<std::unique_ptr<Analysis>> rows;
   std::vector<const Analysis*> analyses;
 };
-absl::StatusOr<Files> ReadAll(const std::vector<std::string>& paths) {
+absl::StatusOr<Files> ReadAll(const std::vector<std::string>& paths, bool sass = false) {
   Files files;
   for (const std::string& path : paths) {
     TSR_ASSIGN_OR_RETURN(TraceData data, rt::trace::ReadTraceFile(path));
+    // Where NVIDIA's tools are not there, or a cubin is damaged, the page does without.
+    if (sass) (void)AddSass(&data);
     files.data.push_back(std::make_unique<TraceData>(std::move(data)));
     files.rows.push_back(std::make_unique<Analysis>(Analyse(*files.data.back())));
     files.analyses.push_back(files.rows.back().get());
@@ -113,7 +116,7 @@ absl::StatusOr<Files> ReadAll(const std::vector<std::string>& paths) {
 
 absl::Status Report(const Arguments& arguments) {
   TSR_ASSIGN_OR_RETURN(const size_t rows, Rows(arguments, 12));
-  TSR_ASSIGN_OR_RETURN(const Files files, ReadAll(arguments.operands()));
+  TSR_ASSIGN_OR_RETURN(const Files files, ReadAll(arguments.operands(), arguments.Has("html")));
   if (files.analyses.size() > 1) {
     if (arguments.Has("html")) return InvalidArgument("--html is for one file: its page shows one process");
     return Print(RanksText(files.analyses, arguments.operands()));
@@ -139,7 +142,8 @@ absl::Status Top(const Arguments& arguments) {
 }
 
 absl::Status ExplainOne(const Arguments& arguments) {
-  TSR_ASSIGN_OR_RETURN(const TraceData data, rt::trace::ReadTraceFile(arguments.operand(0)));
+  TSR_ASSIGN_OR_RETURN(TraceData data, rt::trace::ReadTraceFile(arguments.operand(0)));
+  if (arguments.Get("stage") == "sass") TSR_RETURN_IF_ERROR(AddSass(&data));
   TSR_ASSIGN_OR_RETURN(const std::string text,
                        ExplainTrace(Analyse(data), arguments.operand(1), arguments.Get("stage")));
   return Print(text);
@@ -185,7 +189,8 @@ constexpr Flag kTopFlags[] = {
     {"rows", "N", "rows of the table"},
 };
 constexpr Flag kExplainFlags[] = {
-    {"stage", "NAME", "the text of a stage: graph, sched, tile, target, llvm, asm or report"}};
+    {"stage", "NAME",
+     "the text of a stage: graph, sched, tile, target, llvm, asm, report, or sass (of a GPU, by nvdisasm)"}};
 constexpr Flag kDiffFlags[] = {{"rows", "N", "rows of each table"}};
 constexpr Flag kEventsFlags[] = {{"no-times", "", "only what depends on the program alone"}};
 constexpr Flag kExportFlags[] = {

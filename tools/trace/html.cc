@@ -220,7 +220,9 @@ class Page {
     }
     json_.Close(']').Key("stages").Open('[');
     if (const auto it = a_.stages.find(row.id); it != a_.stages.end())
-      for (const auto* stage : it->second) json_.Open('[').Text(stage->stage).Text(stage->text).Close(']');
+      for (const auto* stage : it->second)
+        if (stage->stage != "cubin")  // no text
+          json_.Open('[').Text(stage->stage).Text(stage->text).Close(']');
     json_.Close(']').Close('}');
   }
 

@@ -231,7 +231,8 @@ absl::StatusOr<std::string> ExplainTrace(const Analysis& a, const std::string& w
   for (const rt::trace::StageRow& row : a.data->stages) {
     const auto mine = [&](size_t v) { return a.versions[v].row->id == row.version; };
     if (std::any_of(place->versions.begin(), place->versions.end(), mine))
-      absl::StrAppend(&names, names.empty() ? "" : ", ", row.stage, " of version ", row.version);
+      absl::StrAppend(&names, names.empty() ? "" : ", ", row.stage == "cubin" ? "sass" : row.stage, " of version ",
+                      row.version);
   }
   if (!names.empty()) absl::StrAppend(&out, "\nstages (--stage NAME): ", names, "\n");
   Table deopts({">at", ">version", "reason", "guard", "expected", "seen", "policy"});

@@ -160,6 +160,7 @@ void WorkTable::ReadReport(const std::string& text, Version* into) const {
     for (const std::string& word : std::vector<std::string>(absl::StrSplit(line, absl::ByAnyChar(" ,")))) {
       int64_t step = 0;
       if (!absl::SimpleAtoi(word, &step)) continue;
+      into->kernel_of_step[step] = name;
       if (step < 0 || static_cast<size_t>(step) >= into->steps.size()) continue;
       const StepText& s = into->steps[static_cast<size_t>(step)];
       if (s.op != "matmul" && !absl::StartsWith(s.op, "attention")) continue;
@@ -254,7 +255,11 @@ Work WorkTable::OfStep(const Version& version, const StepText& step) {
 
 Work WorkTable::Of(int64_t version_id, int32_t step, const std::string& kernel) {
   const Version& version = Read(version_id);
-  if (const auto it = version.kernels.find(kernel); it != version.kernels.end()) return it->second;
+  if (const auto it = version.kernels.find(kernel); it != version.kernels.end()) {
+    // Steps that are alike share the code of one of them: the step says which row of the report it is.
+    const auto own = version.kernel_of_step.find(step);
+    return own != version.kernel_of_step.end() ? version.kernels.at(own->second) : it->second;
+  }
   if (step < 0 || static_cast<size_t>(step) >= version.steps.size()) return Work();
   return OfStep(version, version.steps[static_cast<size_t>(step)]);
 }

@@ -45,7 +45,8 @@ class WorkTable {
 
  private:
   struct Version {
-    std::map<std::string, Work> kernels;  // of the report, by name
+    std::map<std::string, Work> kernels;            // of the report, by name
+    std::map<int64_t, std::string> kernel_of_step;  // of the report
     std::vector<StepText> steps;
     std::map<std::string, std::string> types;  // of values: "y4" is "f32[8,16]"
     std::map<std::string, double> symbols;
