@@ -121,6 +121,23 @@ TEST(ToolsTrace, WhatMattersIsFound) {
   EXPECT_FALSE(ExplainTrace(a, "walk.cc:8", "asm").ok());
 }
 
+TEST(ToolsTrace, WhatVersionsRefusedAndWhereTheyLeftForABridge) {
+  Recording recording;
+  recording.Version(1, "replay", 10, 40, 100, 600).Version(2, "replay", 10, 40, 100, 600);
+  recording.Add(rt::trace::NameRow{"guard", 6, "exact_dim", ""});
+  recording.Event(EventKind::version_refused, 10, 0, 1, 6, 2).Event(EventKind::version_refused, 20, 0, 1, -1, 2);
+  recording.Event(EventKind::bridge, 30, 0, 2, 3);
+  const TraceData data = recording.Read();
+  const Analysis a = Analyse(data);
+  const auto explained = ExplainTrace(a, "walk.cc:8", "");
+  ASSERT_TRUE(explained.ok());
+  EXPECT_THAT(*explained, HasSubstr("refused     2 times where it begins, while another version of the place served"));
+  EXPECT_THAT(*explained, HasSubstr("bridges     left 1 time for a bridge, not for tier 1"));
+  const std::string events = EventsText(a, false);
+  EXPECT_THAT(events, HasSubstr("version_refused refused: version 1 of walk.cc:8, guard exact_dim"));
+  EXPECT_THAT(events, HasSubstr("bridge bridge from version 2 of walk.cc:8, version id 2, step 3"));
+}
+
 TEST(ToolsTrace, AQuietTraceHasNoFindings) {
   const TraceData data =
       Recording().Version(1, "tier 2", 1000, 40, 100, 600).Event(EventKind::version_run, 0, 1000, 1, 25, 5).Read();
@@ -180,6 +197,13 @@ TEST(ToolsTrace, ALiveTraceForgetsWhatIsOld) {
       Recording().Event(EventKind::op, 20, 10, 3, 8, 1).bytes().substr(sizeof(rt::trace::FileHeader));
   ASSERT_TRUE(live.Add(more, 3'000'000'000).ok());
   EXPECT_EQ(live.Read()->events.size(), 1u) << "the first is older than two seconds";
+  // What ran on GPUs goes with its time, too; kernels stay.
+  std::string gpu = Recording().Kernel(1, "k").Activity(rt::ActivityKind::kernel, 40, 10, 1).EndBatch().bytes();
+  ASSERT_TRUE(live.Add(gpu.substr(sizeof(rt::trace::FileHeader)), 3'000'000'000).ok());
+  EXPECT_EQ(live.Read()->activities.size(), 1u);
+  ASSERT_TRUE(live.Add("", 6'000'000'000).ok());
+  EXPECT_TRUE(live.Read()->activities.empty());
+  EXPECT_EQ(live.Read()->kernels.size(), 1u);
   EXPECT_FALSE(live.Add("this is no block, whatever it may be", 3'000'000'000).ok());
 }
 

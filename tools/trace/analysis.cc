@@ -169,6 +169,12 @@ class Analyser {
         ++bin->deopts;
         if (VersionSummary* v = Version(e.a)) ++v->deopts;
         break;
+      case EventKind::version_refused:
+        if (VersionSummary* v = Version(e.a)) ++v->refused;
+        break;
+      case EventKind::bridge:
+        if (VersionSummary* v = Version(e.a)) ++v->bridges;
+        break;
       case EventKind::step:
         out_.steps.Add(0);
         ++bin->steps;
@@ -319,6 +325,9 @@ std::string LabelOf(const TraceData& data, const TraceEvent& event) {
     case EventKind::version_drop: return version("drop ");
     case EventKind::deopt: return absl::StrCat("deopt: ", data.Name("deopt_reason", event.b));
     case EventKind::guard_failure: return absl::StrCat("guard: ", data.Name("guard", event.b));
+    case EventKind::version_refused:
+      return absl::StrCat(version("refused: "), event.b >= 0 ? ", guard " + data.Name("guard", event.b) : "");
+    case EventKind::bridge: return version("bridge from ");
     case EventKind::compile_stage: return data.Name("compile_stage", event.b);
     case EventKind::trace_record: return absl::StrCat("record trace ", event.a);
     case EventKind::trace_abort: return absl::StrCat("abort: ", data.Name("trace_abort", event.a));

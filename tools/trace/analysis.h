@@ -46,6 +46,8 @@ struct VersionSummary {
   /// "after 653 runs", "not yet (needs 7531)", "never at this rate", "not yet"
   std::string break_even;
   int64_t deopts = 0;
+  int64_t refused = 0;  // where it begins, while another version served
+  int64_t bridges = 0;  // how often it was left for a bridge
 };
 
 /// A place that has, or had, versions: what a person calls a trace.

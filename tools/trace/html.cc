@@ -198,6 +198,7 @@ class Page {
         .Number(v.runs.count)
         .Key("ns")
         .Number(v.runs.ns);
+    json_.Key("refused").Number(v.refused).Key("bridges").Number(v.bridges);
     json_.Key("compile").Number(row.compile_ns).Key("bytes").Number(row.bytes).Key("exits").Number(row.exits);
     json_.Key("measured")
         .Bool(v.is_measured)

@@ -433,7 +433,7 @@ const showTrace = index => {
   root.append(el('h3', {}, 'Ledger: what each version cost, and when it paid off'), table(
     ['>version', 'made by', 'rung', '>runs', '>one run', '>in tier 1', '>building', '>saved', 'pays', 'state', 'why'],
     p.versions.map(v => ({cells: [N(v.id), {node: tierTag(v.tier), key: v.tier}, v.rung, N(v.runs), T(v.runNs), T(v.tier1Ns), T(v.compile), {text: v.measured ? time(v.saved) : '-', key: v.saved},
-      v.breakEven, v.state, [v.cause, v.note].filter(Boolean).join('; ')]}))));
+      v.breakEven, v.state, [v.cause, v.note, v.refused ? 'refused ' + count(v.refused) + ' times where it begins, while another version served' : '', v.bridges ? 'left ' + count(v.bridges) + ' times for a bridge' : ''].filter(Boolean).join('; ')]}))));
   // Those of the newest version, and of older ones those that failed.
   const newest = p.versions[p.versions.length - 1];
   const guards = p.versions.flatMap(v => v.guards.filter(g => v === newest || g[2] > 0).map(g => ({cells: [N(v.id), g[0], N(g[1]), {node: el('span', {class: g[2] > 0 ? 'bad' : ''}, count(g[2])), key: g[2]}]})));

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -53,9 +54,9 @@ class Message {
   std::string bytes_;
 };
 
-// Of each process: the numbers of its tracks begin with its own, in the upper bits.
-constexpr uint64_t kProcessTrack = 1, kFirstThread = 100, kFirstCounter = uint64_t{1} << 32,
-                   kFirstStream = uint64_t{1} << 33;
+// Of each process: the numbers of its tracks begin with its own, in the upper bits. They are in every packet, so those
+// of the first are small. Threads come last: there may be any number of them.
+constexpr uint64_t kProcessTrack = 1, kFirstStream = 2, kFirstCounter = 1 << 10, kFirstThread = 1 << 12;
 constexpr uint64_t kStateCleared = 1, kNeedsState = 2;  // sequence_flags
 enum : uint64_t { kBegin = 1, kEnd = 2, kInstant = 3, kCounter = 4 };
 
@@ -140,12 +141,14 @@ class Writer {
       note(info.c, e.c);
       if (type == kBegin) Launches(e, &event);
     }
-    Put(ns, interned, event);
+    Put(ns, interned, event, /*refers=*/type != kEnd);
   }
 
-  void Put(int64_t ns, const Message& interned, const Message& event) {
+  /// `refers`: to names that stand in earlier packets.
+  void Put(int64_t ns, const Message& interned, const Message& event, bool refers = true) {
     Message packet;
-    packet.Number(8, Time(ns)).Number(10, sequence_).Number(13, kNeedsState);
+    packet.Number(8, Time(ns)).Number(10, sequence_);
+    if (refers) packet.Number(13, kNeedsState);
     if (!interned.empty()) packet.Part(12, interned);
     Packet(packet.Part(11, event));
   }
@@ -161,6 +164,16 @@ class Writer {
       if (it->second[next].at_ns >= e.start_ns) event->Fixed(47, FlowId(it->second[next].id));
   }
 
+  // In one text, which is in the file once: a step of training has hundreds of kernels.
+  std::string DetailsOf(size_t i) const {
+    std::string text;
+    for (const Note& note : NotesOf(a_, i))
+      if (std::string_view(note.what) != "bytes")
+        absl::StrAppend(&text, text.empty() ? "" : ", ", note.what, " ",
+                        note.text.empty() ? absl::StrCat(note.number) : note.text);
+    return text;
+  }
+
   // A track for each stream of each GPU, below the process. What runs in a stream runs one after the other; where
   // rounding makes two overlap, the second begins when the first ends.
   void Activities() {
@@ -170,6 +183,7 @@ class Writer {
       if (!IsWork(a.kind)) continue;
       const auto [it, is_new] = streams.try_emplace(
           {a.gpu, a.stream}, base_ + kFirstStream + static_cast<uint64_t>(streams.size()), INT64_MIN);
+      if (streams.size() > kFirstCounter - kFirstStream) continue;  // of no machine that there is
       if (is_new)
         Track(Message()
                   .Number(1, it->second.first)
@@ -183,18 +197,16 @@ class Writer {
           3, Intern(&categories_, 1,
                     absl::StrCat("gpu_", std::string(rt::kActivities[static_cast<size_t>(a.kind)].name)), &interned));
       begin.Number(10, Intern(&names_, 2, a_.kernels[a_.kernel_of[i]].name, &interned));
-      for (const Note& note : NotesOf(a_, i)) {
-        Message annotation;
-        annotation.Number(1, Intern(&notes_, 3, note.what, &interned));
-        if (note.text.empty())
-          annotation.Number(4, static_cast<uint64_t>(note.number));
-        else
-          annotation.Number(17, Intern(&texts_, 29, note.text, &interned));
-        begin.Part(4, annotation);
-      }
+      // Of a million activities a few hundred differ.
+      const auto [details, unknown] = details_.try_emplace({a_.kernel_of[i], a.kernel, a.in_graph}, 0);
+      if (unknown) details->second = Intern(&texts_, 29, DetailsOf(i), &interned);
+      begin.Part(4, Message().Number(1, Intern(&notes_, 3, "details", &interned)).Number(17, details->second));
+      if (a.bytes > 0)
+        begin.Part(
+            4, Message().Number(1, Intern(&notes_, 3, "bytes", &interned)).Number(4, static_cast<uint64_t>(a.bytes)));
       if (const auto flow = ends_.find(i); flow != ends_.end()) begin.Fixed(48, FlowId(flow->second));
       Put(start, interned, begin);
-      Put(end, Message(), finish.Number(9, kEnd).Number(11, it->second.first));
+      Put(end, Message(), finish.Number(9, kEnd).Number(11, it->second.first), /*refers=*/false);
     }
   }
 
@@ -266,6 +278,7 @@ class Writer {
   bool first_ = true;
   uint64_t counters_ = 0;
   std::map<std::string, uint64_t> categories_, names_, notes_, texts_;
+  std::map<std::tuple<uint32_t, uint32_t, bool>, uint64_t> details_;
   std::map<uint32_t, std::vector<Flow>> starts_;  // by thread, in the order of their moments
   std::map<uint32_t, size_t> next_;
   std::map<size_t, uint64_t> ends_;  // by activity

@@ -163,6 +163,12 @@ void VersionText(const Analysis& a, const VersionSummary& v, std::string* out) {
     line("one run",
          absl::StrCat(TimeText(v.run_ns), ", in tier 1 ", TimeText(v.tier1_ns), ": saved ", TimeText(v.saved_ns)));
   line("built in", absl::StrCat(TimeText(static_cast<double>(row.compile_ns)), "; pays ", v.break_even));
+  if (v.refused > 0)
+    line("refused", absl::StrCat(v.refused, v.refused == 1 ? " time" : " times",
+                                 " where it begins, while another version of the place served"));
+  if (v.bridges > 0)
+    line("bridges",
+         absl::StrCat("left ", v.bridges, v.bridges == 1 ? " time" : " times", " for a bridge, not for tier 1"));
   for (const rt::trace::GuardRow& guard : row.guards) {
     const GuardCounts counts = CountsOf(a, row, guard);
     line("guard", absl::StrCat(guard.text, " (checked ", counts.checked, " times, failed ", counts.failed, ")"));
