@@ -416,9 +416,13 @@ bool Deferral::Switch(const interp::EagerCall& call, absl::Span<TensorImpl*> out
     }
     std::swap(activation_, a);
     Ref<Version> left = std::exchange(version_, other);
+    const int64_t left_id = left->id;
     left->Return(std::move(a));
     Follow();
-    if (TryMatch<false>(*next_, call, out, nullptr)) return true;
+    if (TryMatch<false>(*next_, call, out, nullptr)) {
+      rt::Record(rt::EventKind::version_refused, left_id, -1, version_->id);
+      return true;
+    }
     // Some operand is not what this one expects either: it is left like any other.
     return false;
   }

@@ -258,8 +258,14 @@ bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, a
 }
 
 bool EagerTiers::Enter(EagerThread& t, EagerAnchor& a, const EagerCall& call, absl::Span<TensorImpl*> out) {
+  const Version* refused = nullptr;
   for (const Ref<Version>& v : a.anchor->versions()) {
-    if (!t.deferral.Start(a.anchor, v, call, out)) continue;
+    if (!t.deferral.Start(a.anchor, v, call, out)) {
+      refused = v.get();
+      continue;
+    }
+    // Which guard it was is not known: what comes first is checked as a whole.
+    if (refused != nullptr) rt::Record(rt::EventKind::version_refused, refused->id, -1, v->id);
     t.stream.mode = Stream::Mode::matching;
     return true;
   }

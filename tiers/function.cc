@@ -123,7 +123,12 @@ class Driver {
         continue;
       }
       Lease lease(version);
-      if (Start(*f, *lease, &failure)) return Run(place, *f, lease);
+      if (Start(*f, *lease, &failure)) {
+        if (refused != nullptr)
+          rt::Record(rt::EventKind::version_refused, refused->version->id, static_cast<int64_t>(failure.guard),
+                     version.id);
+        return Run(place, *f, lease);
+      }
       refused = f.get();
     }
     if (refused != nullptr) {
@@ -293,9 +298,10 @@ class Driver {
     a.End();
     if (failure.reason == DeoptReason::branch && step != nullptr && step->frame == 0) next_ = Bridge(f, position);
     // On a bridge there is nothing to book: execution does not fall back to tier 1.
-    if (next_ == nullptr || next_->Versions().empty()) {
+    if (next_ == nullptr || next_->Versions().empty())
       Manager::Get().AddExit(place.anchor(), version, std::move(failure));
-    }
+    else
+      rt::Record(rt::EventKind::bridge, version.id, position);
     return frames.Resume();
   }
 

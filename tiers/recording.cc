@@ -13,6 +13,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "deopt/ledger.h"
@@ -34,7 +35,9 @@ namespace {
 
 using rt::trace::Recorder;
 
-constexpr const char* kStages[] = {"graph", "sched", "tile", "target", "llvm", "asm", "report"};
+// The report comes first: what kernels reach is reckoned from it. A cubin is for CUDA devices, in base64.
+constexpr const char* kStages[] = {"report", "graph", "sched", "tile", "target", "llvm", "asm"};
+constexpr char kCubin[] = "cubin";
 /// A longer text is cut off.
 constexpr size_t kMostStageBytes = 1 << 20;
 constexpr size_t kMostVersions = 4096;
@@ -186,13 +189,18 @@ class Recording {
       const Job job = std::move(jobs_.front());
       jobs_.pop_front();
       std::vector<rt::trace::StageRow> rows;
-      for (const char* stage : kStages) {
+      std::vector<const char*> stages(std::begin(kStages), std::end(kStages));
+      if (!job.trace->device->code_target().empty()) stages.push_back(kCubin);
+      for (const char* stage : stages) {
         if (spent_ns_ >= Budget()) break;
         lock.unlock();
         const int64_t start = rt::NowNs();
         auto text = InspectStage(*job.trace, *job.example, job.tier, stage, job.schedule, job.file);
         const int64_t ns = rt::NowNs() - start;
-        if (text.ok()) {
+        const bool is_cubin = std::string_view(stage) == kCubin;
+        if (text.ok() && is_cubin) text = absl::Base64Escape(*text);
+        // A part of a cubin is of no use.
+        if (text.ok() && (!is_cubin || text->size() <= kMostStageBytes)) {
           if (text->size() > kMostStageBytes) text->resize(kMostStageBytes);
           rows.push_back({job.version, stage, *std::move(text)});
           Recorder::Get().Add(rows.back());

@@ -170,6 +170,13 @@ typedef struct tsr_statistics {
   int64_t instructions_run;
 } tsr_statistics;
 
+/* Records what happens from now on to a file that `tessera trace` reads (docs/trace-inspection.md). A process has one
+ * recording at a time. */
+TSR_C_API tsr_code tsr_trace_start(const char* path);
+TSR_C_API tsr_code tsr_trace_stop(void);
+/* Writes the last seconds to a file of that kind: as many as the option trace_keep says, which must be set. */
+TSR_C_API tsr_code tsr_trace_dump(const char* path);
+
 /* Memory of the default device, and counters since the process began. */
 TSR_C_API tsr_code tsr_get_statistics(tsr_statistics* statistics);
 

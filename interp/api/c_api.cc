@@ -395,6 +395,29 @@ tsr_code tsr_set_device(const char* name) {
   });
 }
 
+tsr_code tsr_trace_start(const char* path) {
+  return Guard([&] {
+    if (path == nullptr) return Fail(InvalidArgument("tsr_trace_start: the path is null"));
+    const Status status = Runtime::trace_start(path);
+    return status.ok() ? TSR_OK : Fail(status);
+  });
+}
+
+tsr_code tsr_trace_stop(void) {
+  return Guard([&] {
+    const Status status = Runtime::trace_stop();
+    return status.ok() ? TSR_OK : Fail(status);
+  });
+}
+
+tsr_code tsr_trace_dump(const char* path) {
+  return Guard([&] {
+    if (path == nullptr) return Fail(InvalidArgument("tsr_trace_dump: the path is null"));
+    const Status status = Runtime::trace_dump(path);
+    return status.ok() ? TSR_OK : Fail(status);
+  });
+}
+
 tsr_code tsr_get_statistics(tsr_statistics* statistics) {
   return Guard([&] {
     const rt::MemoryStats m = api::DefaultDevice().memory_stats();

@@ -295,8 +295,8 @@ struct GpuSampleRow {
 /// for what was not measured.
 struct MeasureRow {
   int64_t gpu = 0;
-  int64_t kernel = 0;  // number of a KernelRow; 0 in the file
-  int64_t owner = 0;   // as in ActivityOwner: step of a version; in the file, which of the kernels of its run it is
+  int64_t kernel = 0;  // number of a KernelRow; 0: the reader finds it
+  int64_t owner = 0;   // as in ActivityOwner: step of a version; where kernel is 0, which of the kernels of its run
   std::vector<int64_t> thousandths;
   template <class F>
   void Fields(F& f) {

@@ -162,14 +162,18 @@ std::map<int64_t, Runs> RunsOf(const TraceData& data, const std::set<int64_t>& v
 void FindMeasured(TraceData* data) {
   std::map<int64_t, std::vector<MeasureRow*>> rows_of;
   std::set<int64_t> versions;
+  std::vector<MeasureRow> found;
   for (MeasureRow& row : data->measures) {
+    if (row.kernel != 0) {
+      found.push_back(row);
+      continue;
+    }
     const int64_t version = ActivityOwner::Unpack(row.owner).number;
     rows_of[version].push_back(&row);
     versions.insert(version);
   }
   if (versions.empty()) return;
   const std::map<int64_t, Runs> runs = RunsOf(*data, versions);
-  std::vector<MeasureRow> found;
   for (const auto& [version, rows] : rows_of) {
     const auto measured = static_cast<size_t>(std::count_if(
         rows.begin(), rows.end(), [](const MeasureRow* r) { return ActivityOwner::Unpack(r->owner).part == 0; }));

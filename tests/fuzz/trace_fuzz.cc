@@ -51,7 +51,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       std::abort();
     for (const auto& place : analysis.places)
       if (!tessera::tools::ExplainTrace(analysis, place.name, "").ok()) std::abort();
-    tessera::tools::EventsText(*trace, true);
+    for (const bool times : {true, false}) tessera::tools::EventsText(analysis, times);
+    tessera::tools::TopText(analysis, tessera::tools::TopBy::kernel, 5);
   }
   return 0;
 }

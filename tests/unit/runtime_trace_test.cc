@@ -290,13 +290,14 @@ std::string Sample() {
   add(StageRow{1, "graph", "text"});
   add(SourceRow{"a/b.cc", "int x;\n"});
   add(SampleRow{1500, 10, 20, {1, 2, 3}});
-  add(GpuRow{0, "a GPU", "sm_90a", 132, 1 << 30, 1, 2, 3, 2048, 32, 65536, 1 << 18});
-  add(KernelRow{1, "k0", 10, 128, 32, 0});
-  add(GraphRow{1, 1, {0}});
-  const int64_t graph = ActivityOwner{ActivityOwner::Kind::graph, 0, 1}.Pack();
-  add(ActivityBatchRow{0, 0, {{0, 6000, 10, 5900, 1, 0, 7, 1, graph}}});
-  add(GpuSampleRow{1500, 0, 10, 20});
-  add(MeasureRow{0, 0, ActivityOwner{ActivityOwner::Kind::step, 0, 1}.Pack(), {1000}});
+  add(GpuRow{0, "GPU", "sm_90a", 132, 1 << 30, 4, 5, 6, 2048, 32, 65536, 1 << 17});
+  add(KernelRow{1, "k0", 26, 128, 40, 0});
+  add(GraphRow{3, 1, {0}});
+  const int64_t graph = ActivityOwner{ActivityOwner::Kind::graph, 0, 3}.Pack();
+  const int64_t op = ActivityOwner{ActivityOwner::Kind::op, 9, 1}.Pack();
+  add(ActivityBatchRow{0, 2, {{0, 6000, 70, 5500, 1, 0, 7, 11, graph}, {1, 430, 30, 600, -1, 64, 1, 1, op - graph}}});
+  add(GpuSampleRow{1500, 0, 30, 40});
+  add(MeasureRow{0, 0, ActivityOwner{ActivityOwner::Kind::step, 0, 1}.Pack(), {1500, -1000}});
   add(PcRow{1, "k0", 16, {{"wait", 3}}});
   std::string events;
   for (const uint64_t v : {1, 0}) PutUnsigned(&events, v);
@@ -332,10 +333,36 @@ TEST(TraceReader, TimesAreNanosecondsSinceTheBeginning) {
 TEST(TraceReader, EveryKindOfBlockIsInTheSample) {
   const auto data = ReadTrace(Sample());
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_FALSE(data->activities.empty());
 #define TSR_TRACE_BLOCK(name, Row, summary) \
-  if (BlockKind::name != BlockKind::batches) EXPECT_FALSE(data->name.empty()) << #name;
+  if (kKindOf<Row> != BlockKind::batches) EXPECT_FALSE(data->name.empty()) << #name;
 #include "runtime/trace/blocks.def"
+  EXPECT_FALSE(data->activities.empty()) << "what batches become";
+}
+
+TEST(TraceReader, ActivitiesHaveTheirTimesAndOwners) {
+  const auto data = ReadTrace(Sample());
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->gpu_lost, 2);
+  ASSERT_EQ(data->activities.size(), 2u);
+  const GpuActivity &kernel = data->activities[0], &copy = data->activities[1];
+  EXPECT_EQ(kernel.kind, ActivityKind::kernel);
+  EXPECT_EQ(kernel.start_ns, 1000) << "the recording began at 5000";
+  EXPECT_EQ(kernel.launched_ns, 500);
+  EXPECT_EQ(kernel.ns, 70);
+  EXPECT_TRUE(kernel.in_graph);
+  EXPECT_EQ(kernel.owner, ActivityOwner::Kind::step) << "its graph says which";
+  EXPECT_EQ(kernel.number, 1);
+  EXPECT_EQ(kernel.part, 0);
+  EXPECT_EQ(copy.kind, ActivityKind::copy_in);
+  EXPECT_EQ(copy.start_ns, 1500);
+  EXPECT_EQ(copy.launched_ns, 1100);
+  EXPECT_EQ(copy.kernel, 0u);
+  EXPECT_EQ(copy.bytes, 64);
+  EXPECT_EQ(copy.stream, 8u);
+  EXPECT_EQ(copy.owner, ActivityOwner::Kind::op);
+  EXPECT_EQ(copy.part, 9);
+  EXPECT_EQ(data->FindKernel(1)->registers, 40);
+  EXPECT_EQ(data->FindGpu(0)->target, "sm_90a");
 }
 
 TEST(TraceReader, DamageIsAnError) {

@@ -1,6 +1,9 @@
 // Function::inspect_ir: the text of every stage of a version, and what is said where there is none.
 #include <gmock/gmock.h>
 
+#include <fstream>
+#include <sstream>
+
 #include "tests/unit/tiers_testing.h"
 #include "tiers/compiler_library.h"
 
@@ -146,6 +149,28 @@ TEST(TiersInspect, ALoopIsShownToo) {
   Runtime::wait_for_builds();
   EXPECT_THAT(*f.inspect_ir("graph"), HasSubstr("tsr_graph.step \"for_next\""));
   EXPECT_THAT(*f.inspect_ir("sched"), HasSubstr("tsr_graph.tanh"));
+}
+
+TEST(TiersInspect, ACubinOfATraceForAGpu) {
+  if (NoCompiler()) GTEST_SKIP() << "no compiler";
+  std::ifstream file(std::string(TESSERA_TEST_DIR) + "/compiler/gpu_corpus.mlir");
+  std::stringstream all;
+  all << file.rdbuf();
+  const std::string text = all.str().substr(0, all.str().find("// -----"));
+  TesseraCompileRequest request = {text.data(), text.size(), 3, 1, 1, 0, 1, 1, "", 0, 0, "sm_90a"};
+  const auto cubin = tiers::Inspect(**tiers::Compiler(), request, "cubin");
+  if (cubin.ok()) {
+    EXPECT_EQ(cubin->substr(0, 4),
+              "\x7f"
+              "ELF");
+    EXPECT_THAT(*tiers::Inspect(**tiers::Compiler(), request, "asm"), HasSubstr(".target sm_90a"));
+  } else {
+    EXPECT_THAT(std::string(cubin.status().message()), HasSubstr("libnvJitLink"));
+  }
+  request.target = "";
+  const auto host = tiers::Inspect(**tiers::Compiler(), request, "cubin");
+  ASSERT_FALSE(host.ok());
+  EXPECT_THAT(std::string(host.status().message()), HasSubstr("the code is for the host"));
 }
 
 }  // namespace

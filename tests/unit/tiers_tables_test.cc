@@ -399,12 +399,25 @@ void Loop(Log& log) {
   log.Add(w);
 }
 
+/// Two versions of one place, which take turns: for a dim of 1, and for the others.
+void TwoVersions() {
+  const OptionScope scope(Hot({}));
+  testing::Program program(R"(func @f(%x: tensor<N x f32>) -> tensor<N x f32> {
+    %a = exp %x
+    %b = neg %a
+    %c = add %b, %a
+    return %c
+  })");
+  for (int i = 0; i < 80; ++i) program.Call({Ones(i % 2 == 0 ? 8 : 1)});
+}
+
 /// Recordings, an abort, versions, bridges, deopts, and versions that go. Generated code, and a compile that fails,
 /// where there is a compiler.
 void ABitOfEverything() {
   Provoke(TraceAbort::too_short);
   Provoke(DeoptReason::read);
   Provoke(DeoptReason::branch);
+  TwoVersions();
   if (!HasCompiler()) return;
   RunBoth(Loop, CodeAtOnce());
   rt::ArmFault(rt::Fault::compile, 1, -1);

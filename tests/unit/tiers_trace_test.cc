@@ -207,5 +207,26 @@ TEST(TiersTrace, RecordingChangesNoResult) {
   EXPECT_FALSE(MustRead(path).events.empty());
 }
 
+TEST(TiersTrace, AVersionThatRefusesSaysWhichGuardFailedAndWhoServes) {
+  const TraceData data = RecordHot(PathOf("refused"), [] {
+    Function f = *Function::parse(R"(func @f(%x: tensor<N x f32>) -> tensor<N x f32> {
+      %a = exp %x
+      %b = neg %a
+      %c = add %b, %a
+      return %c
+    })");
+    for (int i = 0; i < 80; ++i) f.call({ones({i % 2 == 0 ? 8 : 1})});
+  });
+  const auto refused = Of(data, EventKind::version_refused);
+  ASSERT_FALSE(refused.empty());
+  for (const TraceEvent* e : refused) {
+    ASSERT_NE(data.FindVersion(e->a), nullptr);
+    ASSERT_NE(data.FindVersion(e->c), nullptr);
+    EXPECT_NE(e->a, e->c);
+    EXPECT_EQ(data.FindVersion(e->a)->place, data.FindVersion(e->c)->place);
+    EXPECT_THAT(data.Name("guard", e->b), ::testing::AnyOf("exact_dim", "range")) << "a dim of 1 has its own version";
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/trace/file.h"
-#include "runtime/trace/reader.h"
+#include "tests/unit/trace_testing.h"
 #include "tools/trace/analysis.h"
 #include "tools/trace/export.h"
 #include "tools/trace/html.h"
@@ -20,72 +19,7 @@ namespace {
 using rt::EventKind;
 using rt::trace::TraceData;
 using ::testing::HasSubstr;
-
-/// A file in the making; a tick is a nanosecond.
-class Recording {
- public:
-  Recording() : bytes_(rt::trace::HeaderBytes(false)) {
-    Add(rt::trace::ClockRow{0, 0, 0});
-    Add(rt::trace::ClockRow{1'000'000, 1'000'000, 0});
-    for (const rt::EventInfo& e : rt::kEvents)
-      Add(rt::trace::NameRow{"event", static_cast<int64_t>(e.id), std::string(e.name), ""});
-    Add(rt::trace::NameRow{"op", 3, "tanh", ""});
-    Add(rt::trace::NameRow{"deopt_reason", 4, "shape", "a dim is not one that the version serves"});
-    Add(rt::trace::SiteRow{1, "src/walk.cc", 8, 1, ""});
-    Add(rt::trace::SiteRow{2, "src/walk.cc", 8, 20, ""});
-  }
-  template <class Row>
-  Recording& Add(Row row) {
-    std::string text;
-    rt::trace::RowWriter writer(&text, nullptr);
-    row.Fields(writer);
-    rt::trace::AppendBlock(&bytes_, rt::trace::kKindOf<Row>, 1, text);
-    return *this;
-  }
-  Recording& Event(EventKind kind, int64_t start, int64_t ns, int64_t a, int64_t b = 0, int64_t c = 0,
-                   uint64_t thread = 1) {
-    std::string text;
-    rt::trace::PutUnsigned(&text, thread);
-    rt::trace::PutUnsigned(&text, lost_);
-    text += static_cast<char>(kind);
-    rt::trace::PutSigned(&text, start + ns);
-    rt::trace::PutUnsigned(&text, static_cast<uint64_t>(ns));
-    for (const int64_t v : {a, b, c}) rt::trace::PutSigned(&text, v);
-    rt::trace::AppendBlock(&bytes_, rt::trace::BlockKind::events, 1, text);
-    return *this;
-  }
-  Recording& Version(int64_t id, const char* generator, int64_t runs, int64_t run_ns, int64_t tier1_ns,
-                     int64_t compile_ns, const char* place = "walk.cc:8", int64_t trace = 1) {
-    rt::trace::VersionRow row;
-    row.id = id;
-    row.trace_id = trace;
-    row.place = place;
-    row.generator = generator;
-    row.rung = "exact";
-    row.state = "live";
-    row.steps = 5;
-    row.runs = row.timed_runs = runs;
-    row.timed_ns = runs * run_ns;
-    row.tier1_ns = tier1_ns;
-    row.compile_ns = compile_ns;
-    row.guards = {{0, "x0: f32[8]"}, {1, "x1: f32[8]"}};
-    return Add(row);
-  }
-  Recording& Lost(uint64_t n) {
-    lost_ = n;
-    return *this;
-  }
-  const std::string& bytes() const { return bytes_; }
-  TraceData Read() const {
-    auto data = rt::trace::ReadTrace(bytes_);
-    EXPECT_TRUE(data.ok()) << data.status();
-    return data.ok() ? *std::move(data) : TraceData();
-  }
-
- private:
-  std::string bytes_;
-  uint64_t lost_ = 0;
-};
+using testing_trace::Recording;
 
 int64_t NsOf(const Analysis& a, Lane lane) { return a.lane_ns[static_cast<size_t>(lane)]; }
 
@@ -187,6 +121,23 @@ TEST(ToolsTrace, WhatMattersIsFound) {
   EXPECT_FALSE(ExplainTrace(a, "walk.cc:8", "asm").ok());
 }
 
+TEST(ToolsTrace, WhatVersionsRefusedAndWhereTheyLeftForABridge) {
+  Recording recording;
+  recording.Version(1, "replay", 10, 40, 100, 600).Version(2, "replay", 10, 40, 100, 600);
+  recording.Add(rt::trace::NameRow{"guard", 6, "exact_dim", ""});
+  recording.Event(EventKind::version_refused, 10, 0, 1, 6, 2).Event(EventKind::version_refused, 20, 0, 1, -1, 2);
+  recording.Event(EventKind::bridge, 30, 0, 2, 3);
+  const TraceData data = recording.Read();
+  const Analysis a = Analyse(data);
+  const auto explained = ExplainTrace(a, "walk.cc:8", "");
+  ASSERT_TRUE(explained.ok());
+  EXPECT_THAT(*explained, HasSubstr("refused     2 times where it begins, while another version of the place served"));
+  EXPECT_THAT(*explained, HasSubstr("bridges     left 1 time for a bridge, not for tier 1"));
+  const std::string events = EventsText(a, false);
+  EXPECT_THAT(events, HasSubstr("version_refused refused: version 1 of walk.cc:8, guard exact_dim"));
+  EXPECT_THAT(events, HasSubstr("bridge bridge from version 2 of walk.cc:8, version id 2, step 3"));
+}
+
 TEST(ToolsTrace, AQuietTraceHasNoFindings) {
   const TraceData data =
       Recording().Version(1, "tier 2", 1000, 40, 100, 600).Event(EventKind::version_run, 0, 1000, 1, 25, 5).Read();
@@ -246,6 +197,13 @@ TEST(ToolsTrace, ALiveTraceForgetsWhatIsOld) {
       Recording().Event(EventKind::op, 20, 10, 3, 8, 1).bytes().substr(sizeof(rt::trace::FileHeader));
   ASSERT_TRUE(live.Add(more, 3'000'000'000).ok());
   EXPECT_EQ(live.Read()->events.size(), 1u) << "the first is older than two seconds";
+  // What ran on GPUs goes with its time, too; kernels stay.
+  std::string gpu = Recording().Kernel(1, "k").Activity(rt::ActivityKind::kernel, 40, 10, 1).EndBatch().bytes();
+  ASSERT_TRUE(live.Add(gpu.substr(sizeof(rt::trace::FileHeader)), 3'000'000'000).ok());
+  EXPECT_EQ(live.Read()->activities.size(), 1u);
+  ASSERT_TRUE(live.Add("", 6'000'000'000).ok());
+  EXPECT_TRUE(live.Read()->activities.empty());
+  EXPECT_EQ(live.Read()->kernels.size(), 1u);
   EXPECT_FALSE(live.Add("this is no block, whatever it may be", 3'000'000'000).ok());
 }
 

@@ -20,8 +20,8 @@ namespace {
 
 // The name of a trace's text.
 constexpr char kTrace[] = "trace";
-// What inspect() knows beside the stages of compile.h.
-constexpr char kReport[] = "report";
+// What inspect() knows beside the stages of compile.h: a cubin is no text, but bytes for disassemblers.
+constexpr char kReport[] = "report", kCubin[] = "cubin";
 
 void Write(const TesseraSink* sink, std::string_view text) {
   if (sink != nullptr && sink->write != nullptr) sink->write(sink->context, text.data(), text.size());
@@ -52,7 +52,7 @@ struct Task {
 
   void Do(mlir::MLIRContext& context) {
     settings.report = stage == kReport;
-    settings.code = stage.empty() || settings.report;
+    settings.code = stage.empty() || settings.report || stage == kCubin;
     if (!settings.code) settings.texts = {stage};
     Pipeline pipeline(context, settings.options);
     if (!pipeline.Parse(trace, kTrace)) {
@@ -65,6 +65,10 @@ struct Task {
       error = llvm::toString(compiled.takeError());
     else if (stage.empty())
       out = ArtifactOf(compiled->plan, compiled->kind, compiled->object);
+    else if (stage == kCubin && compiled->kind == tiers::kCubin)
+      out = compiled->object;
+    else if (stage == kCubin)
+      error = "no cubin is made: the code is for the host, or libnvJitLink is not on this machine";
     else
       out = settings.report ? ReportText(compiled->report, roofline) : compiled->texts[stage];
   }

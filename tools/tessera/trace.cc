@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +21,8 @@
 #include "tools/trace/analysis.h"
 #include "tools/trace/export.h"
 #include "tools/trace/html.h"
+#include "tools/trace/ranks.h"
+#include "tools/trace/sass.h"
 #include "tools/trace/text.h"
 
 extern char** environ;
@@ -91,10 +95,33 @@ absl::Status Print(const std::string& text) {
   return absl::OkStatus();
 }
 
+/// Files that are looked at together: what is said of them refers to what was read.
+struct Files {
+  std::vector<std::unique_ptr<TraceData>> data;
+  std::vector<std::unique_ptr<Analysis>> rows;
+  std::vector<const Analysis*> analyses;
+};
+absl::StatusOr<Files> ReadAll(const std::vector<std::string>& paths, bool sass = false) {
+  Files files;
+  for (const std::string& path : paths) {
+    TSR_ASSIGN_OR_RETURN(TraceData data, rt::trace::ReadTraceFile(path));
+    // Where NVIDIA's tools are not there, or a cubin is damaged, the page does without.
+    if (sass) (void)AddSass(&data);
+    files.data.push_back(std::make_unique<TraceData>(std::move(data)));
+    files.rows.push_back(std::make_unique<Analysis>(Analyse(*files.data.back())));
+    files.analyses.push_back(files.rows.back().get());
+  }
+  return files;
+}
+
 absl::Status Report(const Arguments& arguments) {
-  TSR_ASSIGN_OR_RETURN(const TraceData data, rt::trace::ReadTraceFile(arguments.operand(0)));
   TSR_ASSIGN_OR_RETURN(const size_t rows, Rows(arguments, 12));
-  const Analysis analysis = Analyse(data);
+  TSR_ASSIGN_OR_RETURN(const Files files, ReadAll(arguments.operands(), arguments.Has("html")));
+  if (files.analyses.size() > 1) {
+    if (arguments.Has("html")) return InvalidArgument("--html is for one file: its page shows one process");
+    return Print(RanksText(files.analyses, arguments.operands()));
+  }
+  const Analysis& analysis = *files.analyses[0];
   if (!arguments.Has("html")) return Print(ReportText(analysis, rows));
   const std::string path = arguments.Get("html");
   // What is in the trace is in the page.
@@ -107,12 +134,16 @@ absl::Status Top(const Arguments& arguments) {
   TSR_ASSIGN_OR_RETURN(const TraceData data, rt::trace::ReadTraceFile(arguments.operand(0)));
   TSR_ASSIGN_OR_RETURN(const size_t rows, Rows(arguments, 20));
   const std::string by = arguments.Get("by", "line");
-  if (by != "line" && by != "op" && by != "place") return InvalidArgument("--by ", by, ": it is line, op or place");
-  return Print(TopText(Analyse(data), by == "op" ? TopBy::op : by == "line" ? TopBy::line : TopBy::place, rows));
+  static constexpr std::pair<const char*, TopBy> kTables[] = {
+      {"line", TopBy::line}, {"op", TopBy::op}, {"place", TopBy::place}, {"kernel", TopBy::kernel}};
+  for (const auto& [name, table] : kTables)
+    if (by == name) return Print(TopText(Analyse(data), table, rows));
+  return InvalidArgument("--by ", by, ": it is line, op, place or kernel");
 }
 
 absl::Status ExplainOne(const Arguments& arguments) {
-  TSR_ASSIGN_OR_RETURN(const TraceData data, rt::trace::ReadTraceFile(arguments.operand(0)));
+  TSR_ASSIGN_OR_RETURN(TraceData data, rt::trace::ReadTraceFile(arguments.operand(0)));
+  if (arguments.Get("stage") == "sass") TSR_RETURN_IF_ERROR(AddSass(&data));
   TSR_ASSIGN_OR_RETURN(const std::string text,
                        ExplainTrace(Analyse(data), arguments.operand(1), arguments.Get("stage")));
   return Print(text);
@@ -127,17 +158,17 @@ absl::Status Diff(const Arguments& arguments) {
 
 absl::Status Events(const Arguments& arguments) {
   TSR_ASSIGN_OR_RETURN(const TraceData data, rt::trace::ReadTraceFile(arguments.operand(0)));
-  return Print(EventsText(data, !arguments.Has("no-times")));
+  return Print(EventsText(Analyse(data), !arguments.Has("no-times")));
 }
 
 absl::Status Export(const Arguments& arguments) {
   if (arguments.Has("perfetto") == arguments.Has("chrome"))
     return InvalidArgument("give one of --perfetto and --chrome");
-  TSR_ASSIGN_OR_RETURN(const TraceData data, rt::trace::ReadTraceFile(arguments.operand(0)));
-  const Analysis analysis = Analyse(data);
+  TSR_ASSIGN_OR_RETURN(const Files files, ReadAll(arguments.operands()));
+  const std::vector<Process> processes = OnOneTimeline(files.analyses);
   const bool perfetto = arguments.Has("perfetto");
   const std::string path = arguments.Get("output", arguments.operand(0) + (perfetto ? ".perfetto" : ".json"));
-  TSR_RETURN_IF_ERROR(rt::WriteFile(path, {perfetto ? PerfettoTrace(analysis) : ChromeTrace(analysis)}, 0600));
+  TSR_RETURN_IF_ERROR(rt::WriteFile(path, {perfetto ? PerfettoTrace(processes) : ChromeTrace(processes)}, 0600));
   std::fprintf(stderr, "wrote %s; %s opens it\n", path.c_str(), perfetto ? "ui.perfetto.dev" : "chrome://tracing");
   return absl::OkStatus();
 }
@@ -154,11 +185,12 @@ constexpr Flag kReportFlags[] = {
     {"rows", "N", "rows of each table"},
 };
 constexpr Flag kTopFlags[] = {
-    {"by", "WHAT", "line (of the source; if not given), op, or place (of versions)"},
+    {"by", "WHAT", "line (of the source; if not given), op, place (of versions), or kernel (of GPUs)"},
     {"rows", "N", "rows of the table"},
 };
 constexpr Flag kExplainFlags[] = {
-    {"stage", "NAME", "the text of a stage: graph, sched, tile, target, llvm, asm or report"}};
+    {"stage", "NAME",
+     "the text of a stage: graph, sched, tile, target, llvm, asm, report, or sass (of a GPU, by nvdisasm)"}};
 constexpr Flag kDiffFlags[] = {{"rows", "N", "rows of each table"}};
 constexpr Flag kEventsFlags[] = {{"no-times", "", "only what depends on the program alone"}};
 constexpr Flag kExportFlags[] = {
@@ -176,14 +208,17 @@ Examples:
   tessera trace record --output step.trace -- ./train --steps 100
 )",
      kRecordFlags, Record},
-    {"report", "FILE", "says where the time went and what to look at first",
-     R"(Examples:
+    {"report", "FILE...", "says where the time went and what to look at first",
+     R"(Several files are the ranks of one job: a table compares them.
+
+Examples:
   tessera trace report tessera.trace
   tessera trace report tessera.trace --html report.html
+  tessera trace report rank0.trace rank1.trace
 )",
      kReportFlags, Report},
     {"diff", "BEFORE AFTER", "says what differs between two recordings", "", kDiffFlags, Diff},
-    {"top", "FILE", "the source lines, ops or places that took most", "", kTopFlags, Top},
+    {"top", "FILE", "the source lines, ops, places or kernels that took most", "", kTopFlags, Top},
     {"explain", "FILE TRACE", "one trace with its versions, guards, deopts and stages",
      R"(TRACE is the number of a trace or the name of a place, as tables show them.
 
@@ -193,7 +228,14 @@ Examples:
 )",
      kExplainFlags, ExplainOne},
     {"events", "FILE", "every event on a line", "", kEventsFlags, Events},
-    {"export", "FILE", "the trace for another viewer", "", kExportFlags, Export},
+    {"export", "FILE...", "the trace for another viewer",
+     R"(Several files are the ranks of one job: they come on one timeline, a process each.
+
+Examples:
+  tessera trace export --perfetto tessera.trace
+  tessera trace export --chrome rank0.trace rank1.trace --output job.json
+)",
+     kExportFlags, Export},
     {"live", "PID", "what a running process does now",
      R"(The process must run with TESSERA_TRACE_LIVE=true, and belong to the same user. Recording begins when this attaches
 and ends when it leaves.

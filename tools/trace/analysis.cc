@@ -69,6 +69,7 @@ class Analyser {
     Deopts();
     Rows();
     Idle();
+    AnalyseGpus(&out_);
     FindWhatMatters(&out_);
     return std::move(out_);
   }
@@ -167,6 +168,12 @@ class Analyser {
         out_.deopts.Add(0);
         ++bin->deopts;
         if (VersionSummary* v = Version(e.a)) ++v->deopts;
+        break;
+      case EventKind::version_refused:
+        if (VersionSummary* v = Version(e.a)) ++v->refused;
+        break;
+      case EventKind::bridge:
+        if (VersionSummary* v = Version(e.a)) ++v->bridges;
         break;
       case EventKind::step:
         out_.steps.Add(0);
@@ -291,6 +298,20 @@ Lane LaneOf(const Analysis& analysis, const TraceEvent& event) {
   }
 }
 
+Lane LaneOf(const KernelSummary& kernel) {
+  if (kernel.owner == rt::ActivityOwner::Kind::op) return Lane::tier1;
+  return kernel.tier == 3   ? Lane::tier3
+         : kernel.tier == 2 ? Lane::tier2
+         : kernel.tier == 1 ? Lane::replay
+                            : Lane::other;
+}
+
+std::string MetaOf(const TraceData& data, const std::string& key) {
+  for (const rt::trace::MetaRow& row : data.meta)
+    if (row.key == key) return row.value;
+  return "";
+}
+
 std::string LabelOf(const TraceData& data, const TraceEvent& event) {
   const auto version = [&](const char* what) {
     const VersionRow* row = data.FindVersion(event.a);
@@ -304,6 +325,9 @@ std::string LabelOf(const TraceData& data, const TraceEvent& event) {
     case EventKind::version_drop: return version("drop ");
     case EventKind::deopt: return absl::StrCat("deopt: ", data.Name("deopt_reason", event.b));
     case EventKind::guard_failure: return absl::StrCat("guard: ", data.Name("guard", event.b));
+    case EventKind::version_refused:
+      return absl::StrCat(version("refused: "), event.b >= 0 ? ", guard " + data.Name("guard", event.b) : "");
+    case EventKind::bridge: return version("bridge from ");
     case EventKind::compile_stage: return data.Name("compile_stage", event.b);
     case EventKind::trace_record: return absl::StrCat("record trace ", event.a);
     case EventKind::trace_abort: return absl::StrCat("abort: ", data.Name("trace_abort", event.a));

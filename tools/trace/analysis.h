@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "runtime/trace/reader.h"
+#include "tools/trace/gpu.h"
+#include "tools/trace/tally.h"
 
 namespace tessera::tools {
 
@@ -32,22 +34,6 @@ inline constexpr LaneInfo kLanes[] = {
 #include "tools/trace/lanes.def"
 };
 
-/// Numbers of a file may be anything: sums of them stop at the largest there is.
-inline int64_t Sum(int64_t x, int64_t y) {
-  int64_t sum;
-  return __builtin_add_overflow(x, y, &sum) ? (x < 0 ? INT64_MIN : INT64_MAX) : sum;
-}
-
-/// Something that happened `count` times and took `ns` in all.
-struct Tally {
-  int64_t count = 0, ns = 0, longest_ns = 0;
-  void Add(int64_t took, int64_t n = 1) {
-    count = Sum(count, n);
-    ns = Sum(ns, took);
-    longest_ns = longest_ns < took ? took : longest_ns;
-  }
-};
-
 struct VersionSummary {
   const rt::trace::VersionRow* row = nullptr;
   int tier = 1;                         // 1: replay
@@ -60,6 +46,8 @@ struct VersionSummary {
   /// "after 653 runs", "not yet (needs 7531)", "never at this rate", "not yet"
   std::string break_even;
   int64_t deopts = 0;
+  int64_t refused = 0;  // where it begins, while another version served
+  int64_t bridges = 0;  // how often it was left for a bridge
 };
 
 /// A place that has, or had, versions: what a person calls a trace.
@@ -124,6 +112,11 @@ struct Analysis {
   std::map<std::pair<int64_t, int64_t>, int64_t> guard_failures;
   std::map<int64_t, std::vector<const rt::trace::StageRow*>> stages;         // by version
   std::map<std::string, std::vector<const rt::trace::DeoptRow*>> deopts_at;  // by place
+  // Of GPUs; all empty where none was recorded.
+  std::vector<GpuSummary> gpus;
+  std::vector<KernelSummary> kernels;  // by time, copies among them
+  std::vector<uint32_t> kernel_of;     // of each of data->activities: in `kernels`
+  int64_t gpu_busy_ns = 0;             // of all GPUs
 };
 
 /// How often a guard was checked and failed.
@@ -135,10 +128,15 @@ GuardCounts CountsOf(const Analysis& analysis, const rt::trace::VersionRow& vers
 /// `data` must outlive it.
 Analysis Analyse(const TraceData& data, int num_bins = 240);
 Lane LaneOf(const Analysis& analysis, const rt::trace::TraceEvent& event);
+/// Of who launched it.
+Lane LaneOf(const KernelSummary& kernel);
 /// What an event is about, for people: "matmul", "version 3 of @step:10", "compile".
 std::string LabelOf(const TraceData& data, const rt::trace::TraceEvent& event);
 /// Fills in Analysis::findings.
 void FindWhatMatters(Analysis* analysis);
+
+/// What the recording says of itself; empty: nothing.
+std::string MetaOf(const TraceData& data, const std::string& key);
 
 /// "1.25 ms", "3.4 MiB", "12.5 %".
 std::string TimeText(double ns);

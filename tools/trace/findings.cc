@@ -27,7 +27,13 @@ class Rules {
     HotInTier1();
     Host();
     Aborts();
+    GpuHostBound();
+    GpuRunsDry();
+    TinyKernels();
+    SlowKernels();
+    GpuCopies();
     Lost();
+    GpuRecords();
     rt::trace::SortStably(&a_.findings, [](const Finding& x, const Finding& y) { return x.cost_ns > y.cost_ns; });
   }
 
@@ -168,6 +174,9 @@ class Rules {
   void Host() {
     const auto idle = static_cast<double>(a_.main_idle_ns);
     if (idle < 0.5 * whole_) return;
+    // Then the device is what takes the time, and the host may well wait.
+    for (const GpuSummary& gpu : a_.gpus)
+      if (static_cast<double>(gpu.busy_ns) > 0.7 * whole_) return;
     Add(idle / 4, absl::StrCat("No op ran on the program's thread for ", Share(idle), " of the time"),
         absl::StrCat(TimeText(idle), " between ops: the program itself, its data, or waiting"),
         "look at the gaps of the timeline; TraceSpan names stretches of the program");
@@ -189,6 +198,122 @@ class Rules {
     Add(0, absl::StrCat(a_.data->lost, " events were lost"),
         "threads made them faster than they could be written: times and counts here are too low",
         "record for a shorter time, or on a machine with a core to spare", "", true);
+  }
+
+  // ---- GPUs
+
+  std::string NameOf(const KernelSummary& k) const {
+    const std::string owner = OwnerText(k);
+    return absl::StrCat(k.name.substr(0, 60), owner.empty() ? "" : absl::StrCat(" (", owner, ")"));
+  }
+
+  void GpuHostBound() {
+    for (const GpuSummary& gpu : a_.gpus) {
+      const auto ns = static_cast<double>(gpu.host_gaps.ns) - static_cast<double>(gpu.waited_gaps.ns);
+      const auto span = static_cast<double>(gpu.last_ns) - static_cast<double>(gpu.first_ns);
+      if (ns < 0.05 * span) continue;
+      const GpuGap* longest = nullptr;
+      for (const GpuGap& gap : gpu.longest_gaps)
+        if (gap.why == GpuGap::Why::host && longest == nullptr) longest = &gap;
+      Add(ns,
+          absl::StrCat("GPU ", gpu.number, " was idle for ", ShareText(ns, span), " of its time: the host is behind"),
+          absl::StrCat(TimeText(ns), " in ", gpu.host_gaps.count - gpu.waited_gaps.count,
+                       " gaps before something that was launched only then",
+                       longest != nullptr ? absl::StrCat("; the longest, ", TimeText(static_cast<double>(longest->ns)),
+                                                         ", before ", NameOf(a_.kernels[longest->after]))
+                                          : ""),
+          "versions launch their steps faster than tier 1, and graphs launch them at once; look at what the program's "
+          "thread does in the gaps of the timeline",
+          longest != nullptr ? a_.kernels[longest->after].place : "");
+    }
+  }
+
+  void GpuRunsDry() {
+    for (const GpuSummary& gpu : a_.gpus) {
+      const auto ns = static_cast<double>(gpu.waited_gaps.ns);
+      if (gpu.waited_gaps.count < 2) continue;
+      const GpuGap* longest = nullptr;
+      for (const GpuGap& gap : gpu.longest_gaps)
+        if (gap.why == GpuGap::Why::waited && longest == nullptr) longest = &gap;
+      Add(ns,
+          absl::StrCat("GPU ", gpu.number, " ran dry ", gpu.waited_gaps.count,
+                       " times because the program waited for it"),
+          absl::StrCat(TimeText(ns), " between the end of a wait and what was launched next",
+                       longest != nullptr ? absl::StrCat("; the last thing before the longest was ",
+                                                         NameOf(a_.kernels[longest->before]))
+                                          : ""),
+          "a value that is read (item(), read(), a print, an `if`) makes the host wait for all before it: read less "
+          "often, or launch the next step before reading");
+    }
+  }
+
+  void TinyKernels() {
+    for (const GpuSummary& gpu : a_.gpus) {
+      const auto all = static_cast<double>(gpu.kinds[static_cast<size_t>(rt::ActivityKind::kernel)].count);
+      if (gpu.tiny.count < 100 || static_cast<double>(gpu.tiny.count) < 0.5 * all) continue;
+      const double cost = static_cast<double>(gpu.tiny.count) * static_cast<double>(kTinyNs) / 2;
+      Add(cost,
+          absl::StrCat(ShareText(static_cast<double>(gpu.tiny.count), all), " of the kernels on GPU ", gpu.number,
+                       " are shorter than ", TimeText(static_cast<double>(kTinyNs))),
+          absl::StrCat(gpu.tiny.count, " kernels in ", TimeText(static_cast<double>(gpu.tiny.ns)),
+                       ": a launch costs as much as they do"),
+          "larger batches, or code that fuses them: see which places are not compiled");
+    }
+  }
+
+  // Kernels with much time that are far from what the machine could.
+  void SlowKernels() {
+    int said = 0;
+    for (const KernelSummary& k : a_.kernels) {
+      if (k.kind != rt::ActivityKind::kernel || k.verdicts.empty()) continue;
+      if (static_cast<double>(k.runs.ns) < 0.05 * static_cast<double>(a_.gpu_busy_ns)) break;  // they come by time
+      const double share = k.roofline_share();
+      if (share <= 0 || share >= 0.5 || k.work.is_guess || said >= 3) continue;
+      ++said;
+      Add(static_cast<double>(k.runs.ns) * (1 - share) / 2,
+          absl::StrCat(NameOf(k), " runs at ", ShareText(share, 1), " of what the GPU could"),
+          absl::StrCat(TimeText(static_cast<double>(k.runs.ns)), " in ", k.runs.count, " launches; ",
+                       k.verdicts[0].words),
+          k.verdicts[0].advice, k.place);
+    }
+  }
+
+  void GpuCopies() {
+    for (const GpuSummary& gpu : a_.gpus) {
+      for (const rt::ActivityKind kind : {rt::ActivityKind::copy_in, rt::ActivityKind::copy_out}) {
+        const Tally& t = gpu.kinds[static_cast<size_t>(kind)];
+        if (static_cast<double>(t.ns) < 0.1 * static_cast<double>(gpu.busy_ns)) continue;
+        const KernelSummary* most = nullptr;
+        for (const KernelSummary& k : a_.kernels)
+          if (k.gpu == gpu.number && k.kind == kind && most == nullptr) most = &k;
+        Add(static_cast<double>(t.ns),
+            absl::StrCat(kind == rt::ActivityKind::copy_in ? "Copies from the host" : "Copies to the host", " are ",
+                         ShareText(static_cast<double>(t.ns), static_cast<double>(gpu.busy_ns)), " of the time of GPU ",
+                         gpu.number),
+            absl::StrCat(
+                t.count, " copies of ", BytesText(static_cast<double>(gpu.bytes[static_cast<size_t>(kind)])),
+                most != nullptr && !OwnerText(*most).empty() ? absl::StrCat(", most by ", OwnerText(*most)) : ""),
+            "keep values on the device, copy fewer and larger pieces, and narrow them before the copy",
+            most != nullptr ? most->place : "");
+      }
+    }
+  }
+
+  void GpuRecords() {
+    if (a_.data->gpu_lost > 0)
+      Add(0, absl::StrCat(a_.data->gpu_lost, " records of GPUs were lost"),
+          "CUPTI had no room for them: times and counts of kernels here are too low", "record for a shorter time", "",
+          true);
+    bool stretches = false;
+    for (const GpuSummary& gpu : a_.gpus)
+      stretches |= gpu.kinds[static_cast<size_t>(rt::ActivityKind::stretch)].count > 0;
+    const std::string how = MetaOf(*a_.data, "gpu");
+    if (stretches)
+      Add(0, "There are no times of single kernels: CUPTI could not be used",
+          how.empty() ? "what each op or run did was timed between two events of its stream" : how,
+          "another profiler may hold it, or it is of another version than the driver's; events say less, and are "
+          "right to about a microsecond",
+          "", true);
   }
 
   Analysis& a_;

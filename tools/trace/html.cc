@@ -10,6 +10,9 @@
 #include "absl/strings/str_replace.h"
 #include "runtime/trace/sort.h"
 #include "tools/trace/export.h"
+#include "tools/trace/html_gpu.h"
+#include "tools/trace/json.h"
+#include "tools/trace/slices.h"
 
 namespace tessera::tools {
 namespace {
@@ -17,72 +20,8 @@ namespace {
 using rt::EventKind;
 using rt::trace::TraceEvent;
 
-/// JSON, written from left to right.
-class Json {
- public:
-  Json& Open(char bracket) {
-    Comma();
-    out_ += bracket;
-    first_ = true;
-    return *this;
-  }
-  Json& Close(char bracket) {
-    out_ += bracket;
-    first_ = false;
-    return *this;
-  }
-  Json& Key(const char* key) {
-    Comma();
-    absl::StrAppend(&out_, "\"", key, "\":");
-    first_ = true;
-    return *this;
-  }
-  Json& TextKey(std::string_view key) {
-    Text(key);
-    out_ += ':';
-    first_ = true;
-    return *this;
-  }
-  Json& Text(std::string_view text) {
-    Comma();
-    out_ += JsonString(text);
-    return *this;
-  }
-  Json& Number(int64_t v) {
-    Comma();
-    absl::StrAppend(&out_, v);
-    return *this;
-  }
-  Json& Real(double v) {
-    Comma();
-    absl::StrAppend(&out_, absl::StrFormat("%.6g", v));
-    return *this;
-  }
-  Json& Bool(bool v) {
-    Comma();
-    out_ += v ? "true" : "false";
-    return *this;
-  }
-  std::string Take() { return std::move(out_); }
-
- private:
-  void Comma() {
-    if (!first_) out_ += ',';
-    first_ = false;
-  }
-  std::string out_;
-  bool first_ = true;
-};
-
 /// Deopts and marks that are shown one by one.
 constexpr size_t kMostDeopts = 200, kMostMarks = 5000;
-
-struct Slice {
-  int64_t start, ns;
-  Lane lane;
-  uint32_t label;
-  int64_t count;  // events in it
-};
 
 bool IsShown(const TraceEvent& e) {
   switch (e.kind) {
@@ -94,35 +33,6 @@ bool IsShown(const TraceEvent& e) {
     case EventKind::blas_load: return true;
     default: return false;
   }
-}
-
-/// Neighbours that are too small to be seen become one slice, which has the lane that most of its time is in.
-std::vector<Slice> Merge(std::vector<Slice> slices, int64_t grain) {
-  std::vector<Slice> merged;
-  std::map<uint32_t, int64_t> lanes;
-  int64_t busy = 0;
-  for (const Slice& s : slices) {
-    Slice* last = merged.empty() ? nullptr : &merged.back();
-    const bool joins = last != nullptr && s.ns < grain && last->ns < grain && s.start < last->start + grain &&
-                       s.start - (last->start + last->ns) < grain / 4;
-    if (!joins) {
-      merged.push_back(s);
-      lanes.clear();
-      busy = s.ns;
-      lanes[static_cast<uint32_t>(s.lane)] = s.ns;
-      continue;
-    }
-    last->ns = std::max(last->start + last->ns, s.start + s.ns) - last->start;
-    last->count += s.count;
-    busy += s.ns;
-    auto& mine = lanes[static_cast<uint32_t>(s.lane)];
-    mine += s.ns;
-    if (mine * 2 > busy) {
-      last->lane = s.lane;
-      last->label = s.label;
-    }
-  }
-  return merged;
 }
 
 class Page {
@@ -137,6 +47,7 @@ class Page {
     Timeline();
     Bins();
     Samples();
+    WriteGpus(a_, &json_);
     Places();
     Rows();
     Deopts();
@@ -189,42 +100,39 @@ class Page {
     json_.Close(']');
   }
 
+  std::string ThreadName(uint32_t thread) const {
+    for (const auto& row : data_.threads)
+      if (row.number == thread && !row.name.empty()) return absl::StrCat(row.name, " (", thread, ")");
+    return absl::StrCat("thread ", thread);
+  }
+
   uint32_t Label(const std::string& label) {
     const auto [it, is_new] = labels_.emplace(label, static_cast<uint32_t>(label_rows_.size()));
     if (is_new) label_rows_.push_back(label);
     return it->second;
   }
 
-  // For each thread its slices, merged until all of them are few enough.
   void Timeline() {
-    std::map<uint32_t, std::vector<Slice>> threads;
+    std::vector<Track> tracks;
+    std::map<uint32_t, size_t> threads;
     // Labels of ops and versions are asked for once each, not a million times.
     std::map<std::pair<EventKind, int64_t>, uint32_t> known;
     for (const TraceEvent& e : data_.events) {
       if (!IsShown(e)) continue;
       const auto [it, is_new] = known.emplace(std::pair(e.kind, e.a), 0);
       if (is_new) it->second = Label(LabelOf(data_, e));
-      threads[e.thread].push_back({e.start_ns, e.ns, LaneOf(a_, e), it->second, 1});
+      const auto [thread, first] = threads.emplace(e.thread, tracks.size());
+      if (first) tracks.push_back({ThreadName(e.thread), {}});
+      tracks[thread->second].slices.push_back({e.start_ns, e.ns, LaneOf(a_, e), it->second, 1});
     }
-    size_t all = 0;
-    for (const auto& [thread, slices] : threads) all += slices.size();
-    for (int64_t grain = std::max<int64_t>(data_.duration_ns / 200'000, 8);
-         all > kMostSlices && grain < data_.duration_ns; grain *= 2) {
-      all = 0;
-      for (auto& [thread, slices] : threads) {
-        slices = Merge(std::move(slices), grain);
-        all += slices.size();
-      }
-    }
+    AddStreams(a_, [this](const std::string& label) { return Label(label); }, &tracks);
+    MergeUntilFew(data_.duration_ns, kMostSlices, &tracks);
     json_.Key("threads").Open('[');
-    for (const auto& [thread, slices] : threads) {
-      std::string name = absl::StrCat("thread ", thread);
-      for (const auto& row : data_.threads)
-        if (row.number == thread && !row.name.empty()) name = absl::StrCat(row.name, " (", thread, ")");
-      json_.Open('{').Key("name").Text(name).Key("slices").Open('[');
+    for (const Track& track : tracks) {
+      json_.Open('{').Key("name").Text(track.name).Key("slices").Open('[');
       // Start, duration, lane, label and count of each, one after another; starts as differences.
       int64_t before = 0;
-      for (const Slice& s : slices) {
+      for (const Slice& s : track.slices) {
         json_.Number(s.start - before)
             .Number(s.ns)
             .Number(static_cast<int64_t>(s.lane))
@@ -290,6 +198,7 @@ class Page {
         .Number(v.runs.count)
         .Key("ns")
         .Number(v.runs.ns);
+    json_.Key("refused").Number(v.refused).Key("bridges").Number(v.bridges);
     json_.Key("compile").Number(row.compile_ns).Key("bytes").Number(row.bytes).Key("exits").Number(row.exits);
     json_.Key("measured")
         .Bool(v.is_measured)
@@ -312,7 +221,9 @@ class Page {
     }
     json_.Close(']').Key("stages").Open('[');
     if (const auto it = a_.stages.find(row.id); it != a_.stages.end())
-      for (const auto* stage : it->second) json_.Open('[').Text(stage->stage).Text(stage->text).Close(']');
+      for (const auto* stage : it->second)
+        if (stage->stage != "cubin")  // no text
+          json_.Open('[').Text(stage->stage).Text(stage->text).Close(']');
     json_.Close(']').Close('}');
   }
 

@@ -24,7 +24,8 @@ absl::Status LiveTrace::Add(std::string_view bytes, int64_t now_ns) {
     if (unread_.size() - at < size) break;
     const std::string_view whole = std::string_view(unread_).substr(at, size);
     const auto kind = static_cast<BlockKind>(block.kind);
-    if (kind == BlockKind::events || kind == BlockKind::samples || kind == BlockKind::clocks)
+    if (kind == BlockKind::events || kind == BlockKind::samples || kind == BlockKind::clocks ||
+        kind == BlockKind::batches || kind == BlockKind::gpu_samples)
       timed_.push_back({now_ns, std::string(whole)});
     else
       rows_.append(whole);

@@ -101,7 +101,8 @@ app.append(el('div', {class: 'cards', id: 'facts'},
   fact('traces', count(D.places.length), count(D.places.reduce((n, p) => n + p.versions.length, 0)) + ' versions'),
   fact('building', time(D.totals.compileNs), count(D.totals.compiles) + ' builds'),
   fact('deopts', count(D.totals.deopts), D.deopts.length ? 'most: ' + D.deopts[0][1] : 'none'),
-  fact('memory', bytes(peak), 'at most, on the cpu')));
+  fact('memory', bytes(peak), 'at most, on the cpu'),
+  D.gpus.map(g => fact('GPU ' + g.number + ' busy', share(g.busy, g.span), g.name))));
 
 // ---- what to look at first
 
@@ -123,6 +124,27 @@ app.append(el('section', {class: 'card', id: 'mix'}, el('h2', {}, 'Where the tim
   el('div', {class: 'bar'}, D.lanes.map((l, i) => l[2] > 0 ? el('div', {style: 'flex:' + l[2] / laneTotal + ';background:' + lane(i), title: l[1] + ' ' + time(l[2])}) : null)),
   el('div', {class: 'legend'}, D.lanes.map((l, i) => l[2] > 0 ? el('span', {}, el('i', {style: 'background:' + lane(i)}), l[1] + ' ', el('b', {}, time(l[2])), ' ' + share(l[2], D.duration)) : null)),
   D.idle > 0 ? el('p', {class: 'note'}, 'On the thread with most ops nothing of Tessera ran for ' + time(D.idle) + ' (' + share(D.idle, D.duration) + ').') : null));
+
+// ---- GPUs
+
+const rate = (v, unit) => v > 0 ? scaled(v, 1000, [unit, 'k' + unit, 'M' + unit, 'G' + unit, 'T' + unit]) : '-';
+const area = (points, height) => 'M' + points[0][0] + ',' + height + points.map(p => 'L' + p[0] + ',' + p[1]).join('') + 'L' + points[points.length - 1][0] + ',' + height + 'Z';
+const gpuCard = g => {
+  const parts = [['busy', g.busy, 'tier2', ''], ['idle: the host was behind', g.host[1] - g.waited[1], 'tier3', count(g.host[0] - g.waited[0]) + ' gaps'],
+    ['idle: the program had waited for the device', g.waited[1], 'other', count(g.waited[0]) + ' gaps'], ['idle: the device itself', g.device[1], 'tier1', count(g.device[0]) + ' gaps']].filter(p => p[1] > 0);
+  const h = 54, n = Math.max(g.bins.length, 1), top = 1.0;
+  const chart = svg('svg', {viewBox: '0 0 1180 ' + h, class: 'busy'}, svg('rect', {x: 0, y: 0, width: 1180, height: h, fill: 'var(--code)'}),
+    g.bins.length ? svg('path', {fill: 'var(--tier2)', opacity: 0.8, d: area(g.bins.map((b, i) => [1180 * (i + 0.5) / n, h - h * Math.min(b / D.binNs, top)]), h)}) : null);
+  return el('section', {class: 'card gpu', id: 'gpu-' + g.number}, el('h2', {}, 'GPU ' + g.number + ': ' + g.name),
+    el('div', {class: 'bar'}, parts.map(p => el('div', {style: 'flex:' + p[1] / Math.max(g.span, 1) + ';background:var(--' + p[2] + ')', title: p[0] + ' ' + time(p[1])}))),
+    el('div', {class: 'legend'}, parts.map(p => el('span', {}, el('i', {style: 'background:var(--' + p[2] + ')'}), p[0] + ' ', el('b', {}, time(p[1])), ' ' + share(p[1], g.span) + (p[3] ? ', ' + p[3] : '')))),
+    el('h3', {}, 'Busy over time'), chart,
+    table(['what', '>count', '>time', '>bytes', '>rate', 'what it is'], g.kinds.map(k => ({cells: [k[0].replace('_', ' '), N(k[1]), T(k[2]), {text: k[3] ? bytes(k[3]) : '', key: k[3]}, {text: k[3] ? rate(k[3] / k[2] * 1e9, 'B/s') : '', key: k[3] / k[2]}, k[4]]}))),
+    el('p', {class: 'note'}, (metaOf('gpu') ? 'Recorded by ' + metaOf('gpu') + '. ' : '') + (g.launch[0] ? 'From launch to start on an idle GPU: ' + time(g.launch[1] / g.launch[0]) + '. ' : '') +
+      (D.gpuLost ? count(D.gpuLost) + ' records were lost: times and counts are too low.' : '')),
+    g.gaps.length ? el('details', {}, el('summary', {}, 'The longest gaps'), table(['>at', '>idle for', 'why', 'after', 'before'], g.gaps.map(x => ({cells: [T(x[0]), T(x[1]), x[2], x[3], x[4]]})))) : null);
+};
+app.append(...D.gpus.map(gpuCard));
 
 // ---- timeline
 
@@ -266,6 +288,60 @@ const warmUp = () => {
   return el('section', {class: 'card', id: 'warm-up'}, el('h2', {}, 'Warm-up'), svg('svg', {viewBox: '0 0 ' + W + ' ' + H}, shapes),
     el('p', {class: 'note'}, 'Colours: who had the time (left). Line: ' + (marked ? 'steps' : 'ops') + ' a second (right). Dots: deopts.'));
 };
+// ---- kernels of GPUs
+
+const percent = v => v > 0 ? Math.round(100 * v) + ' %' : '-';
+const kernelDetail = el('div', {id: 'kernel-detail'});
+const showKernel = i => {
+  const k = D.kernels[i], facts = [['launched by', k.by || 'not known'], ['launches', count(k.count) + (k.graph ? ', ' + count(k.graph) + ' of them by a graph' : '') + '; each ' + time(k.ns / k.count) + ', longest ' + time(k.longest)]];
+  if (k.grid) facts.push(['grid', count(k.grid[0]) + ' blocks of ' + k.grid[1] + ' threads, ' + k.grid[2] + ' registers, ' + bytes(k.grid[3]) + ' of shared memory' + (k.grid[4] > 1 ? '; ' + k.grid[4] + ' grids in all, this is the first' : '')]);
+  if (k.occupancy) facts.push(['occupancy', percent(k.occupancy[0]) + ', limited by ' + k.occupancy[1]]);
+  if (k.rate > 0) facts.push(['memory', bytes(k.bytes) + ' a launch, ' + rate(k.rate, 'B/s') + ', ' + percent(k.memory) + ' of its rate' + (k.guess ? '; with dims of another trace' : '')]);
+  if (k.flops > 0) facts.push(['arithmetic', rate(k.flops, 'FLOP/s') + ', ' + percent(k.compute) + ' of the peak']);
+  kernelDetail.replaceChildren(el('div', {class: 'finding'}, el('div', {class: 'row'}, el('b', {class: 'name'}, k.name), k.place && D.places.some(p => p.name === k.place) ? el('a', {onclick: () => openPlace(k.place)}, 'show ' + k.place) : null),
+    el('table', {class: 'facts'}, el('tbody', {}, facts.map(f => el('tr', {}, el('td', {}, f[0]), el('td', {}, f[1]))))),
+    k.verdicts.map(v => el('div', {class: 'verdict'}, el('b', {}, v[0]), el('div', {class: 'sub'}, v[1]))),
+    k.measures.length ? el('details', {}, el('summary', {}, 'Counters of one launch'), table(['counter', '>value'], k.measures.map(m => ({cells: [m[0], {text: count(m[1]), key: m[1]}]})))) : null));
+};
+const mostKernelNs = Math.max(1, ...D.kernels.map(k => k.ns));
+if (D.kernels.length) app.append(el('section', {class: 'card', id: 'kernels'}, el('h2', {}, 'Kernels and copies of GPUs'),
+  table(['kernel', 'launched by', '>time', '>share', '>launches', '>each', '>memory', '>arithmetic', '>of peak', '>occupancy', 'what holds it up'], D.kernels.map((k, i) => ({index: i, id: 'kernel-' + i, cells: [
+    {node: el('span', {class: 'name', title: k.name}, el('i', {class: 'dot', style: 'background:' + lane(k.lane)}), k.name), key: k.name}, k.by,
+    {node: el('span', {}, el('span', {class: 'mini', style: 'width:' + (50 * k.ns / mostKernelNs) + 'px'}), time(k.ns)), key: k.ns}, {text: share(k.ns, D.gpuBusy), key: k.ns}, N(k.count), T(k.ns / k.count),
+    {text: (k.guess && k.rate > 0 ? '~' : '') + rate(k.rate, 'B/s'), key: k.rate}, {text: (k.guess && k.flops > 0 ? '~' : '') + rate(k.flops, 'FLOP/s'), key: k.flops}, {text: percent(Math.max(k.memory, k.compute)), key: Math.max(k.memory, k.compute)},
+    {text: k.occupancy ? percent(k.occupancy[0]) : '-', key: k.occupancy ? k.occupancy[0] : 0}, k.verdicts.length ? k.verdicts[0][0] : '']})),
+    {pick: row => showKernel(row.index)}), kernelDetail,
+  el('p', {class: 'note'}, (D.kernelsInAll > D.kernels.length ? 'The ' + D.kernels.length + ' with most time, of ' + count(D.kernelsInAll) + '. ' : '') + 'Colours: the tier of who launched it. Share: of the time that GPUs were busy. Of peak: the larger of memory and arithmetic, as counters say or as the compiler counts. A click shows more.')));
+
+const roofline = (r, index) => {
+  if (!r.points.length) return null;
+  const h = 380, l = 76, rt = 20, b = 42, t = 14, roofs = r.roofs.map(x => x[1]), highest = Math.max(...roofs);
+  const xs = r.points.map(p => p[1]).concat(roofs.map(f => f / r.bytes)), ys = r.points.map(p => p[2]).concat(roofs);
+  const low = Math.floor(Math.log10(Math.min(...xs)) - 0.3), high = Math.ceil(Math.log10(Math.max(...xs)) + 0.3), down = Math.floor(Math.log10(Math.min(...ys)) - 0.3), up = Math.log10(highest) + 0.25;
+  const x = v => l + (W - l - rt) * (Math.log10(v) - low) / (high - low), y = v => t + (h - t - b) * (1 - (Math.log10(v) - down) / (up - down)), shapes = [];
+  for (let e = low; e <= high; ++e) shapes.push(svg('line', {x1: x(10 ** e), x2: x(10 ** e), y1: t, y2: h - b, stroke: 'var(--line)'}), svg('text', {x: x(10 ** e), y: h - b + 16, 'text-anchor': 'middle'}, String(10 ** e)));
+  for (let e = down; e <= up; ++e) shapes.push(svg('line', {x1: l, x2: W - rt, y1: y(10 ** e), y2: y(10 ** e), stroke: 'var(--line)'}), svg('text', {x: l - 6, y: y(10 ** e) + 4, 'text-anchor': 'end'}, rate(10 ** e, '')));
+  shapes.push(svg('text', {x: (l + W - rt) / 2, y: h - 6, 'text-anchor': 'middle'}, 'operations for each byte'), svg('text', {x: 14, y: (t + h - b) / 2, transform: 'rotate(-90 14 ' + (t + h - b) / 2 + ')', 'text-anchor': 'middle'}, 'operations a second'));
+  const ridge = highest / r.bytes, start = Math.max(10 ** low, 10 ** down / r.bytes);
+  shapes.push(svg('line', {x1: x(start), y1: y(start * r.bytes), x2: x(ridge), y2: y(highest), stroke: 'var(--ink)', 'stroke-width': 1.6}));
+  const slope = Math.atan2(y(highest) - y(start * r.bytes), x(ridge) - x(start)) * 180 / Math.PI, mid = start * Math.pow(ridge / start, 0.3);
+  shapes.push(svg('text', {x: x(mid), y: y(mid * r.bytes) - 7, transform: 'rotate(' + slope + ' ' + x(mid) + ' ' + (y(mid * r.bytes) - 7) + ')', 'text-anchor': 'middle', class: 'ink'}, 'memory, ' + rate(r.bytes, 'B/s')));
+  for (const [name, flops] of r.roofs) shapes.push(svg('line', {x1: x(flops / r.bytes), x2: W - rt, y1: y(flops), y2: y(flops), stroke: 'var(--ink)', 'stroke-width': 1.6}), svg('text', {x: W - rt - 4, y: y(flops) - 6, 'text-anchor': 'end', class: 'ink'}, name + ', ' + rate(flops, 'FLOP/s')));
+  const most = Math.max(...r.points.map(p => p[3]), 1), named = new Set([...r.points].sort((p, q) => q[3] - p[3]).slice(0, 6));
+  for (const p of [...r.points].sort((p, q) => q[3] - p[3])) {
+    const radius = 3.5 + 18 * Math.sqrt(p[3] / most), words = p[0] + ' · ' + rate(p[2], 'FLOP/s') + ', ' + Number(p[1].toPrecision(3)) + ' for each byte, ' + percent(p[2] / Math.min(highest, p[1] * r.bytes)) + ' of the roof · ' + time(p[3]);
+    const dot = svg('circle', {cx: x(p[1]), cy: y(p[2]), r: radius, fill: lane(p[4]), 'fill-opacity': 0.72, stroke: 'var(--card)', class: 'dot'});
+    dot.addEventListener('pointermove', e => showTip(e, words));
+    dot.addEventListener('pointerleave', e => showTip(e, ''));
+    dot.addEventListener('click', () => p[5] && openPlace(p[5]));
+    shapes.push(dot);
+    if (named.has(p)) shapes.push(svg('text', {x: x(p[1]) + radius + 4, y: y(p[2]) + 4}, p[0].split(' · ')[0].slice(0, 28)));
+  }
+  return el('section', {class: 'card', id: 'roofline-' + index}, el('h2', {}, 'Roofline of ' + r.title), svg('svg', {viewBox: '0 0 ' + W + ' ' + h}, shapes),
+    el('p', {class: 'note'}, 'Area: time. Colours: the tier of who launched it. Above is faster; a point at a line cannot be faster with these bytes and operations. What a kernel must do is the compiler’s count, or follows from shapes; bytes are counters’ where there are some.'));
+};
+app.append(...D.rooflines.map(roofline).filter(Boolean));
+
 app.append(warmUp());
 
 const memory = () => {
@@ -277,6 +353,16 @@ const memory = () => {
     el('p', {class: 'note'}, 'Blue: in use. Grey: kept by the pool for reuse. A sample every 100 ms.'));
 };
 app.append(memory() || '');
+
+const memoryOf = g => {
+  if (g.memory.length < 2) return null;
+  const h = 150, most = Math.max(...g.memory.map(s => s[1] + s[2]), 1), mx = t => left + (W - left - right) * t / Math.max(D.duration, 1);
+  const shape = f => area(g.memory.map(s => [mx(s[0]), py(f(s) / most, h)]), py(0, h));
+  return el('section', {class: 'card', id: 'gpu-memory-' + g.number}, el('h2', {}, 'Memory of GPU ' + g.number),
+    svg('svg', {viewBox: '0 0 ' + W + ' ' + h}, frame(h, 0, D.duration, v => bytes(v * most), null), svg('path', {d: shape(s => s[1] + s[2]), fill: 'var(--tier1)', opacity: 0.45}), svg('path', {d: shape(s => s[1]), fill: 'var(--replay)', opacity: 0.85})),
+    el('p', {class: 'note'}, 'Blue: in use. Grey: kept by the pool for reuse.'));
+};
+app.append(...D.gpus.map(memoryOf).filter(Boolean));
 
 // ---- traces
 
@@ -347,7 +433,7 @@ const showTrace = index => {
   root.append(el('h3', {}, 'Ledger: what each version cost, and when it paid off'), table(
     ['>version', 'made by', 'rung', '>runs', '>one run', '>in tier 1', '>building', '>saved', 'pays', 'state', 'why'],
     p.versions.map(v => ({cells: [N(v.id), {node: tierTag(v.tier), key: v.tier}, v.rung, N(v.runs), T(v.runNs), T(v.tier1Ns), T(v.compile), {text: v.measured ? time(v.saved) : '-', key: v.saved},
-      v.breakEven, v.state, [v.cause, v.note].filter(Boolean).join('; ')]}))));
+      v.breakEven, v.state, [v.cause, v.note, v.refused ? 'refused ' + count(v.refused) + ' times where it begins, while another version served' : '', v.bridges ? 'left ' + count(v.bridges) + ' times for a bridge' : ''].filter(Boolean).join('; ')]}))));
   // Those of the newest version, and of older ones those that failed.
   const newest = p.versions[p.versions.length - 1];
   const guards = p.versions.flatMap(v => v.guards.filter(g => v === newest || g[2] > 0).map(g => ({cells: [N(v.id), g[0], N(g[1]), {node: el('span', {class: g[2] > 0 ? 'bad' : ''}, count(g[2])), key: g[2]}]})));

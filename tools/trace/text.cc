@@ -11,6 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "runtime/trace/sort.h"
+#include "tools/trace/gpu_text.h"
+#include "tools/trace/table.h"
 
 namespace tessera::tools {
 namespace {
@@ -19,53 +21,6 @@ using rt::trace::DeoptRow;
 using rt::trace::TraceEvent;
 using rt::trace::VersionRow;
 
-constexpr size_t kPlaceWidth = 32;
-
-std::string KeepEnd(const std::string& text, size_t most = kPlaceWidth) {
-  return text.size() <= most ? text : "..." + text.substr(text.size() - (most - 3));
-}
-
-/// Columns that are as wide as their widest cell; numbers to the right.
-class Table {
- public:
-  /// A name that begins with '>' is a column of numbers.
-  explicit Table(std::initializer_list<const char*> columns) {
-    std::vector<std::string> names;
-    for (const char* name : columns) {
-      is_number_.push_back(*name == '>');
-      names.emplace_back(name + (*name == '>' ? 1 : 0));
-    }
-    widths_.resize(names.size());
-    Row(std::move(names));
-  }
-  void Row(std::vector<std::string> cells) {
-    cells.resize(widths_.size());
-    for (size_t c = 0; c < cells.size(); ++c) widths_[c] = std::max(widths_[c], cells[c].size());
-    rows_.push_back(std::move(cells));
-  }
-  bool empty() const { return rows_.size() == 1; }
-  std::string Text() const {
-    std::string out;
-    for (const auto& cells : rows_) {
-      std::string line;
-      for (size_t c = 0; c < cells.size(); ++c) {
-        const std::string blanks(widths_[c] - cells[c].size(), ' ');
-        absl::StrAppend(&line, "  ", is_number_[c] ? blanks : "", cells[c], is_number_[c] ? "" : blanks);
-      }
-      line.erase(line.find_last_not_of(' ') + 1);
-      absl::StrAppend(&out, line, "\n");
-    }
-    return out;
-  }
-
- private:
-  std::vector<bool> is_number_;
-  std::vector<size_t> widths_;
-  std::vector<std::vector<std::string>> rows_;
-};
-
-std::string Count(int64_t n, const char* what) { return absl::StrCat(n, " ", what, n == 1 ? "" : "s"); }
-double Each(const Tally& t) { return t.count > 0 ? static_cast<double>(t.ns) / static_cast<double>(t.count) : 0; }
 std::string TierText(int64_t tier) { return tier == 1 ? "replay" : absl::StrCat("tier ", tier); }
 std::string GainText(double gain) { return gain > 0 ? absl::StrFormat("%.3gx", gain) : "-"; }
 
@@ -79,18 +34,12 @@ std::string OpsOf(const TraceData& data, const SiteSummary& site) {
   return ops.size() > 3 ? text + ", ..." : text;
 }
 
-std::string Meta(const TraceData& data, const std::string& key) {
-  for (const rt::trace::MetaRow& row : data.meta)
-    if (row.key == key) return row.value;
-  return "";
-}
-
 std::string Head(const Analysis& a) {
   const TraceData& data = *a.data;
   std::string out;
-  if (const std::string command = Meta(data, "command"); !command.empty())
+  if (const std::string command = MetaOf(data, "command"); !command.empty())
     absl::StrAppend(&out, "program    ", command, "\n");
-  if (const std::string options = Meta(data, "options"); !options.empty())
+  if (const std::string options = MetaOf(data, "options"); !options.empty())
     absl::StrAppend(&out, "options    ", options, "\n");
   absl::StrAppend(&out, "recorded   ", TimeText(static_cast<double>(data.duration_ns)), ", ",
                   Count(static_cast<int64_t>(data.events.size()), "event"), ", ",
@@ -214,6 +163,12 @@ void VersionText(const Analysis& a, const VersionSummary& v, std::string* out) {
     line("one run",
          absl::StrCat(TimeText(v.run_ns), ", in tier 1 ", TimeText(v.tier1_ns), ": saved ", TimeText(v.saved_ns)));
   line("built in", absl::StrCat(TimeText(static_cast<double>(row.compile_ns)), "; pays ", v.break_even));
+  if (v.refused > 0)
+    line("refused", absl::StrCat(v.refused, v.refused == 1 ? " time" : " times",
+                                 " where it begins, while another version of the place served"));
+  if (v.bridges > 0)
+    line("bridges",
+         absl::StrCat("left ", v.bridges, v.bridges == 1 ? " time" : " times", " for a bridge, not for tier 1"));
   for (const rt::trace::GuardRow& guard : row.guards) {
     const GuardCounts counts = CountsOf(a, row, guard);
     line("guard", absl::StrCat(guard.text, " (checked ", counts.checked, " times, failed ", counts.failed, ")"));
@@ -223,14 +178,16 @@ void VersionText(const Analysis& a, const VersionSummary& v, std::string* out) {
 }  // namespace
 
 std::string ReportText(const Analysis& a, size_t rows) {
-  return absl::StrCat(Head(a), Findings(a, 6), Mix(a), PlacesTable(a, rows), LinesTable(a, rows), OpsTable(a, rows),
-                      DeoptsTable(a, rows), AbortsTable(a, rows), CompilesTable(a));
+  return absl::StrCat(Head(a), Findings(a, 6), Mix(a), GpusText(a), KernelsTable(a, rows), PlacesTable(a, rows),
+                      LinesTable(a, rows), OpsTable(a, rows), DeoptsTable(a, rows), AbortsTable(a, rows),
+                      CompilesTable(a));
 }
 
 std::string TopText(const Analysis& a, TopBy by, size_t rows) {
-  const std::string table = by == TopBy::op     ? OpsTable(a, rows)
-                            : by == TopBy::line ? LinesTable(a, rows)
-                                                : PlacesTable(a, rows);
+  const std::string table = by == TopBy::op       ? OpsTable(a, rows)
+                            : by == TopBy::line   ? LinesTable(a, rows)
+                            : by == TopBy::kernel ? KernelsTable(a, rows)
+                                                  : PlacesTable(a, rows);
   return table.empty() ? "nothing of that kind was recorded\n" : table.substr(1);
 }
 
@@ -275,11 +232,13 @@ absl::StatusOr<std::string> ExplainTrace(const Analysis& a, const std::string& w
     for (const rt::trace::StepRow& step : trace->steps) absl::StrAppend(&out, "  ", step.text, "\n");
   }
   for (const size_t v : place->versions) VersionText(a, a.versions[v], &out);
+  absl::StrAppend(&out, KernelsOfPlace(a, place->name, 20));
   std::string names;
   for (const rt::trace::StageRow& row : a.data->stages) {
     const auto mine = [&](size_t v) { return a.versions[v].row->id == row.version; };
     if (std::any_of(place->versions.begin(), place->versions.end(), mine))
-      absl::StrAppend(&names, names.empty() ? "" : ", ", row.stage, " of version ", row.version);
+      absl::StrAppend(&names, names.empty() ? "" : ", ", row.stage == "cubin" ? "sass" : row.stage, " of version ",
+                      row.version);
   }
   if (!names.empty()) absl::StrAppend(&out, "\nstages (--stage NAME): ", names, "\n");
   Table deopts({">at", ">version", "reason", "guard", "expected", "seen", "policy"});
@@ -314,13 +273,21 @@ std::string DiffText(const Analysis& before, const Analysis& after, size_t rows)
   count("runs of versions", before.version_runs.count, after.version_runs.count);
   count("versions", static_cast<int64_t>(before.versions.size()), static_cast<int64_t>(after.versions.size()));
   count("deopts", before.deopts.count, after.deopts.count);
+  const auto idle = [](const Analysis& a) {
+    int64_t ns = 0;
+    for (const GpuSummary& gpu : a.gpus) ns = Sum(ns, gpu.idle_ns);
+    return ns;
+  };
+  time("GPUs busy", before.gpu_busy_ns, after.gpu_busy_ns);
+  time("GPUs idle", idle(before), idle(after));
   absl::StrAppend(&out, totals.Text());
 
   struct Pair {
     Tally before, after;
     double change() const { return static_cast<double>(after.ns) - static_cast<double>(before.ns); }
   };
-  const auto table = [&](const char* title, const char* what, const std::map<std::string, Pair>& pairs) {
+  const auto table = [&](const char* title, const char* what, const std::map<std::string, Pair>& pairs,
+                         size_t width = kPlaceWidth) {
     std::vector<const std::pair<const std::string, Pair>*> order;
     for (const auto& pair : pairs) order.push_back(&pair);
     rt::trace::SortStably(&order, [](const auto* x, const auto* y) {
@@ -329,27 +296,34 @@ std::string DiffText(const Analysis& before, const Analysis& after, size_t rows)
     Table t({what, ">calls before", ">after", ">time before", ">after", ">change", ">each"});
     for (size_t i = 0; i < order.size() && i < rows; ++i) {
       const Pair& p = order[i]->second;
-      t.Row({KeepEnd(order[i]->first), absl::StrCat(p.before.count), absl::StrCat(p.after.count),
+      t.Row({KeepEnd(order[i]->first, width), absl::StrCat(p.before.count), absl::StrCat(p.after.count),
              TimeText(static_cast<double>(p.before.ns)), TimeText(static_cast<double>(p.after.ns)),
              absl::StrCat(p.change() > 0 ? "+" : "", TimeText(p.change())), ratio(Each(p.before), Each(p.after))});
     }
     if (!t.empty()) absl::StrAppend(&out, "\n", title, "\n", t.Text());
   };
-  std::map<std::string, Pair> places, ops, lines;
+  std::map<std::string, Pair> places, ops, lines, kernels;
   for (const bool is_after : {false, true}) {
     const Analysis& a = is_after ? after : before;
     const auto side = [&](Pair& p) -> Tally& { return is_after ? p.after : p.before; };
     for (const PlaceSummary& p : a.places) side(places[p.name]).Add(p.runs.ns, p.runs.count);
     for (const OpSummary& op : a.op_rows) side(ops[a.data->Name("op", op.op)]).Add(op.runs.ns, op.runs.count);
     for (const SiteSummary& s : a.site_rows) side(lines[a.data->SiteName(s.site)]).Add(s.runs.ns, s.runs.count);
+    // Versions have other numbers in another run.
+    for (const KernelSummary& k : a.kernels)
+      if (IsWork(k.kind))
+        side(kernels[k.line.empty() ? KeepStart(k.name) : absl::StrCat(KeepStart(k.name), " at ", k.line)])
+            .Add(k.runs.ns, k.runs.count);
   }
   table("traces that changed most", "place", places);
+  table("kernels of GPUs that changed most", "kernel", kernels, 60);
   table("source lines in tier 1 that changed most", "line", lines);
   table("ops in tier 1 that changed most", "op", ops);
   return out;
 }
 
-std::string EventsText(const TraceData& data, bool times) {
+std::string EventsText(const Analysis& a, bool times) {
+  const TraceData& data = *a.data;
   std::string out;
   std::vector<TraceEvent> events = data.events;
   if (!times) {
@@ -357,7 +331,13 @@ std::string EventsText(const TraceData& data, bool times) {
       return x.thread != y.thread ? x.thread < y.thread : x.order < y.order;
     });
   }
+  size_t activity = 0;
+  const auto activities = [&](int64_t until) {
+    for (; activity < data.activities.size() && data.activities[activity].start_ns < until; ++activity)
+      absl::StrAppend(&out, ActivityText(a, activity, times));
+  };
   for (const TraceEvent& e : events) {
+    if (times) activities(e.start_ns);
     const rt::EventInfo& info = rt::kEvents[static_cast<int>(e.kind)];
     if (times) absl::StrAppend(&out, absl::StrFormat("%14.3f us ", static_cast<double>(e.start_ns) / 1000));
     absl::StrAppend(&out, "[", e.thread, "] ", std::string(info.name));
@@ -378,6 +358,16 @@ std::string EventsText(const TraceData& data, bool times) {
     word(info.c, e.c);
     out += "\n";
   }
+  if (times) {
+    activities(INT64_MAX);
+    return out;
+  }
+  // What ran, in the order of each stream; who waited how often depends on the machine.
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<size_t>> streams;
+  for (size_t i = 0; i < data.activities.size(); ++i)
+    if (IsWork(data.activities[i].kind)) streams[{data.activities[i].gpu, data.activities[i].stream}].push_back(i);
+  for (const auto& [stream, rows] : streams)
+    for (const size_t i : rows) absl::StrAppend(&out, ActivityText(a, i, false));
   return out;
 }
 
