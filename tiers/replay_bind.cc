@@ -192,13 +192,14 @@ void ReplayActivation::BindView(int i, const ir::OpInfo& op, Bound& b) {
 absl::Status ReplayActivation::LayOut(int from, int to) {
   const size_t n = trace_.values.size();
   slot_bytes_.resize(static_cast<size_t>(plan_.num_slots + plan_.num_spare), 0);
-  bool fits = arena_.get() != nullptr, spare_fits = true;
+  // What is lent is taken again when the steps run.
+  bool fits = arena_.get() != nullptr || (is_lent_ && arena_bytes_ > 0), spare_fits = true;
   auto need = [&](int slot, const TensorType& t) {
     if (slot < 0 || slot == MemoryPlan::kElsewhere) return;
     const size_t bytes = Aligned(BytesOf(t));
     if (bytes <= slot_bytes_[slot]) return;
     // Where shapes vary, the next one may be a little larger.
-    slot_bytes_[slot] = trace_.symbols != nullptr ? Aligned(bytes + bytes / 2) : bytes;
+    slot_bytes_[slot] = trace_.symbols != nullptr ? Aligned(bytes + bytes / 8) : bytes;
     (plan_.is_spare(slot) ? spare_fits : fits) = false;
   };
   for (int i = from; i < to; ++i) {
@@ -210,9 +211,13 @@ absl::Status ReplayActivation::LayOut(int from, int to) {
     for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k) need(plan_.slots[n + k], cast_views_[k]);
   }
   // What steps before this range left there is needed no more: eager handles that live have memory of their own.
-  if (!spare_fits) Give(spare_);
+  if (!spare_fits) {
+    Give(spare_);
+    spare_bytes_ = 0;
+  }
   if (fits) return absl::OkStatus();
   Give(arena_);
+  arena_bytes_ = 0;
   const absl::Status status = Take(0, plan_.num_slots, arena_);
   if (!status.ok()) {
     slot_bytes_.clear();
@@ -227,11 +232,12 @@ void ReplayActivation::Give(Ref<rt::Storage>& arena) {
 }
 
 absl::Status ReplayActivation::Take(int first, int count, Ref<rt::Storage>& arena) {
-  std::vector<size_t> at(static_cast<size_t>(count));
-  size_t total = 0;
-  for (size_t k = 0; k < at.size(); ++k) {
-    at[k] = total;
-    total += slot_bytes_[static_cast<size_t>(first) + k];
+  size_t& total = first == 0 ? arena_bytes_ : spare_bytes_;
+  std::vector<size_t>& at = first == 0 ? arena_at_ : spare_at_;
+  if (total == 0) {
+    const auto begin = static_cast<size_t>(first), n = static_cast<size_t>(count);
+    total = PackSlots(absl::MakeConstSpan(plan_.lives).subspan(begin, n),
+                      absl::MakeConstSpan(slot_bytes_).subspan(begin, n), &at);
   }
   TSR_ASSIGN_OR_RETURN(arena, rt::Storage::Make(*trace_.device, total));
   // On a GPU memory is used again in the order of its stream, by other versions and by tier 1: what is large is held
