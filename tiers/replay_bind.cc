@@ -205,8 +205,10 @@ absl::Status ReplayActivation::LayOut(int from, int to) {
   for (int i = from; i < to; ++i) {
     const Layout::Step& s = layout_.steps[i];
     if (bound_once_ && !s.varies && fits) continue;
-    for (uint32_t k = s.results; k < s.results + s.num_out; ++k)
-      need(plan_.slots[layout_.results[k]], views_[layout_.results[k]]);
+    for (uint32_t k = s.results; k < s.results + s.num_out; ++k) {
+      const ValueId v = layout_.results[k];
+      if (roots_[v] == v) need(plan_.slots[v], views_[v]);  // most reshapes are windows after all
+    }
     const Bound& b = bound_[i];
     for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k) need(plan_.slots[n + k], cast_views_[k]);
   }
