@@ -480,6 +480,18 @@ TEST_F(CudaOps, Attention) {
                         Random(dtype, {2, 3, 333, 24})};
     for (bool causal : {false, true}) Compare(Op::k_attention, far, {causal, 0.0}, units, 2);
     Compare(Op::k_attention, {far[0], far[1], far[2], Random(DType::boolean, {3, 200, 333})}, {true, 0.1}, units, 2);
+    // The same on tensor cores: rows are runs of memory, without gaps or with other heads between them.
+    for (bool causal : {false, true}) {
+      const Inputs near = {Random(dtype, {2, 3, 200, 64}), Random(dtype, {2, 3, 333, 64}),
+                           Random(dtype, {2, 3, 333, 24})};
+      Compare(Op::k_attention, near, {causal, 0.0}, units, 2);
+      Compare(Op::k_attention, {near[0], near[1], near[2], Random(DType::boolean, {3, 200, 333})}, {causal, 0.1}, units,
+              2);
+      Inputs between;
+      for (int64_t s : {515, 600, 600})
+        between.push_back(Run1(Op::k_transpose, {Random(dtype, {1, s, 2, 64}, 2)}, {ir::Ints{0, 2, 1, 3}}));
+      Compare(Op::k_attention, between, {causal, 0.0}, units, 2);
+    }
   }
 }
 
@@ -492,10 +504,17 @@ TEST_F(CudaOps, AttentionGrad) {
                            Ref<TensorImpl> mask = {}) {
       std::vector<int64_t> v = k, y = q;
       v.back() = y.back() = columns;
-      Inputs in = {Strided(Random(dtype, q), 1), Strided(Random(dtype, k), 1), Random(dtype, v), Random(dtype, y, 0.3),
-                   Strided(Random(dtype, y), 1)};
-      if (mask) in.push_back(mask);
-      Compare(Op::k_attention_grad, in, std::move(attrs), units, 4);
+      // Rows without gaps, rows of all heads side by side (as they come from one product), and columns of a row apart.
+      for (int how = 0; how < 3; ++how) {
+        const auto lay = [&](const std::vector<int64_t>& dims, double scale) {
+          if (how != 1) return Strided(Random(dtype, dims, scale), how / 2);
+          const auto x = Random(dtype, {dims[0], dims[2], dims[1], dims[3]}, scale);
+          return Run1(Op::k_transpose, {x}, {ir::Ints{0, 2, 1, 3}});
+        };
+        Inputs in = {lay(q, 1), lay(k, 1), lay(v, 1), lay(y, 0.3), lay(y, 1)};
+        if (mask) in.push_back(mask);
+        Compare(Op::k_attention_grad, in, attrs, units, 4);
+      }
     };
     for (int64_t d : {8, 40, 64, 128, 200})
       for (bool causal : {false, true}) grads({2, 4, 33, d}, {2, 2, 65, d}, d, {causal, 0.0});
@@ -510,6 +529,7 @@ TEST_F(CudaOps, AttentionGrad) {
       grads({1, 4, 333, 128}, {1, 2, 150, 128}, 128, {causal, 0.0});
     }
     grads({2, 3, 200, 64}, {2, 3, 333, 64}, 64, {true, 0.1}, Random(DType::boolean, {3, 200, 333}));
+    grads({1, 2, 515, 64}, {1, 1, 515, 64}, 64, {true, 0.0});
   }
 }
 
