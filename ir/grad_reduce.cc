@@ -71,7 +71,59 @@ void Grad_log_softmax(GradCall& c) {
   c.Give(0, g - Exp(c.WideOut()) * c.Sum(g, {c.Axis(0)}, true));
 }
 
+namespace {
+
+// Narrow floats have a kernel that reads x and the gradient once. In wider ones the compiler's loops, which compute
+// what else is at hand on the way, are as good.
+bool GiveNormGrads(GradCall& c, Op op, size_t results) {
+  if (!IsNarrowFloat(c.OutType().dtype) || !c.Wants(0)) return false;
+  const Expr in[] = {c.In(0), c.Grad(), c.Given(1) ? c.In(1) : Expr()};
+  const std::vector<Expr> grads = c.EmitMany(op, {in, c.Given(1) ? size_t{3} : size_t{2}}, {c.integer(0), c.number(1)});
+  for (size_t i = 0; i < results; ++i)
+    if (c.Wants(i)) c.Give(i, grads[i]);
+  return true;
+}
+
+// dx = J (g weight) for each row, with the Jacobian J v = (v - mean(v) - n mean(v n)) / deviation of the normalised row
+// n, which is symmetric; the gradients of weight and bias are sums of g n and g over rows. `centred`: with the mean.
+void GradOfNormGrad(GradCall& c, bool centred) {
+  const Ints axes = LastAxes(c.InType(0), c.integer(0));
+  const auto less = [&](const Expr& v) { return centred ? v - c.Mean(v, axes) : v; };
+  const Expr x = less(c.WideIn(0)), scale = Rsqrt(c.Mean(Square(x), axes) + c.number(1)), normed = x * scale;
+  const auto jacobian = [&](const Expr& v) { return (less(v) - normed * c.Mean(v * normed, axes)) * scale; };
+  const auto weighed = [&](const Expr& v) { return c.Given(2) ? v * c.WideIn(2) : v; };
+  const bool of_x = c.HasGrad(0), of_weight = c.HasGrad(1), of_bias = centred && c.HasGrad(2);
+  const auto add = [](Expr& sum, const Expr& v) { sum = sum.given() ? sum + v : v; };
+  Expr back;  // J of the gradient of dx
+  if (of_x && (c.Wants(1) || c.Wants(2))) back = jacobian(c.WideGrad(0));
+  if (c.Wants(1)) {
+    Expr sum;
+    if (of_x) add(sum, weighed(back));
+    if (of_weight) add(sum, c.WideGrad(1) * normed);
+    if (of_bias) add(sum, c.WideGrad(2));
+    const TensorType g = c.InType(1);
+    c.Give(1, c.BroadcastTo(sum, {g.dims, g.rank}));
+  }
+  if (c.Wants(2) && of_x) c.Give(2, c.WideIn(1) * back);
+  if (!c.Wants(0) || (!of_x && !of_weight)) return;
+  Expr inner, sum;  // gradients of n, and of x through the deviation
+  if (of_weight) add(inner, c.WideGrad(1) * c.WideIn(1));
+  if (of_x) {
+    const Expr a = c.WideGrad(0), h = weighed(c.WideIn(1));
+    add(inner, -(a * c.Mean(h * normed, axes) + h * c.Mean(a * normed, axes)) * scale);
+    sum = -(normed * c.Mean(a * jacobian(h), axes)) * scale;
+  }
+  add(sum, jacobian(inner));
+  c.Give(0, sum);
+}
+
+}  // namespace
+
+void Grad_layer_norm_grad(GradCall& c) { GradOfNormGrad(c, true); }
+void Grad_rms_norm_grad(GradCall& c) { GradOfNormGrad(c, false); }
+
 void Grad_layer_norm(GradCall& c) {
+  if (GiveNormGrads(c, Op::k_layer_norm_grad, 3)) return;
   const TensorType type = c.InType(0);
   const Ints axes = LastAxes(type, c.integer(0));
   // A sum of narrow floats adds up wider ones itself, and needs no copy of them.
@@ -86,6 +138,7 @@ void Grad_layer_norm(GradCall& c) {
 }
 
 void Grad_rms_norm(GradCall& c) {
+  if (GiveNormGrads(c, Op::k_rms_norm_grad, 2)) return;
   const Ints axes = LastAxes(c.InType(0), c.integer(0));
   const Expr g = c.WideGrad(), x = c.WideIn(0);
   const Expr scale = Rsqrt(c.Mean(Square(x), axes) + c.number(1)), normed = x * scale;

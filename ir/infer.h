@@ -23,6 +23,7 @@ TSR_SHAPE_RULE(axes)     // dims of the first operand; attribute axes is checked
 TSR_SHAPE_RULE(sort)
 TSR_SHAPE_RULE(topk)
 TSR_SHAPE_RULE(layer_norm)
+TSR_SHAPE_RULE(norm_grad)
 TSR_SHAPE_RULE(batch_norm)
 // infer_products.cc
 TSR_SHAPE_RULE(matmul)

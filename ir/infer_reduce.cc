@@ -133,6 +133,23 @@ absl::Status shape_layer_norm(const InferArgs& args, absl::Span<TensorType> out)
   return absl::OkStatus();
 }
 
+absl::Status shape_norm_grad(const InferArgs& args, absl::Span<TensorType> out) {
+  const TensorType& x = *args.in[0];
+  const int64_t dims = args.integer(0);
+  if (x.rank == 0) return InvalidArgument("x is a scalar; it needs at least one dim to be normalised over");
+  if (dims < 1 || dims > x.rank)
+    return InvalidArgument("dims = ", dims, " for x ", TypeName(args.symbols, x), "; use 1 to ", int{x.rank});
+  TSR_RETURN_IF_ERROR(CheckDims(args, 1, x.dims, x.rank, "all"));
+  const std::string wanted = dims == 1 ? "the last" : absl::StrCat("the last ", dims);
+  TSR_RETURN_IF_ERROR(CheckDims(args, 2, x.dims + x.rank - dims, static_cast<int>(dims), wanted));
+  CopyDims(x, &out[0]);
+  for (size_t i = 1; i < out.size(); ++i) {
+    out[i].rank = static_cast<uint8_t>(dims);
+    std::copy_n(x.dims + x.rank - dims, dims, out[i].dims);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status shape_batch_norm(const InferArgs& args, absl::Span<TensorType> out) {
   const TensorType& x = *args.in[0];
   TSR_ASSIGN_OR_RETURN(const int axis, CanonicalAxis(args.integer(0), x.rank));

@@ -1,10 +1,9 @@
 #include "tiers/memory_plan.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cstdint>
 #include <map>
-
-#include "ir/symbols.h"
+#include <utility>
 
 namespace tessera::tiers {
 namespace {
@@ -63,92 +62,34 @@ std::vector<int> LastNeeds(const Trace& trace, const Code* code, std::vector<boo
   return last;
 }
 
-/// Something that needs memory from one step to another, both of them included.
-struct Need {
-  size_t index;  // into MemoryPlan::slots
-  int from, until;
-  double bytes;
-};
-
-bool Overlap(const Need& a, const Need& b) { return a.from <= b.until && b.from <= a.until; }
-
-/// A set of steps, as stretches that do not touch each other.
-class Steps {
- public:
-  bool Touch(int from, int until) const {
-    const auto after = stretches_.upper_bound(until);
-    return after != stretches_.begin() && std::prev(after)->second >= from;
-  }
-  bool Hold(int from, int until) const {
-    const auto after = stretches_.upper_bound(from);
-    return after != stretches_.begin() && std::prev(after)->second >= until;
-  }
-  /// Those of a stretch that touches none.
-  void Add(int from, int until) {
-    auto at = stretches_.emplace(from, until).first;
-    if (const auto next = std::next(at); next != stretches_.end() && next->first == until + 1) {
-      at->second = next->second;
-      stretches_.erase(next);
-    }
-    if (at != stretches_.begin() && std::prev(at)->second + 1 == from) {
-      std::prev(at)->second = at->second;
-      stretches_.erase(at);
-    }
-  }
-
- private:
-  std::map<int, int> stretches_;  // from, until
-};
-
-/// Gives each a slot, numbered from `first` on, and says which slots lie below which. The largest come first, each as
-/// low as what needs memory at the same time leaves room for it: so a large value makes room for many small ones where
-/// it is gone, and the other way round.
-int Pack(std::vector<Need>& needs, int first, MemoryPlan* plan) {
-  std::sort(needs.begin(), needs.end(),
-            [](const Need& a, const Need& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.index < b.index; });
-  std::vector<double> at(needs.size());
-  std::vector<size_t> placed;  // by their place, from the bottom up
-  placed.reserve(needs.size());
-  const auto end_of = [&](size_t k) { return at[k] + std::max(needs[k].bytes, 1.0); };
-  for (size_t k = 0; k < needs.size(); ++k) {
-    double low = 0;
-    for (const size_t other : placed) {
-      if (!Overlap(needs[k], needs[other])) continue;
-      if (at[other] - low >= std::max(needs[k].bytes, 1.0)) break;
-      low = std::max(low, end_of(other));
-    }
-    at[k] = low;
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), low, [&](double x, size_t y) { return x < at[y]; }),
-                  k);
-  }
-  // From the bottom up, each with what lies right below it: what lies further down is below that.
-  for (size_t n = 0; n < placed.size(); ++n) {
-    const size_t k = placed[n];
-    plan->slots[needs[k].index] = first + static_cast<int32_t>(n);
-    plan->first_below.push_back(static_cast<uint32_t>(plan->below.size()));
-    Steps covered;
-    for (size_t m = n; m-- > 0 && !covered.Hold(needs[k].from, needs[k].until);) {
-      const Need& other = needs[placed[m]];
-      if (!Overlap(needs[k], other) || covered.Touch(other.from, other.until)) continue;
-      covered.Add(other.from, other.until);
-      plan->below.push_back(first + static_cast<int32_t>(m));
-    }
-  }
-  return static_cast<int>(needs.size());
-}
-
 }  // namespace
-
-double LikelyBytes(const TensorType& type) {
-  constexpr double kSize = 1024;
-  auto bytes = static_cast<double>(SizeOf(type.dtype));
-  for (int d = 0; d < type.rank; ++d) bytes *= ir::IsSymbol(type.dims[d]) ? kSize : static_cast<double>(type.dims[d]);
-  return bytes;
-}
 
 bool MayShare(const TraceStep& step) {
   return step.kind == TraceStep::Kind::op && ir::Info(step.op).impl == ir::Impl::view;
 }
+
+namespace {
+
+/// The operand whose memory the step's result may take over: the kernel has read all of a row before it writes there,
+/// and both lie alike. kNoValue: none.
+ValueId TakenOver(const Trace& trace, const MemoryPlan& plan, const Code* code, int step) {
+  const TraceStep& s = trace.steps[step];
+  if (s.kind != TraceStep::Kind::op || s.op != ir::Op::k_cross_entropy_grad) return kNoValue;
+  if (code != nullptr && code->kernel_of(step) >= 0) return kNoValue;
+  const ValueId in = s.in[0], out = s.out[0];
+  const TraceValue& value = trace.values[in];
+  if (value.kind != TraceValue::Kind::result || plan.last[in] != step || plan.escapes[in]) return kNoValue;
+  // A reshape may be a window onto what something else still needs.
+  const TraceStep& maker = trace.steps[value.step];
+  if (maker.kind != TraceStep::Kind::op || MayShare(maker)) return kNoValue;
+  const TensorType &a = value.type, &b = trace.values[out].type;
+  if (a.dtype != b.dtype || a.rank != b.rank) return kNoValue;
+  for (int d = 0; d < a.rank; ++d)
+    if (a.dims[d] != b.dims[d]) return kNoValue;
+  return in;
+}
+
+}  // namespace
 
 MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, const Code* code) {
   MemoryPlan plan;
@@ -159,43 +100,91 @@ MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, cons
   std::vector<bool> inner(trace.values.size(), false);
   for (size_t k = 0; code != nullptr && k < code->kernels().size(); ++k)
     for (ValueId v : code->kernels()[k].inner) inner[static_cast<size_t>(v)] = true;
-  std::vector<Need> needs, spare;
+  // Those of kernels' inner values come after the others.
+  std::vector<std::pair<size_t, Life>> needs, spare;
+  needs.reserve(trace.values.size() + extras.size());
+  std::vector<std::pair<size_t, Life>*> slot_of(trace.values.size(), nullptr);
+  std::vector<std::pair<size_t, size_t>> also;  // values in the memory of others
   size_t extra = 0;
   for (int i = 0; i < end; ++i) {
     const bool has_kernel = code != nullptr && code->kernel_of(i) >= 0;
     for (; extra < extras.size() && extras[extra].step == i; ++extra)
-      (has_kernel ? spare : needs).push_back({trace.values.size() + extra, i, i, extras[extra].bytes});
+      (has_kernel ? spare : needs).push_back({trace.values.size() + extra, {i, i}});
     const TraceStep& s = trace.steps[i];
     for (ValueId v : s.out) {
       // Only a reshape may need memory although it is a view; the others always are windows.
       if (MayShare(s) && s.op != ir::Op::k_reshape) continue;
       if (s.kind == TraceStep::Kind::buffer_read || s.kind == TraceStep::Kind::call) continue;
       // Eager values escape where somebody holds them, which no plan can know.
-      if (!trace.is_eager && plan.escapes[v])
+      if (!trace.is_eager && plan.escapes[v]) {
         plan.slots[v] = MemoryPlan::kElsewhere;
-      else
-        (inner[static_cast<size_t>(v)] ? spare : needs)
-            .push_back({static_cast<size_t>(v), i, std::min(plan.last[v], end), LikelyBytes(trace.values[v].type)});
+        continue;
+      }
+      const int until = std::min(plan.last[v], end);
+      if (const ValueId in = TakenOver(trace, plan, code, i); in != kNoValue && slot_of[in] != nullptr) {
+        slot_of[in]->second.until = until;
+        also.push_back({static_cast<size_t>(v), static_cast<size_t>(in)});
+        continue;
+      }
+      const bool is_spare = inner[static_cast<size_t>(v)];
+      (is_spare ? spare : needs).push_back({static_cast<size_t>(v), {i, until}});
+      if (!is_spare) slot_of[v] = &needs.back();
     }
   }
-  plan.num_slots = Pack(needs, 0, &plan);
-  plan.num_spare = Pack(spare, plan.num_slots, &plan);
-  plan.first_below.push_back(static_cast<uint32_t>(plan.below.size()));
+  plan.num_slots = static_cast<int>(needs.size());
+  plan.num_spare = static_cast<int>(spare.size());
+  needs.insert(needs.end(), spare.begin(), spare.end());
+  for (const auto& [value, life] : needs) {
+    plan.slots[value] = static_cast<int32_t>(plan.lives.size());
+    plan.lives.push_back(life);
+  }
+  for (const auto& [value, other] : also) plan.slots[value] = plan.slots[other];
   return plan;
 }
 
-size_t MemoryPlan::Place(int first, int count, absl::Span<const size_t> bytes, std::vector<size_t>* at) const {
-  at->resize(static_cast<size_t>(count));
-  size_t total = 0;
-  for (int k = 0; k < count; ++k) {
-    const auto slot = static_cast<size_t>(first + k);
-    size_t low = 0;
-    for (uint32_t b = first_below[slot]; b < first_below[slot + 1]; ++b)
-      low = std::max(low, (*at)[static_cast<size_t>(below[b] - first)] + bytes[static_cast<size_t>(below[b])]);
-    (*at)[static_cast<size_t>(k)] = low;
-    total = std::max(total, low + bytes[slot]);
+size_t PackSlots(absl::Span<const Life> lives, absl::Span<const size_t> bytes, std::vector<size_t>* at) {
+  // What is small gets memory of its own: there are many of them, and little to gain.
+  constexpr size_t kSmall = 512;
+  struct Placed {
+    size_t begin, end;
+    Life life;
+  };
+  std::vector<Placed> placed;  // by address
+  std::vector<size_t> order;
+  at->assign(lives.size(), 0);
+  size_t small = 0, total = 0;
+  for (size_t k = 0; k < lives.size(); ++k) {
+    if (bytes[k] > kSmall)
+      order.push_back(k);
+    else
+      (*at)[k] = std::exchange(small, small + bytes[k]);
   }
-  return total;
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return bytes[a] != bytes[b] ? bytes[a] > bytes[b] : lives[a].from < lives[b].from;
+  });
+  placed.reserve(order.size());
+  for (const size_t k : order) {
+    const Life& life = lives[k];
+    size_t end = 0, best = SIZE_MAX, best_gap = SIZE_MAX;  // end: of what lives at the same time and was met so far
+    for (const Placed& p : placed) {
+      if (p.life.until < life.from || life.until < p.life.from) continue;
+      if (p.begin > end && p.begin - end >= bytes[k] && p.begin - end < best_gap) {
+        best = end;
+        best_gap = p.begin - end;
+      }
+      end = std::max(end, p.end);
+    }
+    if (best == SIZE_MAX) best = end;
+    (*at)[k] = best;
+    total = std::max(total, best + bytes[k]);
+    const auto after = std::upper_bound(placed.begin(), placed.end(), best,
+                                        [](size_t begin, const Placed& p) { return begin < p.begin; });
+    placed.insert(after, {best, best + bytes[k], life});
+  }
+  // The small ones lie after all others.
+  for (size_t k = 0; k < lives.size(); ++k)
+    if (bytes[k] <= kSmall) (*at)[k] += total;
+  return total + small;
 }
 
 }  // namespace tessera::tiers

@@ -1,5 +1,5 @@
-// Where the results of a trace live: each has a slot of one arena, and slots whose lives do not overlap may lie in the
-// same place. Which lies above which is decided once per trace; where that is follows from the shapes of a run.
+// Where the results of a trace live: in one arena, where values whose lives do not overlap share memory. When each
+// lives is decided once per trace; how large each is, and with that its place, follows from the shapes of a run.
 #ifndef TESSERA_TIERS_MEMORY_PLAN_H_
 #define TESSERA_TIERS_MEMORY_PLAN_H_
 
@@ -12,19 +12,19 @@
 
 namespace tessera::tiers {
 
+/// The steps from the one that makes a value to the last that needs it, both included.
+struct Life {
+  int from, until;
+};
+
 struct MemoryPlan {
   /// Slots of the arena, and after them those that are needed only where the steps of a kernel run in its place: of
   /// values that are in no memory otherwise.
   int num_slots = 0, num_spare = 0;
-  /// Slot of each value, then of each extra; -1: it has no memory of its own (inputs, numbers, plain views). They are
-  /// numbered from the bottom of the arena up, those of the spare one apart.
+  /// Of each slot.
+  std::vector<Life> lives;
+  /// Slot of each value, then of each extra; -1: it has no memory of its own (inputs, numbers, plain views).
   std::vector<int32_t> slots;
-  /// By slot: the slots right below it begin in `below` at first_below[slot] and end where those of the next one begin.
-  /// Of two that are needed at the same time one is below the other, directly or not.
-  std::vector<uint32_t> first_below;
-  std::vector<int32_t> below;
-  /// Where each of `count` slots from `first` on begins, if all slots are so large; returns the bytes of the arena.
-  size_t Place(int first, int count, absl::Span<const size_t> bytes, std::vector<size_t>* at) const;
   /// What a value has that escapes: memory, but not here.
   static constexpr int32_t kElsewhere = INT32_MAX;
   bool is_spare(int32_t slot) const { return slot >= num_slots && slot != kElsewhere; }
@@ -38,18 +38,18 @@ struct MemoryPlan {
 /// An operand that is converted before a kernel sees it: lives for one step.
 struct Extra {
   int step;
-  double bytes;  // LikelyBytes of what it is converted to
 };
-
-/// The size of a value as far as its type tells; a symbol is taken for a thousand. What lies above what is decided by
-/// that.
-double LikelyBytes(const TensorType& type);
 
 /// May the result of this step be a window onto its operand? True for view ops; some reshapes copy after all.
 bool MayShare(const tracer::TraceStep& step);
 
 /// With generated code: a kernel runs where its last step stood, so what it reads lives until then. Null: without.
 MemoryPlan PlanMemory(const tracer::Trace& trace, const std::vector<Extra>& extras, const Code* code);
+
+/// Gives slots of those sizes places (*at) so that no two overlap in memory that live at a time, and returns the size
+/// of it all. The largest come first, each into the smallest gap that holds it: that is near the most that lives at a
+/// time.
+size_t PackSlots(absl::Span<const Life> lives, absl::Span<const size_t> bytes, std::vector<size_t>* at);
 
 }  // namespace tessera::tiers
 

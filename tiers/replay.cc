@@ -580,9 +580,7 @@ Replay::Replay(std::shared_ptr<const Trace> trace, Rung rung, std::shared_ptr<co
       if (spec.role == ir::Role::any || spec.role == ir::Role::boolean) continue;
       const DType want = spec.role == ir::Role::index ? DType::i64 : data;
       if (t.values[s.in[k]].type.dtype == want) continue;
-      TensorType converted = t.values[s.in[k]].type;
-      converted.dtype = want;
-      casts_.push_back({{static_cast<int>(i), LikelyBytes(converted)}, static_cast<int>(k), want});
+      casts_.push_back({{static_cast<int>(i)}, static_cast<int>(k), want});
       extras.push_back(casts_.back());
     }
   }

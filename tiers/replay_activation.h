@@ -150,12 +150,9 @@ class ReplayActivation final : public Activation {
   std::vector<int32_t> distinct_;  // those that others may be like
   std::vector<Expansion> expansions_;
   std::vector<size_t> slot_bytes_;
-  struct Offsets {
-    std::vector<size_t> at;  // by slot
-    size_t total = 0;
-    bool stale = true;  // some slot has grown
-  };
-  Offsets arena_offsets_, spare_offsets_;
+  // Where the slots of the arena and the spare ones lie, and how much they take; 0 bytes: to be found out.
+  std::vector<size_t> arena_at_, spare_at_;
+  size_t arena_bytes_ = 0, spare_bytes_ = 0;
   bool is_lent_ = false;  // the arena is given back after each run
   rt::Ref<rt::Storage> arena_;
   rt::Ref<rt::Storage> spare_;  // the spare slots of the plan; none until the steps of a kernel run in its place

@@ -192,28 +192,34 @@ void ReplayActivation::BindView(int i, const ir::OpInfo& op, Bound& b) {
 absl::Status ReplayActivation::LayOut(int from, int to) {
   const size_t n = trace_.values.size();
   slot_bytes_.resize(static_cast<size_t>(plan_.num_slots + plan_.num_spare), 0);
-  bool fits = arena_.get() != nullptr, spare_fits = true;
+  // What is lent is taken again when the steps run.
+  bool fits = arena_.get() != nullptr || (is_lent_ && arena_bytes_ > 0), spare_fits = true;
   auto need = [&](int slot, const TensorType& t) {
     if (slot < 0 || slot == MemoryPlan::kElsewhere) return;
     const size_t bytes = Aligned(BytesOf(t));
     if (bytes <= slot_bytes_[slot]) return;
-    // Where shapes vary, the next one may be a little larger. An arena that is lent is taken anew for each run.
-    slot_bytes_[slot] = trace_.symbols != nullptr && !is_lent_ ? Aligned(bytes + bytes / 2) : bytes;
+    // Where shapes vary, the next one may be a little larger.
+    slot_bytes_[slot] = trace_.symbols != nullptr ? Aligned(bytes + bytes / 8) : bytes;
     (plan_.is_spare(slot) ? spare_fits : fits) = false;
-    (plan_.is_spare(slot) ? spare_offsets_ : arena_offsets_).stale = true;
   };
   for (int i = from; i < to; ++i) {
     const Layout::Step& s = layout_.steps[i];
     if (bound_once_ && !s.varies && fits) continue;
-    for (uint32_t k = s.results; k < s.results + s.num_out; ++k)
-      need(plan_.slots[layout_.results[k]], views_[layout_.results[k]]);
+    for (uint32_t k = s.results; k < s.results + s.num_out; ++k) {
+      const ValueId v = layout_.results[k];
+      if (roots_[v] == v) need(plan_.slots[v], views_[v]);  // most reshapes are windows after all
+    }
     const Bound& b = bound_[i];
     for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k) need(plan_.slots[n + k], cast_views_[k]);
   }
   // What steps before this range left there is needed no more: eager handles that live have memory of their own.
-  if (!spare_fits) Give(spare_);
+  if (!spare_fits) {
+    Give(spare_);
+    spare_bytes_ = 0;
+  }
   if (fits) return absl::OkStatus();
   Give(arena_);
+  arena_bytes_ = 0;
   const absl::Status status = Take(0, plan_.num_slots, arena_);
   if (!status.ok()) {
     slot_bytes_.clear();
@@ -228,14 +234,13 @@ void ReplayActivation::Give(Ref<rt::Storage>& arena) {
 }
 
 absl::Status ReplayActivation::Take(int first, int count, Ref<rt::Storage>& arena) {
-  // In most runs nothing has grown.
-  Offsets& offsets = first == 0 ? arena_offsets_ : spare_offsets_;
-  if (offsets.at.size() != static_cast<size_t>(count) || offsets.stale) {
-    offsets.total = plan_.Place(first, count, slot_bytes_, &offsets.at);
-    offsets.stale = false;
+  size_t& total = first == 0 ? arena_bytes_ : spare_bytes_;
+  std::vector<size_t>& at = first == 0 ? arena_at_ : spare_at_;
+  if (total == 0) {
+    const auto begin = static_cast<size_t>(first), n = static_cast<size_t>(count);
+    total = PackSlots(absl::MakeConstSpan(plan_.lives).subspan(begin, n),
+                      absl::MakeConstSpan(slot_bytes_).subspan(begin, n), &at);
   }
-  const std::vector<size_t>& at = offsets.at;
-  const size_t total = offsets.total;
   TSR_ASSIGN_OR_RETURN(arena, rt::Storage::Make(*trace_.device, total));
   // On a GPU memory is used again in the order of its stream, by other versions and by tier 1: what is large is held
   // only while a run needs it.

@@ -18,6 +18,10 @@ constexpr int64_t kLeastNs = 20;
 // Steps of an aborted recording up to which its memory is kept: about a megabyte.
 constexpr size_t kMostSpare = 4096;
 
+// Inputs of so many bytes are looked at once in a while, whether the program still has them.
+constexpr size_t kLarge = size_t{1} << 20;
+constexpr int kLookEvery = 8;  // steps
+
 int32_t AlignmentOf(const void* data) {
   const uintptr_t low = reinterpret_cast<uintptr_t>(data) & 63;
   return low == 0 ? 64 : static_cast<int32_t>(low & -low);
@@ -79,7 +83,7 @@ ValueId EagerRecorder::Operand(const View& v, int step) {
   auto [it, fresh] = inputs_.try_emplace(&x, static_cast<ValueId>(t.values.size()));
   known = {&x, it->second};
   if (!fresh) return it->second;
-  held_.push_back(rt::Ref<TensorImpl>::Share(&x));
+  (x.storage()->bytes() >= kLarge ? large_ : held_).push_back(rt::Ref<TensorImpl>::Share(&x));
   TraceValue& value = t.values.emplace_back();
   SetType(value, x);
   value.step = step;
@@ -89,10 +93,23 @@ ValueId EagerRecorder::Operand(const View& v, int step) {
   return it->second;
 }
 
+void EagerRecorder::LetGo() {
+  const auto dropped = [&](const rt::Ref<TensorImpl>& x) {
+    if (!x->unique()) return false;
+    // Its address may come to name another tensor.
+    inputs_.erase(x.get());
+    Known& known = known_[(reinterpret_cast<uintptr_t>(x.get()) >> 6) % std::size(known_)];
+    if (known.tensor == x.get()) known = {};
+    return true;
+  };
+  large_.erase(std::remove_if(large_.begin(), large_.end(), dropped), large_.end());
+}
+
 void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* const> out, int64_t ticks) {
   std::lock_guard lock(mutex_);
   Trace& t = *trace_;
   const int step = static_cast<int>(t.steps.size());
+  if (step % kLookEvery == 0 && !large_.empty()) LetGo();
   if (step == 0) {
     t.name = NameOf(call);
     t.device = out.empty() ? &call.default_device() : &out[0]->device();
@@ -132,6 +149,7 @@ std::shared_ptr<Trace> EagerRecorder::Close() {
   inputs_.clear();
   std::fill(std::begin(known_), std::end(known_), Known{});
   held_.clear();
+  large_.clear();
   return trace;
 }
 

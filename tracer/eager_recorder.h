@@ -15,7 +15,8 @@
 namespace tessera::tracer {
 
 /// Lives as long as the process. Begin, Add and Finish are called on the recording thread; the watcher's methods on
-/// any. Tensors that come from outside are held while the recording is open, so that their addresses name them.
+/// any. Tensors that come from outside are held while the recording is open, so that their addresses name them; of
+/// large ones that the program has dropped it lets go.
 class EagerRecorder final : public rt::Watcher {
  public:
   void Begin(uint64_t config_epoch);
@@ -43,6 +44,9 @@ class EagerRecorder final : public rt::Watcher {
 
  private:
   ValueId Operand(const View& v, int step);
+  /// Frees large inputs that nobody else holds: a recording of a whole training step may begin anywhere in it, and
+  /// would keep what one step saved until the next one is through.
+  void LetGo();
   /// Nothing is watched or held any more.
   std::shared_ptr<Trace> Close();
 
@@ -53,7 +57,7 @@ class EagerRecorder final : public rt::Watcher {
     ValueId value = kNoValue;
   };
   Known known_[8];  // some of inputs_, by address
-  std::vector<rt::Ref<rt::TensorImpl>> held_;
+  std::vector<rt::Ref<rt::TensorImpl>> held_, large_;
   std::mutex mutex_;                   // guards live_ and the deaths in trace_, which other threads may report
   std::vector<rt::TensorImpl*> live_;  // by value; no reference
   Trace spare_;  // no values and no steps, but room for those of the recording that was aborted last

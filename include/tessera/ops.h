@@ -196,6 +196,16 @@ TSR_API Tensor softmax(const Arg& x, int axis = -1);
 TSR_API Tensor log_softmax(const Arg& x, int axis = -1);
 TSR_API Tensor layer_norm(const Arg& x, const Arg& weight = {}, const Arg& bias = {}, int dims = 1, double eps = 1e-5);
 TSR_API Tensor rms_norm(const Arg& x, const Arg& weight = {}, int dims = 1, double eps = 1e-6);
+/// The gradients of layer_norm's x, weight and bias, and of rms_norm's x and weight: g is that of the result.
+struct LayerNormGrads {
+  Tensor x, weight, bias;
+};
+TSR_API LayerNormGrads layer_norm_grad(const Arg& x, const Arg& g, const Arg& weight = {}, int dims = 1,
+                                       double eps = 1e-5);
+struct RmsNormGrads {
+  Tensor x, weight;
+};
+TSR_API RmsNormGrads rms_norm_grad(const Arg& x, const Arg& g, const Arg& weight = {}, int dims = 1, double eps = 1e-6);
 TSR_API Tensor batch_norm(const Arg& x, const Arg& mean, const Arg& var, const Arg& weight = {}, const Arg& bias = {},
                           int axis = 1, double eps = 1e-5);
 /// q [...,H,S,D]; k, v [...,G,T,D]; mask bool (true = keep) or added. scale 0 means 1/sqrt(D).

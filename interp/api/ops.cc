@@ -92,6 +92,18 @@ Tensor layer_norm(const Arg& x, const Arg& weight, const Arg& bias, int dims, do
 Tensor rms_norm(const Arg& x, const Arg& weight, int dims, double eps) {
   return Run(Op::k_rms_norm, {&x, &weight}, {Int(dims), eps}, TSR_SITE);
 }
+LayerNormGrads layer_norm_grad(const Arg& x, const Arg& g, const Arg& weight, int dims, double eps) {
+  const Arg* args[] = {&x, &g, &weight};
+  const Attr attrs[] = {Int(dims), eps};
+  std::vector<Tensor> r = RunMany(Op::k_layer_norm_grad, args, attrs, TSR_SITE);
+  return {std::move(r[0]), std::move(r[1]), std::move(r[2])};
+}
+RmsNormGrads rms_norm_grad(const Arg& x, const Arg& g, const Arg& weight, int dims, double eps) {
+  const Arg* args[] = {&x, &g, &weight};
+  const Attr attrs[] = {Int(dims), eps};
+  std::vector<Tensor> r = RunMany(Op::k_rms_norm_grad, args, attrs, TSR_SITE);
+  return {std::move(r[0]), std::move(r[1])};
+}
 Tensor batch_norm(const Arg& x, const Arg& mean, const Arg& var, const Arg& weight, const Arg& bias, int axis,
                   double eps) {
   return Run(Op::k_batch_norm, {&x, &mean, &var, &weight, &bias}, {Int(axis), eps}, TSR_SITE);

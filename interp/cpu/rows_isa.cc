@@ -138,6 +138,34 @@ void NormRow(const T* x, T* y, int64_t n, double eps, const T* weight, const T* 
 }
 
 template <class T>
+void NormGradRow(const T* __restrict x, const T* __restrict g, T* __restrict dx, int64_t n, double eps,
+                 const T* __restrict weight, bool rms, T* __restrict dweight, T* __restrict dbias) {
+  const double count = static_cast<double>(n);
+  double lost;
+  const auto mean_of = [&](const T* v) {
+    const double s = SumOf(v, n, &lost);
+    return static_cast<T>(Settled(s, lost) / count);
+  };
+  const T mean = rms ? T(0) : mean_of(x);
+  const T scale = static_cast<T>(1 / __builtin_sqrt(Squares(x, n, mean) / count + eps));
+  // dx holds first the gradient of the normalised row, then its products with that.
+  if (weight != nullptr) {
+    for (int64_t i = 0; i < n; ++i) dx[i] = g[i] * weight[i];
+  } else {
+    for (int64_t i = 0; i < n; ++i) dx[i] = g[i];
+  }
+  const T less = rms ? T(0) : mean_of(dx);
+  for (int64_t i = 0; i < n; ++i) dx[i] *= (x[i] - mean) * scale;
+  const T along = mean_of(dx);
+  for (int64_t i = 0; i < n; ++i) {
+    const T normed = (x[i] - mean) * scale;
+    dx[i] = (((weight != nullptr ? g[i] * weight[i] : g[i]) - less) - normed * along) * scale;
+    dweight[i] += g[i] * normed;
+    dbias[i] += g[i];
+  }
+}
+
+template <class T>
 void Affine(const T* __restrict x, T* __restrict y, int64_t n, T mean, T scale, T shift) {
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * scale + shift;
 }
@@ -151,8 +179,8 @@ void AffineEach(const T* __restrict x, T* __restrict y, int64_t n, const T* __re
 double LogOf(double x) { return Log(x); }
 
 template <class T>
-constexpr RowLoopsOf<T> kRows = {SoftmaxRow<T>, SoftmaxCols<T>, SoftmaxApply<T>, NormRow<T>,
-                                 NormApply<T>,  Affine<T>,      AffineEach<T>};
+constexpr RowLoopsOf<T> kRows = {SoftmaxRow<T>,  SoftmaxCols<T>, SoftmaxApply<T>, NormRow<T>,
+                                 NormGradRow<T>, NormApply<T>,   Affine<T>,       AffineEach<T>};
 
 }  // namespace
 

@@ -22,6 +22,10 @@ struct RowLoopsOf {
   void (*softmax_apply)(const T* x, T* y, int64_t n, T max, double total, bool log);
   /// bias and weight may be null. rms: the mean is not subtracted.
   void (*norm_row)(const T* x, T* y, int64_t n, double eps, const T* weight, const T* bias, bool rms);
+  /// dx of the row's norm, where g is the gradient of its result; those of weight and bias are added to dweight and
+  /// dbias. weight may be null.
+  void (*norm_grad_row)(const T* x, const T* g, T* dx, int64_t n, double eps, const T* weight, bool rms, T* dweight,
+                        T* dbias);
   /// y = (x - mean) * scale * weight + bias, with one mean and scale; weight and bias may be null.
   void (*norm_apply)(const T* x, T* y, int64_t n, T mean, T scale, const T* weight, const T* bias);
   /// y = (x - mean) * scale + shift with one of each.

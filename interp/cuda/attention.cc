@@ -43,7 +43,7 @@ const Kernel kGradMatrices[2][2][2][2] = {{{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_P
                                           {{TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_64_mask")},
                                            {TSR_GRAD_PARTS("bf16_128"), TSR_GRAD_PARTS("bf16_128_mask")}}};
 #undef TSR_GRAD_PARTS
-constexpr int64_t kGradColumns = 128, kGradStep = 32;
+constexpr int64_t kGradColumns = 128;
 constexpr int kGradThreads = 128;
 
 constexpr int64_t kTileQueries = 64;
@@ -158,15 +158,16 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   }
   const int which = columns <= 64 ? 0 : 1;
   const int64_t pitch = (int64_t{64} << which) * 2 + 16, key_rows = which == 0 ? 128 : 64, query_rows = 128;
+  const int64_t step = which == 0 ? kGradStep64 : kGradStep128;
   const auto& kernels = kGradMatrices[args.out[0]->dtype == DType::bf16][which][forward.has_mask];
   const auto launch = [&](const Kernel& kernel, int64_t heads, int64_t all, int64_t own, int64_t more) {
     const int64_t blocks = heads * ((all + own - 1) / own);
     if (blocks == 0) return absl::OkStatus();
-    const int64_t bytes = (2 * own + 4 * kGradStep) * pitch + more;
+    const int64_t bytes = (2 * own + 4 * step) * pitch + more;
     return Launch(args, kernel, {blocks, kGradThreads, static_cast<int>(bytes)}, a);
   };
   TSR_RETURN_IF_ERROR(launch(kernels[0], forward.heads, forward.queries, query_rows, 0));
-  return launch(kernels[1], kv_heads, forward.keys, key_rows, 4 * kGradStep * 4);
+  return launch(kernels[1], kv_heads, forward.keys, key_rows, 4 * step * 4);
 }
 
 }  // namespace tessera::cuda

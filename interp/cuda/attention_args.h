@@ -13,6 +13,9 @@ struct Matrices {
   int64_t row, col;
 };
 
+/// Keys, or queries, that go through shared memory at a time in attention_grad_mma.cu: of up to 64 columns, and of 128.
+constexpr int kGradStep64 = 64, kGradStep128 = 32;
+
 struct AttentionArgs {
   Matrices q, k, v;
   Matrices mask;  // seen as [..., H, S, T]

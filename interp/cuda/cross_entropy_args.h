@@ -6,6 +6,9 @@
 
 namespace tessera::cuda {
 
+/// Threads of a row in cross_entropy_narrow.cu.
+constexpr int kClassThreads = 256, kClassGradThreads = 512;
+
 struct CrossEntropyArgs {
   Operand logits;  // the dims without the classes
   Operand targets;

@@ -131,6 +131,20 @@ EwStrided StridedArgs(const View& out, const Ready* in, int n) {
   return a;
 }
 
+/// EwStrided::pack. Kernels that do not take packs go on by elements: they look at none of this.
+int32_t PackOf(const EwStrided& a, int n, int64_t in_size, int64_t out_size) {
+  const int64_t pack = 16 / std::max(in_size, out_size);
+  const int last = a.rank - 1;
+  if (pack < 2 || a.dims[last] % pack != 0 || a.out % static_cast<uint64_t>(pack * out_size) != 0) return 1;
+  for (int k = 0; k < n; ++k) {
+    if (a.kind[k] != OperandKind::elements || a.strides[k][last] == 0) continue;
+    int64_t steps = 0;
+    for (int d = 0; d < last; ++d) steps |= a.strides[k][d];
+    if (a.strides[k][last] != 1 || steps % pack != 0 || a.in[k] % static_cast<uint64_t>(pack * in_size) != 0) return 1;
+  }
+  return static_cast<int32_t>(pack);
+}
+
 }  // namespace
 
 absl::Status RunElementwise(const interp::KernelArgs& args) {
@@ -175,7 +189,11 @@ absl::Status RunElementwise(const interp::KernelArgs& args) {
     const int64_t pack = 16 / static_cast<int64_t>(std::max(SizeOf(storage), SizeOf(out.dtype)));
     TSR_RETURN_IF_ERROR(Launch(args, kernel, GridFor(std::max(n / pack, std::min(n, pack))), a));
   } else {
-    TSR_RETURN_IF_ERROR(Launch(args, kernel, GridFor(n), StridedArgs(out, in, n_in)));
+    EwStrided a = StridedArgs(out, in, n_in);
+    a.pack = 1;
+    if (!is_where)
+      a.pack = PackOf(a, n_in, static_cast<int64_t>(SizeOf(storage)), static_cast<int64_t>(SizeOf(out.dtype)));
+    TSR_RETURN_IF_ERROR(Launch(args, kernel, GridFor(n / a.pack), a));
   }
   if (out.data == y.data) return absl::OkStatus();
   return Cast(args, out, y);

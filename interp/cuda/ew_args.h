@@ -28,6 +28,7 @@ struct EwStrided {
   uint64_t in[kMostOperands];
   OperandKind kind[kMostOperands];
   int32_t rank;
+  int32_t pack;  // elements of an access: every operand has them side by side along the last dim, or one for all; or 1
   int64_t size;
   int64_t dims[kMostDims];
   int64_t strides[kMostOperands][kMostDims];

@@ -55,15 +55,19 @@ void SplitDims(const View& x, uint32_t axes, ReduceArgs* a) {
   }
 }
 
-/// Do outputs come in kColumnPack neighbours that one access reads?
-bool HasColumnPacks(const View& x, const ReduceArgs& a) {
+/// Outputs that come as neighbours which one access of 16 bytes reads (8 of one-byte integers), or 1.
+int32_t ColumnPack(const View& x, const ReduceArgs& a) {
   const int last = a.kept.rank - 1;
   const auto size = static_cast<int64_t>(SizeOf(x.dtype));
-  if (last < 0 || size > 4 || a.kept.strides[last] != 1 || a.kept.dims[last] % kColumnPack != 0) return false;
+  const int64_t pack = size == 1 ? 8 : 16 / size;
+  if (last < 0 || size > 4 || (size == 1 && IsFloat(x.dtype)) || a.kept.strides[last] != 1 ||
+      a.kept.dims[last] % pack != 0)
+    return 1;
   int64_t steps = 0;
   for (int d = 0; d < last; ++d) steps |= a.kept.strides[d];
   for (int d = 0; d < a.reduced.rank; ++d) steps |= a.reduced.strides[d];
-  return steps % kColumnPack == 0 && AddressOf(x) % static_cast<uint64_t>(kColumnPack * size) == 0;
+  const bool fits = steps % pack == 0 && AddressOf(x) % static_cast<uint64_t>(pack * size) == 0;
+  return fits ? static_cast<int32_t>(pack) : 1;
 }
 
 /// Chunks of at least `least` elements for as many blocks as are wanted.
@@ -104,10 +108,14 @@ absl::Status RunReduction(const interp::KernelArgs& args, uint32_t axes, const R
   const bool cols = alone || (kept_step < reduced_step && a.outputs > 1);
   int64_t blocks;
   if (cols) {
-    a.lanes = static_cast<int32_t>(alone ? kThreads : std::min<int64_t>(PowerOfTwoAbove(a.outputs), 32));
-    a.pack = reduction.packs && !alone && HasColumnPacks(x, a) ? kColumnPack : 1;
+    a.pack = reduction.packs && !alone ? ColumnPack(x, a) : 1;
+    a.lanes = static_cast<int32_t>(alone ? kThreads : std::min<int64_t>(PowerOfTwoAbove(a.outputs / a.pack), 32));
     blocks = (a.outputs + a.lanes * a.pack - 1) / (a.lanes * a.pack);
-    Cut(blocks, wanted, kChunkMin / a.lanes, &a);
+    // In packs a few rows for each thread keep enough bytes on their way; two blocks are at work at once.
+    if (a.pack > 1)
+      Cut(blocks, 2 * units, 8 * kThreads / a.lanes, &a);
+    else
+      Cut(blocks, wanted, kChunkMin / a.lanes, &a);
     blocks *= a.chunks;
   } else {
     const bool few = a.outputs * 32 < 4 * units * kThreads;

@@ -243,6 +243,47 @@ def _norm(g):
     return Case([x, weight] if rms else [x, weight, bias], attrs, expect)
 
 
+@op('layer_norm_grad', 'rms_norm_grad')
+def _norm_grad(g):
+    """16 eps times the terms of each formula, where x counts as in the norms; the sums over rows likewise."""
+    rms = g.op.name == 'rms_norm_grad'
+    shape = _row_shape(g)
+    dims = g.int(1, len(shape)) if g.chance(0.5) else 1
+    x, grad = g.tensor(shape, kind='plain'), g.tensor(shape, kind='plain')
+    row = shape[len(shape) - dims:]
+    weight = _optional(g, row, kind='plain')
+    attrs = {'dims': dims}
+    if g.chance(0.5):
+        attrs['eps'] = g.pick([1e-3, 1e-2, 0.5])
+    added = attrs.get('eps', 1e-6 if rms else 1e-5)
+    axes = tuple(range(len(shape) - dims, len(shape)))
+    rows = tuple(range(len(shape) - dims))
+
+    def expect():
+        w, h, e = x.array.wide(), grad.array.wide(), eps(x.array.dtype)
+        with np.errstate(all='ignore'):
+            def average(v):
+                return v.mean(axes, keepdims=True)
+            mean = 0 * w.sum(axes, keepdims=True) if rms else average(w)
+            d = w - mean
+            var = average(d * d)
+            rstd = 1 / np.sqrt(var + w.dtype.type(added))
+            normed, around = d * rstd, (np.abs(w) + average(np.abs(w)) + np.abs(d)) * rstd
+            # What rounding the mean does to the variance; it matters where a row is nearly constant.
+            around = around * (1 + (e * average(np.abs(w)))**2 / (e * (var + added)) + e * around)
+            s = h * _wide_or(weight, 1.0)
+            less = 0 if rms else average(s)
+            dx = (s - less - normed * average(s * normed)) * rstd
+            size = (np.abs(s) + average(np.abs(s)) + around * average(np.abs(s) * around)) * rstd
+            dtype = x.array.dtype
+            results = [close(dtype, dx, 16 * e * size),
+                       close(dtype, (h * normed).sum(rows), 16 * e * (np.abs(h) * around).sum(rows))]
+            if not rms:
+                results.append(close(dtype, h.sum(rows), 16 * e * np.abs(h).sum(rows)))
+        return results
+    return Case([x, grad, weight], attrs, expect)
+
+
 @op('batch_norm')
 def _batch_norm(g):
     """8 eps times |x| and |mean|, scaled as the result is, and the bias."""

@@ -163,6 +163,35 @@ std::vector<Case> Reductions() {
        [=](const Tensors& v) { return layer_norm(image, v[0], v[0] * 2.0); }},
       {"rms_norm", "", {rows}, [](const Tensors& v) { return rms_norm(v[0]); }},
       {"rms_norm", "scaled", {image, U({3, 4}, 2)}, [](const Tensors& v) { return rms_norm(v[0], v[1], 2); }},
+      {"layer_norm_grad",
+       "",
+       {rows, U(rows.dims(), 2)},
+       [](const Tensors& v) { return layer_norm_grad(v[0], v[1]).x; }},
+      {"layer_norm_grad",
+       "scaled, all results",
+       {image, U(image.dims(), 2), U({3, 4}, 3)},
+       [](const Tensors& v) {
+         const LayerNormGrads d = layer_norm_grad(v[0], v[1], v[2], 2, 0.1);
+         return concat({d.x.reshape({-1}), d.weight.reshape({-1}), d.bias.reshape({-1})});
+       }},
+      {"layer_norm_grad",
+       "weights alone",
+       {image, U(image.dims(), 2), U({4}, 3)},
+       [](const Tensors& v) {
+         const LayerNormGrads d = layer_norm_grad(v[0], v[1], v[2]);
+         return concat({d.weight, d.bias});
+       }},
+      {"rms_norm_grad",
+       "scaled, all results",
+       {image, U(image.dims(), 2), U({4}, 3)},
+       [](const Tensors& v) {
+         const RmsNormGrads d = rms_norm_grad(v[0], v[1], v[2]);
+         return concat({d.x.reshape({-1}), d.weight});
+       }},
+      {"rms_norm_grad",
+       "two dims",
+       {image, U(image.dims(), 2)},
+       [](const Tensors& v) { return rms_norm_grad(v[0], v[1], {}, 2).x; }},
       {"batch_norm",
        "",
        {image, U({3}, 2), U({3}, 3), U({3}, 4), U({3}, 5)},

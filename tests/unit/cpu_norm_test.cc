@@ -162,6 +162,88 @@ TEST(CpuNorm, LayerAndRmsNorm) {
   }
 }
 
+void CheckNormGrad(const Tensor& x, const Tensor& g, int64_t dims, const Tensor* weight, bool rms, double eps) {
+  Outcome o =
+      RunKernel(rms ? ir::Op::k_rms_norm_grad : ir::Op::k_layer_norm_grad,
+                rms ? cpu::k_rms_norm_grad : cpu::k_layer_norm_grad, {&x, &g, weight}, {{"dims", dims}, {"eps", eps}});
+  ASSERT_TRUE(o.status.ok()) << o.status;
+  ASSERT_EQ(o.out.size(), rms ? 2u : 3u);
+  const DType t = x.v.dtype;
+  int64_t n = 1;
+  for (int64_t d = 0; d < dims; ++d) n *= x.v.dims[x.v.rank - 1 - d];
+  const double count = static_cast<double>(n);
+  // The sums here, too, are rounded.
+  const double rounding = t == DType::f64 ? 1e-16 * (count + static_cast<double>(x.size() / n)) : 0;
+  const double unit = 16 * Epsilon(cpu::ComputeDType(t)) + rounding;
+  std::vector<double> dw(n), db(n), dw_terms(n), db_terms(n);
+  for (int64_t row = 0; row < x.size() / n; ++row) {
+    const auto at = [&](int64_t i) { return x.Get(row * n + i); };
+    double mean = 0, size = 0, var = 0, less = 0, along = 0, h_size = 0, along_size = 0;
+    for (int64_t i = 0; i < n; ++i) size += std::abs(at(i)) / count;
+    for (int64_t i = 0; i < n && !rms; ++i) mean += at(i) / count;
+    for (int64_t i = 0; i < n; ++i) var += std::pow(at(i) - mean, 2) / count;
+    const double scale = 1 / std::sqrt(var + eps);
+    const auto normed = [&](int64_t i) { return (at(i) - mean) * scale; };
+    const auto around = [&](int64_t i) { return (std::abs(at(i)) + size + std::abs(at(i) - mean)) * scale; };
+    const auto h = [&](int64_t i) { return g.Get(row * n + i) * (weight ? weight->Get(i) : 1); };
+    for (int64_t i = 0; i < n; ++i) {
+      less += rms ? 0 : h(i) / count;
+      h_size += std::abs(h(i)) / count;
+      along += h(i) * normed(i) / count;
+      along_size += std::abs(h(i)) * around(i) / count;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const double v = g.Get(row * n + i), want = (h(i) - less - normed(i) * along) * scale;
+      const double terms = (std::abs(h(i)) + h_size + around(i) * along_size) * scale;
+      ExpectNear(o.out[0].Get(row * n + i), want, unit * terms + NarrowBound(t, want), t,
+                 absl::StrCat("dx ", ToString(x.v), " dims ", dims, " at ", row * n + i));
+      if (::testing::Test::HasFailure()) return;
+      dw[i] += v * normed(i), dw_terms[i] += std::abs(v) * around(i);
+      db[i] += v, db_terms[i] += std::abs(v);
+    }
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    ExpectNear(o.out[1].Get(i), dw[i], unit * dw_terms[i] + NarrowBound(t, dw[i]), t, absl::StrCat("dweight at ", i));
+    if (!rms) ExpectNear(o.out[2].Get(i), db[i], unit * db_terms[i] + NarrowBound(t, db[i]), t, "dbias");
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(CpuNorm, GradientsOfLayerAndRmsNorm) {
+  for (const Dims& dims : {Dims{7}, Dims{6, 33}, Dims{3, 5, 130}, Dims{2, 3, 4, 5}, Dims{300, 70}, Dims{0, 4}}) {
+    for (Layout layout : kLayouts) {
+      for (DType t : {DType::f32, DType::f64, DType::bf16}) {
+        Tensor x(t, dims, layout), g(t, dims, layout == Layout::contiguous ? layout : Layout::flipped);
+        x.Random(8, -2, 4);
+        g.Random(9);
+        for (int64_t d = 1; d <= x.v.rank; ++d) {
+          const Dims tail(dims.end() - d, dims.end());
+          Tensor weight(t, tail, layout);
+          weight.Random(10);
+          for (bool rms : {false, true}) {
+            CheckNormGrad(x, g, d, nullptr, rms, 1e-5);
+            CheckNormGrad(x, g, d, &weight, rms, 1e-3);
+          }
+          ASSERT_FALSE(HasFailure()) << "layout " << static_cast<int>(layout);
+        }
+      }
+    }
+  }
+  for (DType t : kFloats) {
+    Tensor x(t, {4, 70}), g(t, {4, 70}), weight(t, {70});
+    x.Random(1), g.Random(2), weight.Random(3);
+    CheckNormGrad(x, g, 1, &weight, false, 1e-5);
+    CheckNormGrad(x, g, 1, &weight, true, 1e-5);
+  }
+  Tensor x(DType::f32, {3, 90001}), g(DType::f32, {3, 90001});
+  CheckNormGrad(x.Random(1), g.Random(2), 1, nullptr, false, 1e-5);
+  Tensor wrong(DType::f32, {90001});
+  const absl::Status s = RunKernel(ir::Op::k_layer_norm_grad, cpu::k_layer_norm_grad, {&x, &wrong, nullptr}).status;
+  EXPECT_NE(s.message().find("g is f32[90001] but must have dims [3,90001], all of x f32[3,90001]"),
+            absl::string_view::npos)
+      << s;
+}
+
 TEST(CpuNorm, LongRows) {
   for (DType t : {DType::f32, DType::bf16}) {
     Tensor x(t, {2, 3, 90001}), weight(t, {3, 90001}), bias(t, {3, 90001});

@@ -192,6 +192,29 @@ TEST_F(CudaOps, Elementwise) {
   EXPECT_GT(compared_, 2000);
 }
 
+TEST_F(CudaOps, Broadcasts) {
+  // Rows and columns of another operand, in packs and where dims, strides or addresses allow none.
+  const auto part = [&](DType dtype, int64_t first) {  // [30, 64] of [30, 128], from a column on
+    return Run1(Op::k_slice, {Random(dtype, {30, 128})}, {ir::Ints{0, first}, ir::Ints{30, first + 64}});
+  };
+  for (DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i32, DType::f8e5m2}) {
+    for (Op op : {Op::k_add, Op::k_sub, Op::k_mul, Op::k_maximum, Op::k_lt}) {
+      Compare(op, {Random(dtype, {30, 64}, 1, true), Random(dtype, {64})}, {});
+      Compare(op, {Random(dtype, {64}), Random(dtype, {30, 64})}, {});
+      Compare(op, {Random(dtype, {30, 64}), Random(dtype, {30, 1})}, {});
+      Compare(op, {Random(dtype, {30, 1}), Random(dtype, {1, 64})}, {});
+      Compare(op, {Random(dtype, {3, 1, 5, 64}), Random(dtype, {7, 1, 64})}, {});
+      Compare(op, {Random(dtype, {30, 61}), Random(dtype, {61})}, {});
+      Compare(op, {Random(dtype, {30, 4}), Random(dtype, {4})}, {});
+      for (int64_t first : {0, 8, 3, 4, 16}) Compare(op, {part(dtype, first), Random(dtype, {30, 64})}, {});
+      Compare(op, {Strided(Random(dtype, {32, 64}), 1), Random(dtype, {64})}, {});
+      Compare(op, {Random(dtype, {64}), Random(dtype, {})}, {});
+    }
+    Compare(Op::k_clamp, {Random(dtype, {30, 64}, 3), Random(dtype, {64}), Random(dtype, {30, 1})}, {});
+    Compare(Op::k_add, {Random(dtype, {3000, 768}), Random(dtype, {768})}, {});
+  }
+}
+
 TEST_F(CudaOps, MixedDTypes) {
   for (DType a : kAll)
     for (DType b : kAll) {
@@ -259,6 +282,39 @@ TEST_F(CudaOps, Reductions) {
   }
 }
 
+TEST_F(CudaOps, SumsOfColumns) {
+  // Widths that packs meet and do not, one chunk and many, several reduced dims, and rows that are part of longer ones.
+  for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::i32, DType::u8}) {
+    for (const std::vector<int64_t>& dims : {std::vector<int64_t>{33, 8},
+                                             {64, 16},
+                                             {257, 24},
+                                             {1000, 768},
+                                             {1000, 772},
+                                             {1001, 770},
+                                             {4099, 520},
+                                             {70001, 16},
+                                             {3, 700, 264},
+                                             {40, 3, 64, 8}}) {
+      ir::Ints axes;
+      int64_t rows = 1;
+      for (size_t d = 0; d + 1 < dims.size(); ++d) {
+        axes.push_back(static_cast<int64_t>(d));
+        rows *= dims[d];
+      }
+      const double scale = dtype == DType::f32 ? static_cast<double>(rows) : 1;
+      const auto x = Random(dtype, dims);
+      Compare(Op::k_sum, {x}, {axes}, 1, scale);
+      Compare(Op::k_mean, {x}, {axes}, 1, 1);
+      Compare(Op::k_max, {x}, {axes});
+      Compare(Op::k_min, {x}, {axes});
+      ir::Ints first(dims.size(), 0), stop(dims.begin(), dims.end());
+      stop.back() = dims.back() / 2;
+      Compare(Op::k_sum, {Run1(Op::k_slice, {x}, {first, stop})}, {axes}, 1, scale);
+      if (dims.size() == 4) Compare(Op::k_sum, {x}, {ir::Ints{0, 2}}, 1, scale);
+    }
+  }
+}
+
 TEST_F(CudaOps, RowsOfNeuralNetworks) {
   for (DType dtype : kFloats) {
     for (const std::vector<int64_t>& dims : {std::vector<int64_t>{1},
@@ -297,6 +353,65 @@ TEST_F(CudaOps, RowsOfNeuralNetworks) {
     for (bool interleaved : {false, true})
       Compare(Op::k_rotary, {Strided(Random(dtype, {2, 3, 17, 64}), 1), Ids({17}, 1000)}, {10000.0, interleaved}, 8,
               dtype == DType::f64 ? 1000 : 2);  // angles are up to 1000
+  }
+}
+
+TEST_F(CudaOps, CrossEntropyOfManyClasses) {
+  // Rows that fit in shared memory and do not, that begin at 16 bytes and do not, with ends that no access meets; peaks
+  // and rows of special values. Every probability is compared relative to itself.
+  for (DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    const double small = dtype == DType::f16 ? 0x1p-14 : 1e-30, units = dtype == DType::f32 ? 256 : 2;
+    for (int64_t n : {2047, 2048, 2056, 5000, 50257, 50304, 60000}) {
+      Ref<TensorImpl> targets = Make(DType::i64, {3, 4});
+      for (int64_t i = 0; i < 12; ++i) targets->as<int64_t>()[i] = i == 5 ? -100 : i * 997 % n;
+      targets->as<int64_t>()[0] = n - 1;
+      const auto x = Random(dtype, {3, 4, n}, 3), g = Random(dtype, {3, 4});
+      Compare(Op::k_cross_entropy, {x, targets}, {}, units, 1);
+      Compare(Op::k_cross_entropy_grad, {x, targets, g}, {}, units, small);
+      const auto part = Run1(Op::k_slice, {Random(dtype, {3, 4, n + 8}, 3)}, {ir::Ints{0, 0, 0}, ir::Ints{3, 4, n}});
+      Compare(Op::k_cross_entropy, {part, targets}, {}, units, 1);
+      Compare(Op::k_cross_entropy_grad, {part, targets, g}, {}, units, small);
+      // -inf alone first, one finite number among them, +inf, NaN.
+      Ref<TensorImpl> odd = Make(DType::f64, {4, n});
+      for (int64_t i = 0; i < 4 * n; ++i) odd->as<double>()[i] = i / n < 2 ? -INFINITY : 1;
+      odd->as<double>()[n + n / 2] = 3;
+      odd->as<double>()[2 * n + 7] = INFINITY;
+      odd->as<double>()[3 * n + 7] = NAN;
+      Ref<TensorImpl> middle = Make(DType::i64, {4});
+      for (int64_t i = 0; i < 4; ++i) middle->as<int64_t>()[i] = n / 2;
+      const auto specials = *interp::Cast(*odd, rt::Cpu(), dtype);
+      Compare(Op::k_cross_entropy, {specials, middle}, {}, units, 1);
+      Compare(Op::k_cross_entropy_grad, {specials, middle, Random(dtype, {4})}, {}, units, small);
+    }
+  }
+}
+
+TEST_F(CudaOps, NormGradients) {
+  // Rows of a warp, of several, and too long for registers; ends that packs do not meet; more rows than groups at once.
+  const auto grads = [&](DType dtype, const std::vector<int64_t>& dims, int64_t last, int how, double rows) {
+    const std::vector<int64_t> tail(dims.end() - last, dims.end());
+    const auto x = Strided(Random(dtype, dims, 2), how), g = Strided(Random(dtype, dims), how == 0 ? 0 : 2);
+    // Both round narrow results once; sums over rows may cancel.
+    const bool narrow = IsNarrowFloat(dtype);
+    const double units = narrow ? 2 : 64, scale = (narrow ? 0.05 : 4) * std::sqrt(rows);
+    Compare(Op::k_layer_norm_grad, {x, g, Random(dtype, tail)}, {last, 1e-5}, units, scale);
+    Compare(Op::k_layer_norm_grad, {x, g}, {last, 1e-3}, units, scale);
+    Compare(Op::k_rms_norm_grad, {x, g, Random(dtype, tail)}, {last, 1e-6}, units, scale);
+  };
+  for (DType dtype : kFloats) {
+    for (int how = 0; how < 2; ++how) {
+      for (int64_t n : {1, 7, 33, 256, 257, 500, 512, 760, 768, 769, 1000, 1024, 3000, 4096})
+        grads(dtype, {3, 5, n}, 1, how, 15);
+      grads(dtype, {9, 4, 50}, 2, how, 9);
+    }
+    grads(dtype, {2, 8192}, 1, 0, 2);
+    grads(dtype, {3, 8193}, 1, 0, 3);
+    grads(dtype, {0, 7}, 1, 0, 1);
+    grads(dtype, {7}, 1, 0, 1);
+  }
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (int64_t n : {72, 100, 300, 768, 1536}) grads(dtype, {5003, n}, 1, 0, 5003);
+    grads(dtype, {200001, 8}, 1, 0, 200001);
   }
 }
 
@@ -365,6 +480,18 @@ TEST_F(CudaOps, Attention) {
                         Random(dtype, {2, 3, 333, 24})};
     for (bool causal : {false, true}) Compare(Op::k_attention, far, {causal, 0.0}, units, 2);
     Compare(Op::k_attention, {far[0], far[1], far[2], Random(DType::boolean, {3, 200, 333})}, {true, 0.1}, units, 2);
+    // The same on tensor cores: rows are runs of memory, without gaps or with other heads between them.
+    for (bool causal : {false, true}) {
+      const Inputs near = {Random(dtype, {2, 3, 200, 64}), Random(dtype, {2, 3, 333, 64}),
+                           Random(dtype, {2, 3, 333, 24})};
+      Compare(Op::k_attention, near, {causal, 0.0}, units, 2);
+      Compare(Op::k_attention, {near[0], near[1], near[2], Random(DType::boolean, {3, 200, 333})}, {causal, 0.1}, units,
+              2);
+      Inputs between;
+      for (int64_t s : {515, 600, 600})
+        between.push_back(Run1(Op::k_transpose, {Random(dtype, {1, s, 2, 64}, 2)}, {ir::Ints{0, 2, 1, 3}}));
+      Compare(Op::k_attention, between, {causal, 0.0}, units, 2);
+    }
   }
 }
 
@@ -377,10 +504,17 @@ TEST_F(CudaOps, AttentionGrad) {
                            Ref<TensorImpl> mask = {}) {
       std::vector<int64_t> v = k, y = q;
       v.back() = y.back() = columns;
-      Inputs in = {Strided(Random(dtype, q), 1), Strided(Random(dtype, k), 1), Random(dtype, v), Random(dtype, y, 0.3),
-                   Strided(Random(dtype, y), 1)};
-      if (mask) in.push_back(mask);
-      Compare(Op::k_attention_grad, in, std::move(attrs), units, 4);
+      // Rows without gaps, rows of all heads side by side (as they come from one product), and columns of a row apart.
+      for (int how = 0; how < 3; ++how) {
+        const auto lay = [&](const std::vector<int64_t>& dims, double scale) {
+          if (how != 1) return Strided(Random(dtype, dims, scale), how / 2);
+          const auto x = Random(dtype, {dims[0], dims[2], dims[1], dims[3]}, scale);
+          return Run1(Op::k_transpose, {x}, {ir::Ints{0, 2, 1, 3}});
+        };
+        Inputs in = {lay(q, 1), lay(k, 1), lay(v, 1), lay(y, 0.3), lay(y, 1)};
+        if (mask) in.push_back(mask);
+        Compare(Op::k_attention_grad, in, attrs, units, 4);
+      }
     };
     for (int64_t d : {8, 40, 64, 128, 200})
       for (bool causal : {false, true}) grads({2, 4, 33, d}, {2, 2, 65, d}, d, {causal, 0.0});
@@ -395,6 +529,7 @@ TEST_F(CudaOps, AttentionGrad) {
       grads({1, 4, 333, 128}, {1, 2, 150, 128}, 128, {causal, 0.0});
     }
     grads({2, 3, 200, 64}, {2, 3, 333, 64}, 64, {true, 0.1}, Random(DType::boolean, {3, 200, 333}));
+    grads({1, 2, 515, 64}, {1, 1, 515, 64}, 64, {true, 0.0});
   }
 }
 

@@ -2,8 +2,14 @@
 // all.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
+#include "interp/dispatch.h"
 #include "runtime/fault.h"
 #include "tests/unit/tiers_code_testing.h"
+#include "tiers/memory_plan.h"
+#include "tracer/eager_recorder.h"
 
 namespace tessera {
 namespace {
@@ -83,6 +89,109 @@ TEST(TiersMemory, ValuesShareBySize) {
     for (const auto& v : a->versions()) held += v->bytes();
   EXPECT_GT(held, 0) << Runtime::explain();
   EXPECT_LT(held, 2 * kBytes + kBytes / 2) << "two that live at a time, and numbers";
+}
+
+/// The most bytes that live at a time: no arena is smaller.
+size_t MostAlive(const std::vector<tiers::Life>& lives, const std::vector<size_t>& bytes, int steps) {
+  std::vector<size_t> alive(static_cast<size_t>(steps) + 1, 0);
+  for (size_t k = 0; k < lives.size(); ++k)
+    for (int i = lives[k].from; i <= lives[k].until; ++i) alive[static_cast<size_t>(i)] += bytes[k];
+  return *std::max_element(alive.begin(), alive.end());
+}
+
+void ExpectApart(const std::vector<tiers::Life>& lives, const std::vector<size_t>& bytes, const std::vector<size_t>& at,
+                 size_t total) {
+  for (size_t a = 0; a < lives.size(); ++a) {
+    EXPECT_LE(at[a] + bytes[a], total);
+    for (size_t b = 0; b < a; ++b) {
+      if (lives[a].until < lives[b].from || lives[b].until < lives[a].from || bytes[a] == 0 || bytes[b] == 0) continue;
+      ASSERT_TRUE(at[a] + bytes[a] <= at[b] || at[b] + bytes[b] <= at[a]) << a << " and " << b;
+    }
+  }
+}
+
+TEST(TiersMemory, SlotsAreApartAndCloseTogether) {
+  std::mt19937 rng(7);
+  for (int round = 0; round < 50; ++round) {
+    const int steps = 5 + static_cast<int>(rng() % 200);
+    std::vector<tiers::Life> lives;
+    std::vector<size_t> bytes, at;
+    for (int i = 0; i < steps; ++i) {
+      // Most are needed soon, some for long; sizes of all kinds.
+      const int until = i + static_cast<int>(rng() % 4 == 0 ? rng() % static_cast<unsigned>(steps) : rng() % 5);
+      lives.push_back({i, std::min(until, steps)});
+      bytes.push_back(rng() % 5 == 0 ? 0 : 64 * (rng() % (round % 2 == 0 ? 4096 : 12)));
+    }
+    const size_t total = tiers::PackSlots(lives, bytes, &at);
+    ExpectApart(lives, bytes, at, total);
+    EXPECT_GE(total, MostAlive(lives, bytes, steps));
+    // What is small does not share.
+    EXPECT_LE(total, MostAlive(lives, bytes, steps) * 5 / 4 + 512 * lives.size());
+  }
+}
+
+// Layers that keep what their gradients need, with temporary values twice as large on the way back.
+TEST(TiersMemory, TrainingTakesLittleMoreThanWhatLives) {
+  constexpr int kLayers = 12, kOps = 10;
+  std::vector<tiers::Life> lives;
+  std::vector<size_t> bytes, at;
+  const int middle = kLayers * kOps, end = 2 * middle;
+  for (int i = 0; i < middle; ++i) {
+    const int back = end - 1 - i;
+    lives.push_back({i, i % 3 == 0 ? i + 1 : back});
+    bytes.push_back(static_cast<size_t>(i % 4 + 1) << 20);
+    lives.push_back({back, back + 2});
+    bytes.push_back(static_cast<size_t>(i % 4 + 1) << 21);
+  }
+  const size_t total = tiers::PackSlots(lives, bytes, &at);
+  ExpectApart(lives, bytes, at, total);
+  EXPECT_LE(total, MostAlive(lives, bytes, end + 2) * 21 / 20);
+}
+
+// A recording holds its inputs, because their addresses name them; but not large ones that nobody else has.
+TEST(TiersMemory, ARecordingLetsGoOfWhatTheProgramDropped) {
+  static auto& recorder = *new tracer::EagerRecorder;
+  const auto make = [](int64_t n) {
+    TensorType type;
+    type.dtype = DType::f32;
+    type.rank = 1;
+    type.dims[0] = n;
+    rt::Ref<rt::TensorImpl> x = *rt::TensorImpl::Make(rt::Cpu(), type);
+    std::fill_n(x->as<float>(), n, 1.0f);
+    return x;
+  };
+  const auto run = [&](const rt::Ref<rt::TensorImpl>& x) {
+    const View* in[] = {x.get()};
+    rt::TensorImpl* out = nullptr;
+    const interp::EagerCall call{ir::Op::k_neg, in, {}, nullptr, 0, nullptr, nullptr};
+    EXPECT_TRUE(interp::Execute(ir::Op::k_neg, in, {}, rt::Cpu(), {&out, 1}, {}).ok());
+    recorder.Add(call, {&out, 1}, 1);
+    out->Release();
+  };
+  const auto in_use = [] { return Runtime::memory(Device::cpu()).bytes_in_use; };
+  constexpr int64_t kMany = 1 << 20;
+  const rt::Ref<rt::TensorImpl> small = make(8), kept = make(kMany);
+  rt::Ref<rt::TensorImpl> dropped = make(kMany);
+  recorder.Begin(0);
+  run(kept);
+  run(dropped);
+  run(small);
+  run(kept);
+  const int64_t before = in_use();
+  dropped = nullptr;
+  for (int i = 0; i < 16; ++i) run(small);
+  EXPECT_LE(in_use(), before - 4 * kMany);
+  // What comes to its address, if it does, is another value.
+  const rt::Ref<rt::TensorImpl> later = make(kMany);
+  run(later);
+  run(kept);
+  const std::shared_ptr<tracer::Trace> trace = recorder.Finish(tracer::TraceEnd::stopped);
+  ASSERT_NE(trace, nullptr);
+  const size_t n = trace->steps.size();
+  EXPECT_EQ(trace->steps[n - 1].in[0], trace->steps[0].in[0]);
+  EXPECT_EQ(trace->steps[3].in[0], trace->steps[0].in[0]);
+  EXPECT_EQ(trace->steps[4].in[0], trace->steps[2].in[0]);
+  EXPECT_NE(trace->steps[n - 2].in[0], trace->steps[1].in[0]);
 }
 
 // An eager chain that is read in the middle now and then: the steps of a kernel run up to there.

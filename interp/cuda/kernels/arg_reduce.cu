@@ -51,8 +51,8 @@ struct WhereOp {
 
 }  // namespace
 
-TSR_REDUCE_KERNELS(where_f64, 3, WhereOp<double>)
-TSR_REDUCE_KERNELS(where_f32, 3, WhereOp<float>)
-TSR_REDUCE_KERNELS(where_int, 2, WhereOp<int64_t>)
+TSR_REDUCE_KERNELS(where_f64, 3, 3, WhereOp<double>)
+TSR_REDUCE_KERNELS(where_f32, 3, 3, WhereOp<float>)
+TSR_REDUCE_KERNELS(where_int, 2, 2, WhereOp<int64_t>)
 
 }  // namespace tessera::cuda

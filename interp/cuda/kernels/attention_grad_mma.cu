@@ -14,21 +14,60 @@ namespace tessera::cuda {
 namespace {
 
 constexpr float kLog2E = 0x1.715476p+0f;
-constexpr int kStep = 32;  // keys, or queries, that go through shared memory at a time
+
+/// Keys, or queries, that go through shared memory at a time; and of those, what a warp computes scores of at a time.
+template <int kDim>
+constexpr int kStepOf = kDim <= 64 ? kGradStep64 : kGradStep128;
+template <int kDim>
+constexpr int kQueriesSub = 32;
+template <int kDim>
+constexpr int kKeysSub = kDim <= 64 ? 16 : 32;
 
 /// Sums of one product: kTiles of 16 rows by kCols columns.
 template <int kTiles, int kCols>
 using Sums = float[kTiles][kCols / 8][4];
 
-/// sums += a b^T, both from rows in shared memory: a's begin at `a`, b's at `b`, as the lane reads them.
+/// A warp's own rows of an operand. Where registers suffice (64 columns) they are read from shared memory once, which
+/// is what limits the products otherwise.
+template <int kDim, int kTiles>
+struct OwnRows {
+  static constexpr bool kHeld = kDim <= 64;
+  static constexpr int kPitch = kDim * 2 + 16;
+  uint32_t from;
+  uint32_t held[kHeld ? kDim / 16 : 1][kTiles][4];
+
+  /// Rows begin at `at`, as the lane reads them.
+  __device__ __forceinline__ explicit OwnRows(uint32_t at) : from(at) {
+    if constexpr (kHeld) {
+#pragma unroll
+      for (int d = 0; d < kDim / 16; ++d) Load(d, held[d]);
+    }
+  }
+  __device__ __forceinline__ void Load(int d, uint32_t (&as)[kTiles][4]) const {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) LoadMatrices(as[t], from + t * 16 * kPitch + d * 32);
+  }
+  /// Columns 16 d to 16 d + 15.
+  __device__ __forceinline__ void Get(int d, uint32_t (&as)[kTiles][4]) const {
+    if constexpr (kHeld) {
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) as[t][i] = held[d][t][i];
+    } else {
+      Load(d, as);
+    }
+  }
+};
+
+/// sums += a b^T; b's rows are in shared memory and begin at `b`, as the lane reads them.
 template <class Of, int kDim, int kTiles, int kCols>
-__device__ __forceinline__ void MultiplyRows(Sums<kTiles, kCols>& sums, uint32_t a, uint32_t b) {
+__device__ __forceinline__ void MultiplyRows(Sums<kTiles, kCols>& sums, const OwnRows<kDim, kTiles>& a, uint32_t b) {
   constexpr int kPitch = kDim * 2 + 16;
 #pragma unroll
   for (int d = 0; d < kDim / 16; ++d) {
     uint32_t as[kTiles][4];
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t) LoadMatrices(as[t], a + t * 16 * kPitch + d * 32);
+    a.Get(d, as);
 #pragma unroll
     for (int n = 0; n < kCols / 16; ++n) {
       uint32_t bs[4];
@@ -84,7 +123,8 @@ __device__ __forceinline__ void WriteRows(const Sums<kTiles, kDim>& sums, const 
       for (int n = 0; n < kDim / 8; ++n) {
         const int c = n * 8 + lane % 4 * 2;  // cols is a multiple of 8
         if (c < cols)
-          *reinterpret_cast<uint32_t*>(y + c) = Of::Pack2(sums[t][n][2 * h] * by[t][h], sums[t][n][2 * h + 1] * by[t][h]);
+          *reinterpret_cast<uint32_t*>(y + c) =
+              Of::Pack2(sums[t][n][2 * h] * by[t][h], sums[t][n][2 * h + 1] * by[t][h]);
       }
     }
   }
@@ -122,7 +162,8 @@ __device__ __forceinline__ void SumRows(const AttentionGradArgs& a, int64_t head
 template <class Of, int kDim, int kTiles, bool kMask>
 __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   using T = typename Of::Element;
-  constexpr int kRows = kWarps * 16 * kTiles, kPitch = kDim * 2 + 16, kTile = kStep * kPitch;
+  constexpr int kRows = kWarps * 16 * kTiles, kPitch = kDim * 2 + 16, kStep = kStepOf<kDim>, kTile = kStep * kPitch;
+  constexpr int kSub = kQueriesSub<kDim>;
   const AttentionArgs& a = args.forward;
   extern __shared__ __align__(16) unsigned char shared[];
   const uint32_t q_tile = SharedAddress(shared), g_tile = q_tile + kRows * kPitch, kv_tiles = g_tile + kRows * kPitch;
@@ -138,7 +179,10 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   const float scale = static_cast<float>(a.scale) * kLog2E;
   const int last = q0 + kRows < a.queries ? q0 + kRows : a.queries;
   const int keys = Seen(a, last - 1);
-  const int all_see = kMask ? 0 : Seen(a, q0);
+  // Keys that all queries of the warp see, and those that any of them sees.
+  const int all_see = kMask ? 0 : Seen(a, row0);
+  const int row_end = row0 + 16 * kTiles < a.queries ? row0 + 16 * kTiles : a.queries;
+  const int any_sees = row0 < row_end ? Seen(a, row_end - 1) : 0;
   const auto copy = [&](int k0, int stage) {
     const uint32_t to = kv_tiles + stage * 2 * kTile;
     CopyRows<T, kStep, kDim>(k, a.k.row, k0, a.keys, a.dim, to);
@@ -164,71 +208,82 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   const uint32_t left = (warp * 16 * kTiles + lane % 16) * kPitch + lane / 16 * 16;
   const uint32_t right = (lane % 8 + lane / 16 * 8) * kPitch + lane / 8 % 2 * 16;
   const uint32_t turned = (lane % 16) * kPitch + lane / 16 * 16;
+  WaitForCopies<0>();
+  __syncthreads();
+  const OwnRows<kDim, kTiles> qs(q_tile + left), gs(g_tile + left);
 
 #pragma unroll 1
-  for (int k0 = 0, stage = 0; k0 < keys; k0 += kStep, stage ^= 1) {
+  for (int i0 = 0, stage = 0; i0 < keys; i0 += kStep, stage ^= 1) {
     __syncthreads();  // the other stage is used up
-    if (k0 + kStep < keys) {
-      copy(k0 + kStep, stage ^ 1);
+    if (i0 + kStep < keys) {
+      copy(i0 + kStep, stage ^ 1);
       WaitForCopies<1>();
     } else {
       WaitForCopies<0>();
     }
     __syncthreads();
-    const uint32_t k_tile = kv_tiles + stage * 2 * kTile, v_tile = k_tile + kTile;
-    Sums<kTiles, kStep> s = {}, e = {};
-    MultiplyRows<Of, kDim, kTiles, kStep>(s, q_tile + left, k_tile + right);
-    MultiplyRows<Of, kDim, kTiles, kStep>(e, g_tile + left, v_tile + right);
+#pragma unroll 1
+    for (int sub = 0; sub < kStep; sub += kSub) {
+      const int k0 = i0 + sub;
+      if (kSub < kStep && k0 >= any_sees) break;
+      const uint32_t k_tile = kv_tiles + stage * 2 * kTile + sub * kPitch, v_tile = k_tile + kTile;
+      Sums<kTiles, kSub> s = {}, e = {};
+      MultiplyRows<Of, kDim, kTiles, kSub>(s, qs, k_tile + right);
+      MultiplyRows<Of, kDim, kTiles, kSub>(e, gs, v_tile + right);
 
-    const bool is_edge = kMask || k0 + kStep > all_see;
+      const bool is_edge = kMask || k0 + kSub > all_see;
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
+      for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        float m = max[t][h];
-        if (is_edge) {
-          const int query = row0 + t * 16 + lane / 4 + h * 8;
-          const int seen = query < a.queries ? Seen(a, query) : 0;
+        for (int h = 0; h < 2; ++h) {
+          float m = max[t][h];
+          if (is_edge) {
+            const int query = row0 + t * 16 + lane / 4 + h * 8;
+            const int seen = query < a.queries ? Seen(a, query) : 0;
 #pragma unroll
-          for (int n = 0; n < kStep / 8; ++n) {
+            for (int n = 0; n < kSub / 8; ++n) {
+#pragma unroll
+              for (int j = 0; j < 2; ++j) {
+                const int key = k0 + n * 8 + lane % 4 * 2 + j;
+                float& x = s[t][n][2 * h + j];
+                if (key >= seen)
+                  x = -Inf(0.0f);
+                else if constexpr (kMask)
+                  x = Masked(a, x * scale, MaskAt<float>(a, mask_at + query * a.mask.row + key * a.mask.col) * kLog2E);
+              }
+            }
+          }
+#pragma unroll
+          for (int n = 0; n < kSub / 8; ++n) m = fmaxf(m, fmaxf(s[t][n][2 * h], s[t][n][2 * h + 1]));
+          m = fmaxf(m, __shfl_xor_sync(kAllLanes, m, 1));
+          m = fmaxf(m, __shfl_xor_sync(kAllLanes, m, 2));
+          const float by = kMask ? 1.0f : scale;
+          const float top = m == -Inf(0.0f) ? 0.0f : m * by;
+          const float alpha = Exp2(max[t][h] * by - top);
+          max[t][h] = m;
+          float part = 0;
+#pragma unroll
+          for (int n = 0; n < kSub / 8; ++n) {
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
-              const int key = k0 + n * 8 + lane % 4 * 2 + j;
-              float& x = s[t][n][2 * h + j];
-              if (key >= seen)
-                x = -Inf(0.0f);
-              else if constexpr (kMask)
-                x = Masked(a, x * scale, MaskAt<float>(a, mask_at + query * a.mask.row + key * a.mask.col) * kLog2E);
+              const float w = Exp2(fmaf(s[t][n][2 * h + j], by, -top));
+              part += w;
+              e[t][n][2 * h + j] = w * (e[t][n][2 * h + j] - less[t][h]);
+            }
+          }
+          sum[t][h] = sum[t][h] * alpha + part;
+          // Mostly no row of the warp has found a larger score.
+          if (__any_sync(kAllLanes, alpha != 1.0f)) {
+#pragma unroll
+            for (int n = 0; n < kDim / 8; ++n) {
+              dq[t][n][2 * h] *= alpha;
+              dq[t][n][2 * h + 1] *= alpha;
             }
           }
         }
-#pragma unroll
-        for (int n = 0; n < kStep / 8; ++n) m = fmaxf(m, fmaxf(s[t][n][2 * h], s[t][n][2 * h + 1]));
-        m = fmaxf(m, __shfl_xor_sync(kAllLanes, m, 1));
-        m = fmaxf(m, __shfl_xor_sync(kAllLanes, m, 2));
-        const float by = kMask ? 1.0f : scale;
-        const float top = m == -Inf(0.0f) ? 0.0f : m * by;
-        const float alpha = Exp2(max[t][h] * by - top);
-        max[t][h] = m;
-        float part = 0;
-#pragma unroll
-        for (int n = 0; n < kStep / 8; ++n) {
-#pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            const float w = Exp2(fmaf(s[t][n][2 * h + j], by, -top));
-            part += w;
-            e[t][n][2 * h + j] = w * (e[t][n][2 * h + j] - less[t][h]);
-          }
-        }
-        sum[t][h] = sum[t][h] * alpha + part;
-#pragma unroll
-        for (int n = 0; n < kDim / 8; ++n) {
-          dq[t][n][2 * h] *= alpha;
-          dq[t][n][2 * h + 1] *= alpha;
-        }
       }
+      MultiplySums<Of, kDim, kTiles, kSub>(dq, e, k_tile + turned);
     }
-    MultiplySums<Of, kDim, kTiles, kStep>(dq, e, k_tile + turned);
   }
   WaitForCopies<0>();
 
@@ -257,7 +312,8 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
 template <class Of, int kDim, int kTiles, bool kMask>
 __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
   using T = typename Of::Element;
-  constexpr int kRows = kWarps * 16 * kTiles, kPitch = kDim * 2 + 16, kTile = kStep * kPitch;
+  constexpr int kRows = kWarps * 16 * kTiles, kPitch = kDim * 2 + 16, kStep = kStepOf<kDim>, kTile = kStep * kPitch;
+  constexpr int kSub = kKeysSub<kDim>;
   constexpr int kStage = 2 * kTile + 2 * kStep * 4;  // queries, gradients, logarithms, sums
   const AttentionArgs& a = args.forward;
   extern __shared__ __align__(16) unsigned char shared[];
@@ -271,30 +327,37 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
   // The first query that sees the first key.
   int first = a.causal ? k0 + a.queries - a.keys : 0;
   first = first < 0 ? 0 : first / kStep * kStep;
-  const int steps = (a.queries - first + kStep - 1) / kStep;
-  const int64_t all = first < a.queries ? steps * a.share : 0;  // over all heads that share the keys
-
-  const auto copy = [&](int64_t i, int stage) {
-    const int64_t head = kv * a.share + i / steps;
-    const int q0 = first + static_cast<int>(i % steps) * kStep;
+  // Over all heads that share the keys, one after the other.
+  const int64_t head0 = kv * a.share, heads_end = first < a.queries ? head0 + a.share : head0;
+  int64_t next_head = head0;
+  int next_q = first;
+  /// The queries that come next.
+  const auto copy = [&](int stage) {
     const uint32_t to = stages + stage * kStage;
-    CopyRows<T, kStep, kDim>(At<const T>(a.q.data) + OffsetOf(a.q.at, head), a.q.row, q0, a.queries, a.dim, to);
-    CopyRows<T, kStep, kDim>(At<const T>(args.g.data) + OffsetOf(args.g.at, head), args.g.row, q0, a.queries,
+    CopyRows<T, kStep, kDim>(At<const T>(a.q.data) + OffsetOf(a.q.at, next_head), a.q.row, next_q, a.queries, a.dim,
+                             to);
+    CopyRows<T, kStep, kDim>(At<const T>(args.g.data) + OffsetOf(args.g.at, next_head), args.g.row, next_q, a.queries,
                              a.value_dim, to + kTile);
     CommitCopies();
     if (threadIdx.x < 2 * kStep) {
       const int r = threadIdx.x % kStep;
-      const bool is_log = threadIdx.x < kStep, inside = q0 + r < a.queries;
-      const int64_t at = head * a.queries + q0 + r;
+      const bool is_log = threadIdx.x < kStep, inside = next_q + r < a.queries;
+      const int64_t at = next_head * a.queries + next_q + r;
       float* numbers = reinterpret_cast<float*>(stage_bytes + stage * kStage + 2 * kTile);
-      numbers[threadIdx.x] = !inside ? (is_log ? Inf(0.0f) : 0.0f) : At<const float>(is_log ? args.logs : args.sums)[at];
+      numbers[threadIdx.x] =
+          !inside ? (is_log ? Inf(0.0f) : 0.0f) : At<const float>(is_log ? args.logs : args.sums)[at];
+    }
+    next_q += kStep;
+    if (next_q >= a.queries) {
+      next_q = first;
+      ++next_head;
     }
   };
 
   CopyRows<T, kRows, kDim>(At<const T>(a.k.data) + OffsetOf(a.k.at, kv), a.k.row, k0, a.keys, a.dim, k_tile);
   CopyRows<T, kRows, kDim>(At<const T>(a.v.data) + OffsetOf(a.v.at, kv), a.v.row, k0, a.keys, a.value_dim, v_tile);
-  if (all > 0)
-    copy(0, 0);
+  if (head0 < heads_end)
+    copy(0);
   else
     CommitCopies();
 
@@ -303,58 +366,78 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
   const uint32_t right = (lane % 8 + lane / 16 * 8) * kPitch + lane / 8 % 2 * 16;
   const uint32_t turned = (lane % 16) * kPitch + lane / 16 * 16;
 
+  WaitForCopies<0>();
+  __syncthreads();
+  const OwnRows<kDim, kTiles> ks(k_tile + left), vs(v_tile + left);
+
+  int64_t head = head0;
+  int stage = 0, q_first = first;
 #pragma unroll 1
-  for (int64_t i = 0; i < all; ++i) {
-    const int stage = static_cast<int>(i % 2);
+  while (head < heads_end) {
     __syncthreads();  // the other stage is used up
-    if (i + 1 < all) {
-      copy(i + 1, stage ^ 1);
+    if (next_head < heads_end) {
+      copy(stage ^ 1);
       WaitForCopies<1>();
     } else {
       WaitForCopies<0>();
     }
     __syncthreads();
-    const uint32_t q_tile = stages + stage * kStage, g_tile = q_tile + kTile;
-    const float* logs = reinterpret_cast<const float*>(stage_bytes + stage * kStage + 2 * kTile);
-    const float* sums = logs + kStep;
-    const int q0 = first + static_cast<int>(i % steps) * kStep;
+    const int64_t mask_at = kMask ? OffsetOf(a.mask.at, head) : 0;
+#pragma unroll 1
+    for (int sub = 0; sub < kStep; sub += kSub) {
+      const uint32_t q_tile = stages + stage * kStage + sub * kPitch, g_tile = q_tile + kTile;
+      const float* logs = reinterpret_cast<const float*>(stage_bytes + stage * kStage + 2 * kTile) + sub;
+      const float* sums = logs + kStep;
+      const int q0 = q_first + sub;
+      if constexpr (kSub < kStep) {
+        if (q0 >= a.queries) break;
+        // None of these queries sees a key of the warp.
+        if (a.causal && Seen(a, q0 + kSub - 1) <= row0) continue;
+      }
 
-    Sums<kTiles, kStep> p = {}, e = {};
-    MultiplyRows<Of, kDim, kTiles, kStep>(p, k_tile + left, q_tile + right);
-    MultiplyRows<Of, kDim, kTiles, kStep>(e, v_tile + left, g_tile + right);
+      Sums<kTiles, kSub> p = {}, e = {};
+      MultiplyRows<Of, kDim, kTiles, kSub>(p, ks, q_tile + right);
+      MultiplyRows<Of, kDim, kTiles, kSub>(e, vs, g_tile + right);
 
-    const bool is_edge = kMask || (a.causal && Seen(a, q0) < k0 + kRows);
-    const int64_t mask_at = kMask ? OffsetOf(a.mask.at, kv * a.share + i / steps) : 0;
+      const bool is_edge = kMask || (a.causal && Seen(a, q0) < row0 + 16 * kTiles);
 #pragma unroll
-    for (int n = 0; n < kStep / 8; ++n) {
+      for (int n = 0; n < kSub / 8; ++n) {
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int c = n * 8 + lane % 4 * 2 + j, query = q0 + c;
-        const float log = logs[c], less = sums[c];
-        const int seen = is_edge ? Seen(a, query) : a.keys;
+        for (int j = 0; j < 2; ++j) {
+          const int c = n * 8 + lane % 4 * 2 + j, query = q0 + c;
+          const float log = logs[c], less = sums[c];
+          const int seen = is_edge ? Seen(a, query) : a.keys;
 #pragma unroll
-        for (int t = 0; t < kTiles; ++t) {
+          for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            float& x = p[t][n][2 * h + j];
-            float score = x * scale;
-            if (is_edge) {
-              const int key = row0 + t * 16 + lane / 4 + h * 8;
-              if (key >= seen)
-                score = -Inf(0.0f);
-              else if constexpr (kMask) {
-                if (query < a.queries)
-                  score = Masked(a, score, MaskAt<float>(a, mask_at + query * a.mask.row + key * a.mask.col) * kLog2E);
+            for (int h = 0; h < 2; ++h) {
+              float& x = p[t][n][2 * h + j];
+              float score = x * scale;
+              if (is_edge) {
+                const int key = row0 + t * 16 + lane / 4 + h * 8;
+                if (key >= seen)
+                  score = -Inf(0.0f);
+                else if constexpr (kMask) {
+                  if (query < a.queries)
+                    score =
+                        Masked(a, score, MaskAt<float>(a, mask_at + query * a.mask.row + key * a.mask.col) * kLog2E);
+                }
               }
+              x = Exp2(score - log);
+              e[t][n][2 * h + j] = x * (e[t][n][2 * h + j] - less);
             }
-            x = Exp2(score - log);
-            e[t][n][2 * h + j] = x * (e[t][n][2 * h + j] - less);
           }
         }
       }
+      MultiplySums<Of, kDim, kTiles, kSub>(dv, p, g_tile + turned);
+      MultiplySums<Of, kDim, kTiles, kSub>(dk, e, q_tile + turned);
     }
-    MultiplySums<Of, kDim, kTiles, kStep>(dv, p, g_tile + turned);
-    MultiplySums<Of, kDim, kTiles, kStep>(dk, e, q_tile + turned);
+    stage ^= 1;
+    q_first += kStep;
+    if (q_first >= a.queries) {
+      q_first = first;
+      ++head;
+    }
   }
   WaitForCopies<0>();
 
@@ -370,15 +453,15 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
 }  // namespace
 
 // attention_grad_queries_bf16_64, attention_grad_keys_f16_128_mask, ...
-#define TSR_GRAD_KERNEL(part, fn, name, of, dim, tiles, blocks, suffix, mask)               \
-  extern "C" __global__ void __launch_bounds__(kWarps * 32, blocks)                         \
+#define TSR_GRAD_KERNEL(part, fn, name, of, dim, tiles, blocks, suffix, mask)                       \
+  extern "C" __global__ void __launch_bounds__(kWarps * 32, blocks)                                 \
       attention_grad_##part##_##name##_##dim##suffix(const __grid_constant__ AttentionGradArgs a) { \
-    fn<of, dim, tiles, mask>(a);                                                            \
+    fn<of, dim, tiles, mask>(a);                                                                    \
   }
-#define TSR_GRAD_KERNELS(name, of, dim, key_tiles)                                   \
-  TSR_GRAD_KERNEL(queries, GradOfQueries, name, of, dim, 2, 2, , false)              \
-  TSR_GRAD_KERNEL(queries, GradOfQueries, name, of, dim, 2, 2, _mask, true)          \
-  TSR_GRAD_KERNEL(keys, GradOfKeys, name, of, dim, key_tiles, 2, , false)            \
+#define TSR_GRAD_KERNELS(name, of, dim, key_tiles)                          \
+  TSR_GRAD_KERNEL(queries, GradOfQueries, name, of, dim, 2, 2, , false)     \
+  TSR_GRAD_KERNEL(queries, GradOfQueries, name, of, dim, 2, 2, _mask, true) \
+  TSR_GRAD_KERNEL(keys, GradOfKeys, name, of, dim, key_tiles, 2, , false)   \
   TSR_GRAD_KERNEL(keys, GradOfKeys, name, of, dim, key_tiles, 2, _mask, true)
 TSR_GRAD_KERNELS(f16, OfF16, 64, 2)
 TSR_GRAD_KERNELS(f16, OfF16, 128, 1)

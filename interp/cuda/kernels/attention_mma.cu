@@ -68,10 +68,20 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
   const uint32_t k_from = k_tile + (lane % 8 + lane / 16 * 8) * kPitch + lane / 8 % 2 * 16;
   const uint32_t v_from = v_tile + (lane % 16) * kPitch + lane / 16 * 16;
 
+  // Of 64 columns, the warp's queries stay in registers.
+  constexpr bool kHeld = kDim <= 64;
+  uint32_t held[kHeld ? kDim / 16 : 1][kTiles][4];
+
 #pragma unroll 1
   for (int k0 = 0; k0 < keys; k0 += kTileKeys) {
     WaitForCopies<0>();
     __syncthreads();  // keys are there, and the values before are used up
+    if (kHeld && k0 == 0) {
+#pragma unroll
+      for (int d = 0; d < (kHeld ? kDim / 16 : 1); ++d)
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) LoadMatrices(held[d][t], q_from + t * 16 * kPitch + d * 32);
+    }
     CopyRows<T, kTileKeys, kDim>(v, a.v.row, k0, a.keys, a.value_dim, v_tile);
     CommitCopies();
     if constexpr (kMask) {
@@ -84,7 +94,14 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
     for (int d = 0; d < kDim / 16; ++d) {
       uint32_t qs[kTiles][4];
 #pragma unroll
-      for (int t = 0; t < kTiles; ++t) LoadMatrices(qs[t], q_from + t * 16 * kPitch + d * 32);
+      for (int t = 0; t < kTiles; ++t) {
+        if constexpr (kHeld) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) qs[t][i] = held[d][t][i];
+        } else {
+          LoadMatrices(qs[t], q_from + t * 16 * kPitch + d * 32);
+        }
+      }
 #pragma unroll
       for (int n = 0; n < kTileKeys / 16; ++n) {
         uint32_t ks[4];
@@ -141,10 +158,13 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
           }
         }
         sum[t][h] = sum[t][h] * alpha + part;
+        // Mostly no row of the warp has found a larger score.
+        if (__any_sync(kAllLanes, alpha != 1.0f)) {
 #pragma unroll
-        for (int n = 0; n < kDim / 8; ++n) {
-          out[t][n][2 * h] *= alpha;
-          out[t][n][2 * h + 1] *= alpha;
+          for (int n = 0; n < kDim / 8; ++n) {
+            out[t][n][2 * h] *= alpha;
+            out[t][n][2 * h + 1] *= alpha;
+          }
         }
       }
     }

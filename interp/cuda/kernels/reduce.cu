@@ -232,18 +232,19 @@ struct LogSumExpOp {
 
 }  // namespace
 
+// Columns in packs have 16 bytes of 8 rows on their way and an accumulator for each column: 128 registers.
 #define TSR_FOR_COMPUTE(name, Op)               \
-  TSR_REDUCE_KERNELS(name##_f64, 3, Op<double>)    \
-  TSR_REDUCE_KERNELS(name##_f32, 3, Op<float>)     \
-  TSR_REDUCE_KERNELS(name##_int, 3, Op<int64_t>)
+  TSR_REDUCE_KERNELS(name##_f64, 3, 3, Op<double>)    \
+  TSR_REDUCE_KERNELS(name##_f32, 3, 2, Op<float>)     \
+  TSR_REDUCE_KERNELS(name##_int, 3, 2, Op<int64_t>)
 
 TSR_FOR_COMPUTE(sum, SumOp)
 TSR_FOR_COMPUTE(prod, ProdOp)
 TSR_FOR_COMPUTE(best, BestOp)
 TSR_FOR_COMPUTE(logic, LogicOp)
-TSR_REDUCE_KERNELS(var_f64, 2, VarOp<double>)
-TSR_REDUCE_KERNELS(var_f32, 3, VarOp<float>)
-TSR_REDUCE_KERNELS(logsumexp_f64, 2, LogSumExpOp<double>)
-TSR_REDUCE_KERNELS(logsumexp_f32, 3, LogSumExpOp<float>)
+TSR_REDUCE_KERNELS(var_f64, 2, 2, VarOp<double>)
+TSR_REDUCE_KERNELS(var_f32, 3, 3, VarOp<float>)
+TSR_REDUCE_KERNELS(logsumexp_f64, 2, 2, LogSumExpOp<double>)
+TSR_REDUCE_KERNELS(logsumexp_f32, 3, 3, LogSumExpOp<float>)
 
 }  // namespace tessera::cuda

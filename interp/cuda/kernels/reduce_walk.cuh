@@ -140,11 +140,11 @@ __device__ __forceinline__ void WalkCol(const ReduceArgs& a, const T* x0, int64_
   });
 }
 
-/// The same for kColumnPack outputs that are neighbours.
+/// The same for the outputs of one access, which are neighbours.
 template <class P, class T, class C>
 __device__ __forceinline__ void WalkColumns(const ReduceArgs& a, const T* x0, int64_t r0, int64_t r1, int y, int step,
-                                            C m, typename P::Acc (&acc)[kColumnPack]) {
-  constexpr int U = 4, V = kColumnPack;
+                                            C m, typename P::Acc (&acc)[kPack<T>]) {
+  constexpr int U = 8, V = kPack<T>;
   const int64_t stride = a.reduced.strides[a.reduced.rank - 1];
   ForRuns(a.reduced, r0, r1, [&](int64_t offset, int64_t first, int64_t n) {
     const T* x = x0 + offset;
@@ -266,40 +266,91 @@ __device__ __forceinline__ typename P::Acc ReadCol(const ReduceArgs& a, bool val
   return JoinCol<P>(a, acc, shared);
 }
 
-/// Several columns for each thread, one pass.
-template <class Op>
-__device__ __forceinline__ void ReduceColumns(const ReduceArgs& a) {
+constexpr int kMostPack = 8;
+/// From one column of a thread to the next in shared memory: neighbours of both kinds lie in banks of their own.
+constexpr int kColumnPitch = kReduceThreads + 4;
+
+/// Several columns for each thread, one pass. Accumulators of chunks are [chunks, outputs].
+template <class Op, class T>
+__device__ __forceinline__ void ReduceColumnsOf(const ReduceArgs& a, typename Op::First::Acc* shared) {
   using C = typename Op::C;
   using P = typename Op::First;
-  __shared__ typename P::Acc shared[kReduceThreads];
+  constexpr int V = kPack<T>;
   const int down = kReduceThreads / a.lanes, y = threadIdx.x / a.lanes;
-  const int64_t packs = a.outputs / kColumnPack, tiles = (packs + a.lanes - 1) / a.lanes;
+  const int64_t packs = a.outputs / V, tiles = (packs + a.lanes - 1) / a.lanes;
   for (int64_t tile = blockIdx.x; tile < tiles * a.chunks; tile += gridDim.x) {
     const int64_t column = tile / a.chunks, chunk = tile - column * a.chunks;
     const int64_t r0 = chunk * a.chunk, r1 = r0 + a.chunk < a.extent ? r0 + a.chunk : a.extent;
-    const int64_t o = (column * a.lanes + threadIdx.x % a.lanes) * kColumnPack;
-    const bool valid = o < a.outputs;
+    const int64_t first = column * a.lanes * V, o = first + threadIdx.x % a.lanes * V;
     const C m = Op::Initial(a);
-    typename P::Acc acc[kColumnPack];
+    typename P::Acc acc[V];
 #pragma unroll
-    for (int k = 0; k < kColumnPack; ++k) acc[k] = P::Start();
-    if (valid) {
-      WithStorage<C>(a.kept.dtype, [&](auto tag) {
-        using T = typename decltype(tag)::Type;
-        WalkColumns<P, T, C>(a, At<const T>(a.x) + OffsetOf(a.kept, o), r0, r1, y, down, m, acc);
-      });
-    }
+    for (int k = 0; k < V; ++k) acc[k] = P::Start();
+    if (o < a.outputs) WalkColumns<P, T, C>(a, At<const T>(a.x) + OffsetOf(a.kept, o), r0, r1, y, down, m, acc);
+    __syncthreads();  // whoever read `shared` before is through
 #pragma unroll
-    for (int k = 0; k < kColumnPack; ++k) {
-      const typename P::Acc all = JoinCol<P>(a, acc[k], shared);
-      if (!valid || threadIdx.x >= a.lanes) continue;
+    for (int k = 0; k < V; ++k) shared[k * kColumnPitch + threadIdx.x] = acc[k];
+    __syncthreads();
+    for (int c = threadIdx.x; c < a.lanes * V && first + c < a.outputs; c += kReduceThreads) {
+      const typename P::Acc* from = shared + c % V * kColumnPitch + c / V;
+      typename P::Acc all = from[0];
+      for (int i = 1; i < down; ++i) P::Merge(all, from[i * a.lanes]);
       if (a.chunks > 1)
-        At<typename P::Acc>(a.part)[(o + k) * a.chunks + chunk] = all;
+        At<typename P::Acc>(a.part)[chunk * a.outputs + first + c] = all;
       else
-        Op::Finish(a, o + k, all, m);
+        Op::Finish(a, first + c, all, m);
     }
   }
 }
+
+template <class Op>
+__device__ __forceinline__ void ReduceColumns(const ReduceArgs& a) {
+  __shared__ typename Op::First::Acc shared[kMostPack * kColumnPitch];
+  WithStorage<typename Op::C>(a.kept.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    constexpr bool kOfBytes = std::is_same_v<T, E4M3> || std::is_same_v<T, E5M2>;
+    if constexpr (sizeof(T) <= 4 && !kOfBytes) ReduceColumnsOf<Op, T>(a, shared);
+  });
+}
+
+/// The end of those that were cut: a block has 32 outputs, and 8 threads for each.
+template <class Op>
+__device__ __forceinline__ void EndColumns(const ReduceArgs& a) {
+  using P = typename Op::First;
+  constexpr int kDown = kReduceThreads / 32, U = 8;
+  __shared__ typename P::Acc shared[kReduceThreads];
+  const int lane = threadIdx.x % 32, y = threadIdx.x / 32;
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * 32; first < a.outputs;
+       first += static_cast<int64_t>(gridDim.x) * 32) {
+    const int64_t o = first + lane;
+    typename P::Acc acc = P::Start();
+    if (o < a.outputs) {
+      const typename P::Acc* parts = At<const typename P::Acc>(a.part) + o;
+      int64_t c = y;
+#pragma unroll 1
+      for (; c + (U - 1) * kDown < a.chunks; c += U * kDown) {
+        typename P::Acc e[U];
+#pragma unroll
+        for (int u = 0; u < U; ++u) e[u] = parts[(c + u * kDown) * a.outputs];
+#pragma unroll
+        for (int u = 0; u < U; ++u) P::Merge(acc, e[u]);
+      }
+#pragma unroll 1
+      for (; c < a.chunks; c += kDown) P::Merge(acc, parts[c * a.outputs]);
+    }
+    __syncthreads();
+    shared[threadIdx.x] = acc;
+    __syncthreads();
+    if (y > 0 || o >= a.outputs) continue;
+    for (int i = 1; i < kDown; ++i) P::Merge(acc, shared[i * 32 + lane]);
+    Op::Finish(a, o, acc, Op::Initial(a));
+  }
+}
+
+/// Do columns come in packs? Where a reduction's host side may say so.
+template <class Op>
+constexpr bool kInPacks =
+    std::is_void_v<typename Op::Second> && Op::First::kPacks && !std::is_same_v<typename Op::C, double>;
 
 template <class Op>
 __device__ __forceinline__ void ReduceCols(const ReduceArgs& a) {
@@ -307,7 +358,7 @@ __device__ __forceinline__ void ReduceCols(const ReduceArgs& a) {
   using First = typename Op::First;
   using Second = typename Op::Second;
   constexpr bool kTwo = !std::is_void_v<Second>;
-  if constexpr (!kTwo && First::kPacks && !std::is_same_v<C, double>) {
+  if constexpr (kInPacks<Op>) {
     if (a.pack > 1) return ReduceColumns<Op>(a);
   }
   const int64_t tiles = (a.outputs + a.lanes - 1) / a.lanes;
@@ -366,6 +417,9 @@ template <class Op>
 __device__ __forceinline__ void ReduceEnd(const ReduceArgs& a) {
   using C = typename Op::C;
   using Second = typename Op::Second;
+  if constexpr (kInPacks<Op>) {
+    if (a.pack > 1) return EndColumns<Op>(a);
+  }
   for (int64_t o = ThreadIndex() / 32; o < a.outputs; o += ThreadCount() / 32) {
     const bool writes = threadIdx.x % 32 == 0;
     if constexpr (!std::is_void_v<Second>) {
@@ -384,12 +438,13 @@ __device__ __forceinline__ void ReduceEnd(const ReduceArgs& a) {
   }
 }
 
-// The three kernels of an op: NAME_rows, NAME_cols, NAME_end. `blocks` is how many a multiprocessor should hold.
-#define TSR_REDUCE_KERNELS(name, blocks, ...)                                                                   \
+// The three kernels of an op: NAME_rows, NAME_cols, NAME_end. `blocks` and `cols` are how many a multiprocessor should
+// hold of the first two.
+#define TSR_REDUCE_KERNELS(name, blocks, cols, ...)                                                             \
   extern "C" __global__ void __launch_bounds__(256, blocks) name##_rows(const __grid_constant__ ReduceArgs a) { \
     ReduceRows<__VA_ARGS__>(a);                                                                                 \
   }                                                                                                             \
-  extern "C" __global__ void __launch_bounds__(256, blocks) name##_cols(const __grid_constant__ ReduceArgs a) { \
+  extern "C" __global__ void __launch_bounds__(256, cols) name##_cols(const __grid_constant__ ReduceArgs a) {   \
     ReduceCols<__VA_ARGS__>(a);                                                                                 \
   }                                                                                                             \
   extern "C" __global__ void __launch_bounds__(256) name##_end(const __grid_constant__ ReduceArgs a) {          \
