@@ -66,6 +66,7 @@ absl::Status Record(const Arguments& arguments) {
   const bool absolute = path[0] == '/' || ::getcwd(folder, sizeof(folder)) == nullptr;
   ::setenv("TESSERA_TRACE", absolute ? path.c_str() : absl::StrCat(folder, "/", path).c_str(), 1);
   if (arguments.Has("redact")) ::setenv("TESSERA_TRACE_REDACT", "true", 1);
+  if (arguments.Has("measures")) ::setenv("TESSERA_TRACE_MEASURES", arguments.Get("measures").c_str(), 1);
   if (arguments.Has("stages")) ::setenv("TESSERA_TRACE_STAGES", arguments.Get("stages").c_str(), 1);
   struct stat old;
   if (::lstat(path.c_str(), &old) == 0) {
@@ -179,6 +180,7 @@ constexpr Flag kRecordFlags[] = {
     {"output", "FILE", "where the trace goes; tessera.trace if not given"},
     {"redact", "", "no source, names, shapes or IR in the file"},
     {"stages", "MS", "milliseconds for the text of IR stages (option trace_stages)"},
+    {"measures", "N", "measure N runs of each version on a GPU with its counters (option trace_measures)"},
 };
 constexpr Flag kReportFlags[] = {
     {"html", "FILE", "writes a page with pictures in place of text"},

@@ -15,6 +15,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tools/trace/pcs.h"
 
 extern char** environ;
 
@@ -127,7 +128,7 @@ absl::Status AddSass(rt::trace::TraceData* data, size_t most) {
     if (std::exchange(first, false) || (status.ok() && !text.ok())) status = text.status();
     // Without the program the others fare no better.
     if (!text.ok() && absl::IsNotFound(text.status())) break;
-    if (text.ok()) added.push_back({row.version, "sass", *std::move(text)});
+    if (text.ok()) added.push_back({row.version, "sass", WithSamples(*text, *data, row.version)});
   }
   for (rt::trace::StageRow& row : added) data->stages.push_back(std::move(row));
   return status;

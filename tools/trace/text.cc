@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/trace/sort.h"
 #include "tools/trace/gpu_text.h"
+#include "tools/trace/pcs.h"
 #include "tools/trace/table.h"
 
 namespace tessera::tools {
@@ -232,7 +233,7 @@ absl::StatusOr<std::string> ExplainTrace(const Analysis& a, const std::string& w
     for (const rt::trace::StepRow& step : trace->steps) absl::StrAppend(&out, "  ", step.text, "\n");
   }
   for (const size_t v : place->versions) VersionText(a, a.versions[v], &out);
-  absl::StrAppend(&out, KernelsOfPlace(a, place->name, 20));
+  absl::StrAppend(&out, KernelsOfPlace(a, place->name, 20), PcsOfPlace(a, *place, 5));
   std::string names;
   for (const rt::trace::StageRow& row : a.data->stages) {
     const auto mine = [&](size_t v) { return a.versions[v].row->id == row.version; };
