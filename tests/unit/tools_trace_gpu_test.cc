@@ -80,6 +80,7 @@ TEST(ToolsTraceGpu, TimeIsSummedByKernelAndOwner) {
   EXPECT_EQ(a.kernels[0].runs.ns, 120);
   EXPECT_EQ(a.kernels[0].runs.longest_ns, 70);
   EXPECT_EQ(a.kernels[0].grids, 2);
+  EXPECT_EQ(a.kernels[0].row->blocks, 2000) << "the grid that had most of the time";
   EXPECT_EQ(a.kernels[0].line, "walk.cc:8");
   EXPECT_EQ(OwnerText(a.kernels[0]), "tanh at walk.cc:8");
   EXPECT_EQ(LaneOf(a.kernels[0]), Lane::tier1);
@@ -106,19 +107,22 @@ TEST(ToolsTraceGpu, IdleTimeHasAReason) {
   // The program waited until 405, and launched then.
   recording.Activity(ActivityKind::wait, 310, 95, 0, {}, 0, 7);
   recording.Activity(ActivityKind::kernel, 500, 100, 1, {}, 480, 7);
+  // Nobody knows when this one was launched.
+  recording.Activity(ActivityKind::kernel, 605, 10, 1, {}, 0, 7);
   const TraceData data = recording.EndBatch().Read();
   const Analysis a = Analyse(data);
   ASSERT_EQ(a.gpus.size(), 1u);
   const GpuSummary& gpu = a.gpus[0];
-  EXPECT_EQ(gpu.busy_ns, 380);
-  EXPECT_EQ(gpu.idle_ns, 220);
+  EXPECT_EQ(gpu.busy_ns, 390);
+  EXPECT_EQ(gpu.idle_ns, 225);
+  EXPECT_EQ(gpu.unknown_gaps.ns, 5);
   EXPECT_EQ(gpu.device_gaps.ns, 20);
   EXPECT_EQ(gpu.host_gaps.count, 2);
   EXPECT_EQ(gpu.host_gaps.ns, 200);
   EXPECT_EQ(gpu.waited_gaps.ns, 100);
   EXPECT_EQ(gpu.launch_to_start.ns, 30);
   EXPECT_THAT(gpu.streams, ElementsAre(7, 8));
-  ASSERT_EQ(gpu.longest_gaps.size(), 3u);
+  ASSERT_EQ(gpu.longest_gaps.size(), 4u);
   EXPECT_EQ(gpu.longest_gaps[0].ns, 100);
   int64_t binned = 0;
   for (const int64_t ns : gpu.busy_bins) binned += ns;
@@ -302,6 +306,7 @@ TEST(ToolsTraceGpu, WhatMattersIsFound) {
   for (int i = 0; i < 3; ++i, at += 200'000) {
     recording.Activity(ActivityKind::copy_out, at, 50'000, 0, kOp, at - 1'000, 7, 0, 1 << 20);
     recording.Activity(ActivityKind::wait, at, 51'000, 0, {}, 0, 7);
+    recording.Activity(ActivityKind::overhead, at, 150'000, 0);
   }
   const TraceData data = recording.EndBatch(0, /*lost=*/5).Read();
   const Analysis a = Analyse(data);
@@ -313,6 +318,7 @@ TEST(ToolsTraceGpu, WhatMattersIsFound) {
   EXPECT_THAT(titles, HasSubstr("Copies to the host are"));
   EXPECT_THAT(titles, HasSubstr("most by tanh at walk.cc:8"));
   EXPECT_THAT(titles, HasSubstr("5 records of GPUs were lost"));
+  EXPECT_THAT(titles, HasSubstr("CUPTI itself took 450 us"));
 }
 
 TEST(ToolsTraceGpu, WithoutCuptiThatIsSaid) {

@@ -33,6 +33,7 @@ class Rules {
     SlowKernels();
     GpuCopies();
     Lost();
+    Overhead();
     GpuRecords();
     rt::trace::SortStably(&a_.findings, [](const Finding& x, const Finding& y) { return x.cost_ns > y.cost_ns; });
   }
@@ -297,6 +298,17 @@ class Rules {
             most != nullptr ? most->place : "");
       }
     }
+  }
+
+  // What CUPTI takes of the program's threads while it records.
+  void Overhead() {
+    double ns = 0;
+    for (const GpuSummary& gpu : a_.gpus)
+      ns += static_cast<double>(gpu.kinds[static_cast<size_t>(rt::ActivityKind::overhead)].ns);
+    if (ns < 0.05 * whole_) return;
+    Add(0, absl::StrCat("CUPTI itself took ", TimeText(ns), ", ", Share(ns), " of the recording"),
+        "times of the host, and idle time of GPUs, are longer here than without a recording",
+        "times of kernels are right all the same; compare whole steps with a run that is not recorded", "", true);
   }
 
   void GpuRecords() {
