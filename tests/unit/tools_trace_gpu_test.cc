@@ -332,6 +332,28 @@ TEST(ToolsTraceGpu, WithoutCuptiThatIsSaid) {
   EXPECT_THAT(KernelsTable(a, 3), HasSubstr("tanh at walk.cc:8"));
 }
 
+TEST(ToolsTraceGpu, AGpuOfWhichNothingIsKnownIsMentioned) {
+  Recording recording;
+  recording.Gpu().Add(rt::trace::MetaRow{"gpu", "another tool holds CUPTI"}).Event(EventKind::op, 0, 1000, 3, 8, 1);
+  const TraceData data = recording.Read();
+  EXPECT_THAT(Titles(Analyse(data)), HasSubstr("nothing that ran on it was recorded | another tool holds CUPTI"));
+}
+
+TEST(ToolsTraceGpu, RooflinesOfBothKindsOfDevices) {
+  Recording recording;
+  recording.Version(1, "tier 3", 10, 1000, 2000, 1).Add(rt::trace::MetaRow{"options", "peak_gbps=10 peak_gflops=50"});
+  recording.Add(rt::trace::TraceRow{1, "walk.cc:8", 1, "cpu", 100, {{"0: y1 = tanh x0  f32[8]", 1, "", 9, 1}}, "loop"});
+  recording.Add(rt::trace::StageRow{1, "report", kTanh}).Event(EventKind::version_run, 0, 10'000, 1, 10, 1);
+  const TraceData data = recording.Read();
+  const std::string json = ReportJson(Analyse(data), "x");
+  EXPECT_THAT(json, HasSubstr(R"("title":"cpu, a point for each version","bytes":1e+10)"));
+  // 21 million operations and 8 million bytes in a microsecond.
+  EXPECT_THAT(json, HasSubstr(R"(["version 1 of walk.cc:8",2.625,2.1e+13,10000,)"));
+  const auto gpu = rt::trace::ReadTrace(testing_trace::GpuSample(3));
+  ASSERT_TRUE(gpu.ok());
+  EXPECT_THAT(ReportJson(Analyse(*gpu), "x"), HasSubstr(R"("title":"GPU 0: NVIDIA H200","bytes":4.8e+12)"));
+}
+
 TEST(ToolsTraceGpu, ATraceWithoutGpusSaysNothingOfThem) {
   const TraceData data = Recording().Event(EventKind::op, 0, 1000, 3, 8, 1).Read();
   const Analysis a = Analyse(data);

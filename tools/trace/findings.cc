@@ -320,6 +320,9 @@ class Rules {
     for (const GpuSummary& gpu : a_.gpus)
       stretches |= gpu.kinds[static_cast<size_t>(rt::ActivityKind::stretch)].count > 0;
     const std::string how = MetaOf(*a_.data, "gpu");
+    if (a_.gpus.empty() && !a_.data->gpus.empty() && !how.empty())
+      Add(0, "A GPU was there, and nothing that ran on it was recorded", how,
+          "ops and versions have the time that the host spent on them", "", true);
     if (stretches)
       Add(0, "There are no times of single kernels: CUPTI could not be used",
           how.empty() ? "what each op or run did was timed between two events of its stream" : how,
