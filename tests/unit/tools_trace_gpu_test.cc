@@ -198,6 +198,35 @@ TEST(ToolsTraceGpu, DimsThatAVersionLeavesOpenAreThoseOfAnotherTraceOfThePlace) 
   EXPECT_THAT(KernelsTable(a, 5), HasSubstr("~8 GB/s"));
 }
 
+TEST(ToolsTraceGpu, DimsThatOnlyTheCodeLeavesOpenAreThoseOfTheTrace) {
+  Recording recording;
+  recording.Gpu().Kernel(1, "k1").Version(1, "tier 2", 1, 1, 1, 1);
+  recording.Add(rt::trace::TraceRow{
+      1,
+      "walk.cc:8",
+      1,
+      "cuda:0",
+      100,
+      {{"0: y2 = tanh x0  f32[50,20]", 1, "", 9, 1}, {"1: y3, y4 = split y2  f32[50,7], f32[50,13]", 1, "", 9, 1}},
+      "loop"});
+  recording.Add(rt::trace::StageRow{1, "graph", R"(module {
+  tsr_graph.trace "eager" values [0] likely [64] (%v0: tensor<?xf32, [3]> loc(unknown)) {
+    %0 = tsr_graph.cast %v0 : (tensor<?xf32, [3]>) -> tensor<?xf32, [3]> loc(#loc1)
+    %v2 = tsr_graph.tanh %0 step 0 values [2] : (tensor<?xf32, [3]>) -> tensor<?x20xf32, [1]> loc(#loc1)
+    %v3, %v4 = tsr_graph.split %v2 step 1 values [3, 4] : (tensor<?x20xf32, [1]>) -> (tensor<?x7xf32, [1]>, tensor<50x?xf32, [2]>)
+})"});
+  recording.Add(rt::trace::StageRow{
+      1, "report", "kernel k1 in place of steps 0, 1\n  reads       80*s1 bytes\n  writes      4*s1*s2 + s3 bytes\n"});
+  recording.Activity(ActivityKind::kernel, 0, 1000, 1, Step(1)).EndBatch();
+  TraceData data = recording.Read();
+  EXPECT_DOUBLE_EQ(Analyse(data).kernels.at(0).work.bytes, 80 * 50 + 4 * 50 * 13 + 8)
+      << "x0 is f32[8], as its guard says";
+  EXPECT_FALSE(Analyse(data).kernels[0].work.is_guess);
+  // Without the report nobody knows which steps the kernel does.
+  std::erase_if(data.stages, [](const auto& row) { return row.stage == "report"; });
+  EXPECT_EQ(Analyse(data).kernels.at(0).work.bytes, 0);
+}
+
 TEST(ToolsTraceGpu, ProductsOfTheLibraryFollowFromShapes) {
   Recording recording;
   recording.Gpu().Kernel(1, "nvjet_big").Kernel(2, "splitk_reduce");

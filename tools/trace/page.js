@@ -338,7 +338,7 @@ const roofline = (r, index) => {
     if (named.has(p)) shapes.push(svg('text', {x: x(p[1]) + radius + 4, y: y(p[2]) + 4}, p[0].split(' · ')[0].slice(0, 28)));
   }
   return el('section', {class: 'card', id: 'roofline-' + index}, el('h2', {}, 'Roofline of ' + r.title), svg('svg', {viewBox: '0 0 ' + W + ' ' + h}, shapes),
-    el('p', {class: 'note'}, 'Area: time. Colours: the tier of who launched it. Above is faster; a point at a line cannot be faster with these bytes and operations. What a kernel must do is the compiler’s count, or follows from shapes; bytes are counters’ where there are some.'));
+    el('p', {class: 'note'}, 'Area: time. Colours: the tier of who launched it. Above is faster; a point at a line cannot be faster with these bytes and operations, and one above the memory’s line works from a cache. What a kernel must do is the compiler’s count, or follows from shapes; bytes are counters’ where there are some.'));
 };
 app.append(...D.rooflines.map(roofline).filter(Boolean));
 
