@@ -25,7 +25,8 @@ std::optional<std::string> RememberedSchedule(const tracer::Trace& trace, const 
 void RememberSchedule(const tracer::Trace& trace, const tracer::Trace& example, const std::string& schedule);
 
 /// The text of a stage of that compile: graph, sched, tile, target, llvm or asm; or report; or space, the choices that
-/// the tuner has; or cubin, the bytes of one, for a CUDA device. `file` is the function's, for the places of its ops; empty: it came from text.
+/// the tuner has; or cubin, the bytes of one, for a CUDA device. `file` is the function's, for the places of its ops;
+/// empty: it came from text.
 absl::StatusOr<std::string> InspectStage(const tracer::Trace& trace, const tracer::Trace& example, int tier,
                                          const std::string& stage, const std::string& schedule = "",
                                          const std::string& file = "");

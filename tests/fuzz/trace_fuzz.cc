@@ -8,6 +8,7 @@
 #include "runtime/trace/reader.h"
 #include "tools/trace/analysis.h"
 #include "tools/trace/export.h"
+#include "tools/trace/gzip.h"
 #include "tools/trace/html.h"
 #include "tools/trace/text.h"
 
@@ -49,6 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         tessera::tools::ChromeTrace(analysis).empty() || tessera::tools::PerfettoTrace(analysis).empty() ||
         tessera::tools::DiffText(analysis, analysis, 3).empty())
       std::abort();
+    if (tessera::tools::Gzip(input).size() < 18) std::abort();
     for (const auto& place : analysis.places)
       if (!tessera::tools::ExplainTrace(analysis, place.name, "").ok()) std::abort();
     for (const bool times : {true, false}) tessera::tools::EventsText(analysis, times);

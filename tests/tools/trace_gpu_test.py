@@ -3,6 +3,7 @@
 
 usage: trace_gpu_test.py TESSERA TRACE_SAMPLE
 """
+import gzip
 import json
 import os
 import re
@@ -159,7 +160,7 @@ def dict_of(message):
 def read_perfetto(path):
     """Tracks by number, and the begun slices: (track, time, name, category, notes, flows out, flows in)."""
     with open(path, "rb") as file:
-        packets = [dict_of(value) for number, value in fields(file.read()) if number == 1]
+        packets = [dict_of(value) for number, value in fields(gzip.decompress(file.read())) if number == 1]
     tracks, interned, slices, last, depth = {}, {}, [], {}, {}
     for packet in packets:
         sequence = packet[10][0]
@@ -220,8 +221,9 @@ class Export(Case):
             for flow in s[5]:
                 self.assertIn(s[3], ("op", "version_run", "copy"))
                 self.assertGreaterEqual(ended[flow][1], s[1], "it runs after it was launched")
-        # A step of training has hundreds of kernels: each may take no more than this.
-        self.assertLess(os.path.getsize(out), 56 * 450 + 110 * 300)
+        # A thousand steps of training with a thousand kernels each shall be 20 MB at most.
+        self.ok("export", "--perfetto", self.sample("long.trace", 5000), "--output", self.path("long.perfetto"))
+        self.assertLess(os.path.getsize(self.path("long.perfetto")), 20 * 5 * 5000)
         run_slice = next(s for s in slices if s[3] == "version_run")
         self.assertEqual(ended[run_slice[5][0]][2], "k1")
 

@@ -4,6 +4,7 @@
 usage: trace_test.py TESSERA FOLDER_OF_EXPECTED_TEXTS
 UPDATE_EXPECTED=1 in the environment writes the expected texts anew.
 """
+import gzip
 import html.parser
 import json
 import os
@@ -333,7 +334,7 @@ class Export(Case):
         out = self.path("out.perfetto")
         self.ok("export", "--perfetto", self.trace, "--output", out)
         with open(out, "rb") as file:
-            packets = [dict_of(value) for number, value in fields(file.read()) if number == 1]
+            packets = [dict_of(value) for number, value in fields(gzip.decompress(file.read())) if number == 1]
         tracks, names, depth, last, seen, counters = {}, {}, {}, {}, set(), 0
         for packet in packets:
             for interned in packet.get(12, []):

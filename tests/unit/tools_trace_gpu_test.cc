@@ -80,6 +80,7 @@ TEST(ToolsTraceGpu, TimeIsSummedByKernelAndOwner) {
   EXPECT_EQ(a.kernels[0].runs.ns, 120);
   EXPECT_EQ(a.kernels[0].runs.longest_ns, 70);
   EXPECT_EQ(a.kernels[0].grids, 2);
+  EXPECT_EQ(a.kernels[0].row->blocks, 2000) << "the grid that had most of the time";
   EXPECT_EQ(a.kernels[0].line, "walk.cc:8");
   EXPECT_EQ(OwnerText(a.kernels[0]), "tanh at walk.cc:8");
   EXPECT_EQ(LaneOf(a.kernels[0]), Lane::tier1);
@@ -106,19 +107,22 @@ TEST(ToolsTraceGpu, IdleTimeHasAReason) {
   // The program waited until 405, and launched then.
   recording.Activity(ActivityKind::wait, 310, 95, 0, {}, 0, 7);
   recording.Activity(ActivityKind::kernel, 500, 100, 1, {}, 480, 7);
+  // Nobody knows when this one was launched.
+  recording.Activity(ActivityKind::kernel, 605, 10, 1, {}, 0, 7);
   const TraceData data = recording.EndBatch().Read();
   const Analysis a = Analyse(data);
   ASSERT_EQ(a.gpus.size(), 1u);
   const GpuSummary& gpu = a.gpus[0];
-  EXPECT_EQ(gpu.busy_ns, 380);
-  EXPECT_EQ(gpu.idle_ns, 220);
+  EXPECT_EQ(gpu.busy_ns, 390);
+  EXPECT_EQ(gpu.idle_ns, 225);
+  EXPECT_EQ(gpu.unknown_gaps.ns, 5);
   EXPECT_EQ(gpu.device_gaps.ns, 20);
   EXPECT_EQ(gpu.host_gaps.count, 2);
   EXPECT_EQ(gpu.host_gaps.ns, 200);
   EXPECT_EQ(gpu.waited_gaps.ns, 100);
   EXPECT_EQ(gpu.launch_to_start.ns, 30);
   EXPECT_THAT(gpu.streams, ElementsAre(7, 8));
-  ASSERT_EQ(gpu.longest_gaps.size(), 3u);
+  ASSERT_EQ(gpu.longest_gaps.size(), 4u);
   EXPECT_EQ(gpu.longest_gaps[0].ns, 100);
   int64_t binned = 0;
   for (const int64_t ns : gpu.busy_bins) binned += ns;
@@ -192,6 +196,35 @@ TEST(ToolsTraceGpu, DimsThatAVersionLeavesOpenAreThoseOfAnotherTraceOfThePlace) 
   EXPECT_DOUBLE_EQ(a.kernels.at(0).work.bytes, 8000);
   EXPECT_TRUE(a.kernels[0].work.is_guess);
   EXPECT_THAT(KernelsTable(a, 5), HasSubstr("~8 GB/s"));
+}
+
+TEST(ToolsTraceGpu, DimsThatOnlyTheCodeLeavesOpenAreThoseOfTheTrace) {
+  Recording recording;
+  recording.Gpu().Kernel(1, "k1").Version(1, "tier 2", 1, 1, 1, 1);
+  recording.Add(rt::trace::TraceRow{
+      1,
+      "walk.cc:8",
+      1,
+      "cuda:0",
+      100,
+      {{"0: y2 = tanh x0  f32[50,20]", 1, "", 9, 1}, {"1: y3, y4 = split y2  f32[50,7], f32[50,13]", 1, "", 9, 1}},
+      "loop"});
+  recording.Add(rt::trace::StageRow{1, "graph", R"(module {
+  tsr_graph.trace "eager" values [0] likely [64] (%v0: tensor<?xf32, [3]> loc(unknown)) {
+    %0 = tsr_graph.cast %v0 : (tensor<?xf32, [3]>) -> tensor<?xf32, [3]> loc(#loc1)
+    %v2 = tsr_graph.tanh %0 step 0 values [2] : (tensor<?xf32, [3]>) -> tensor<?x20xf32, [1]> loc(#loc1)
+    %v3, %v4 = tsr_graph.split %v2 step 1 values [3, 4] : (tensor<?x20xf32, [1]>) -> (tensor<?x7xf32, [1]>, tensor<50x?xf32, [2]>)
+})"});
+  recording.Add(rt::trace::StageRow{
+      1, "report", "kernel k1 in place of steps 0, 1\n  reads       80*s1 bytes\n  writes      4*s1*s2 + s3 bytes\n"});
+  recording.Activity(ActivityKind::kernel, 0, 1000, 1, Step(1)).EndBatch();
+  TraceData data = recording.Read();
+  EXPECT_DOUBLE_EQ(Analyse(data).kernels.at(0).work.bytes, 80 * 50 + 4 * 50 * 13 + 8)
+      << "x0 is f32[8], as its guard says";
+  EXPECT_FALSE(Analyse(data).kernels[0].work.is_guess);
+  // Without the report nobody knows which steps the kernel does.
+  std::erase_if(data.stages, [](const auto& row) { return row.stage == "report"; });
+  EXPECT_EQ(Analyse(data).kernels.at(0).work.bytes, 0);
 }
 
 TEST(ToolsTraceGpu, ProductsOfTheLibraryFollowFromShapes) {
@@ -302,6 +335,7 @@ TEST(ToolsTraceGpu, WhatMattersIsFound) {
   for (int i = 0; i < 3; ++i, at += 200'000) {
     recording.Activity(ActivityKind::copy_out, at, 50'000, 0, kOp, at - 1'000, 7, 0, 1 << 20);
     recording.Activity(ActivityKind::wait, at, 51'000, 0, {}, 0, 7);
+    recording.Activity(ActivityKind::overhead, at, 150'000, 0);
   }
   const TraceData data = recording.EndBatch(0, /*lost=*/5).Read();
   const Analysis a = Analyse(data);
@@ -313,6 +347,7 @@ TEST(ToolsTraceGpu, WhatMattersIsFound) {
   EXPECT_THAT(titles, HasSubstr("Copies to the host are"));
   EXPECT_THAT(titles, HasSubstr("most by tanh at walk.cc:8"));
   EXPECT_THAT(titles, HasSubstr("5 records of GPUs were lost"));
+  EXPECT_THAT(titles, HasSubstr("CUPTI itself took 450 us"));
 }
 
 TEST(ToolsTraceGpu, WithoutCuptiThatIsSaid) {
@@ -324,6 +359,28 @@ TEST(ToolsTraceGpu, WithoutCuptiThatIsSaid) {
   EXPECT_THAT(Titles(a), HasSubstr("CUPTI could not be used | events: another tool holds CUPTI"));
   EXPECT_EQ(a.kernels.at(0).name, "all that it launched");
   EXPECT_THAT(KernelsTable(a, 3), HasSubstr("tanh at walk.cc:8"));
+}
+
+TEST(ToolsTraceGpu, AGpuOfWhichNothingIsKnownIsMentioned) {
+  Recording recording;
+  recording.Gpu().Add(rt::trace::MetaRow{"gpu", "another tool holds CUPTI"}).Event(EventKind::op, 0, 1000, 3, 8, 1);
+  const TraceData data = recording.Read();
+  EXPECT_THAT(Titles(Analyse(data)), HasSubstr("nothing that ran on it was recorded | another tool holds CUPTI"));
+}
+
+TEST(ToolsTraceGpu, RooflinesOfBothKindsOfDevices) {
+  Recording recording;
+  recording.Version(1, "tier 3", 10, 1000, 2000, 1).Add(rt::trace::MetaRow{"options", "peak_gbps=10 peak_gflops=50"});
+  recording.Add(rt::trace::TraceRow{1, "walk.cc:8", 1, "cpu", 100, {{"0: y1 = tanh x0  f32[8]", 1, "", 9, 1}}, "loop"});
+  recording.Add(rt::trace::StageRow{1, "report", kTanh}).Event(EventKind::version_run, 0, 10'000, 1, 10, 1);
+  const TraceData data = recording.Read();
+  const std::string json = ReportJson(Analyse(data), "x");
+  EXPECT_THAT(json, HasSubstr(R"("title":"cpu, a point for each version","bytes":1e+10)"));
+  // 21 million operations and 8 million bytes in a microsecond.
+  EXPECT_THAT(json, HasSubstr(R"(["version 1 of walk.cc:8",2.625,2.1e+13,10000,)"));
+  const auto gpu = rt::trace::ReadTrace(testing_trace::GpuSample(3));
+  ASSERT_TRUE(gpu.ok());
+  EXPECT_THAT(ReportJson(Analyse(*gpu), "x"), HasSubstr(R"("title":"GPU 0: NVIDIA H200","bytes":4.8e+12)"));
 }
 
 TEST(ToolsTraceGpu, ATraceWithoutGpusSaysNothingOfThem) {

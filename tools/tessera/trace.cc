@@ -20,6 +20,7 @@
 #include "tools/tessera/trace_live.h"
 #include "tools/trace/analysis.h"
 #include "tools/trace/export.h"
+#include "tools/trace/gzip.h"
 #include "tools/trace/html.h"
 #include "tools/trace/ranks.h"
 #include "tools/trace/sass.h"
@@ -168,8 +169,8 @@ absl::Status Export(const Arguments& arguments) {
   TSR_ASSIGN_OR_RETURN(const Files files, ReadAll(arguments.operands()));
   const std::vector<Process> processes = OnOneTimeline(files.analyses);
   const bool perfetto = arguments.Has("perfetto");
-  const std::string path = arguments.Get("output", arguments.operand(0) + (perfetto ? ".perfetto" : ".json"));
-  TSR_RETURN_IF_ERROR(rt::WriteFile(path, {perfetto ? PerfettoTrace(processes) : ChromeTrace(processes)}, 0600));
+  const std::string path = arguments.Get("output", arguments.operand(0) + (perfetto ? ".perfetto.gz" : ".json"));
+  TSR_RETURN_IF_ERROR(rt::WriteFile(path, {perfetto ? Gzip(PerfettoTrace(processes)) : ChromeTrace(processes)}, 0600));
   std::fprintf(stderr, "wrote %s; %s opens it\n", path.c_str(), perfetto ? "ui.perfetto.dev" : "chrome://tracing");
   return absl::OkStatus();
 }
@@ -196,7 +197,7 @@ constexpr Flag kExplainFlags[] = {
 constexpr Flag kDiffFlags[] = {{"rows", "N", "rows of each table"}};
 constexpr Flag kEventsFlags[] = {{"no-times", "", "only what depends on the program alone"}};
 constexpr Flag kExportFlags[] = {
-    {"perfetto", "", "the protobuf form of ui.perfetto.dev"},
+    {"perfetto", "", "the protobuf form of ui.perfetto.dev, compressed by gzip"},
     {"chrome", "", "the JSON form of chrome://tracing"},
     {"output", "FILE", "where it goes; beside the trace if not given"},
 };

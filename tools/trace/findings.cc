@@ -33,6 +33,7 @@ class Rules {
     SlowKernels();
     GpuCopies();
     Lost();
+    Overhead();
     GpuRecords();
     rt::trace::SortStably(&a_.findings, [](const Finding& x, const Finding& y) { return x.cost_ns > y.cost_ns; });
   }
@@ -299,6 +300,17 @@ class Rules {
     }
   }
 
+  // What CUPTI takes of the program's threads while it records.
+  void Overhead() {
+    double ns = 0;
+    for (const GpuSummary& gpu : a_.gpus)
+      ns += static_cast<double>(gpu.kinds[static_cast<size_t>(rt::ActivityKind::overhead)].ns);
+    if (ns < 0.05 * whole_) return;
+    Add(0, absl::StrCat("CUPTI itself took ", TimeText(ns), ", ", Share(ns), " of the recording"),
+        "times of the host, and idle time of GPUs, are longer here than without a recording",
+        "times of kernels are right all the same; compare whole steps with a run that is not recorded", "", true);
+  }
+
   void GpuRecords() {
     if (a_.data->gpu_lost > 0)
       Add(0, absl::StrCat(a_.data->gpu_lost, " records of GPUs were lost"),
@@ -308,6 +320,9 @@ class Rules {
     for (const GpuSummary& gpu : a_.gpus)
       stretches |= gpu.kinds[static_cast<size_t>(rt::ActivityKind::stretch)].count > 0;
     const std::string how = MetaOf(*a_.data, "gpu");
+    if (a_.gpus.empty() && !a_.data->gpus.empty() && !how.empty())
+      Add(0, "A GPU was there, and nothing that ran on it was recorded", how,
+          "ops and versions have the time that the host spent on them", "", true);
     if (stretches)
       Add(0, "There are no times of single kernels: CUPTI could not be used",
           how.empty() ? "what each op or run did was timed between two events of its stream" : how,

@@ -102,7 +102,8 @@ class GpuAnalyser {
     kernel.runs.Add(activity.ns);
     kernel.bytes = Sum(kernel.bytes, activity.bytes);
     kernel.in_graph += activity.in_graph ? 1 : 0;
-    if (grids_[it->second].size() < 1000) grids_[it->second].insert(activity.kernel);
+    int64_t& ns = grids_[it->second][activity.kernel];
+    ns = Sum(ns, activity.ns);
     a_.kernel_of.push_back(it->second);
   }
 
@@ -114,7 +115,11 @@ class GpuAnalyser {
     std::vector<KernelSummary> sorted;
     for (uint32_t i = 0; i < order.size(); ++i) {
       place[order[i]] = i;
-      a_.kernels[order[i]].grids = static_cast<int64_t>(grids_[order[i]].size());
+      const auto& grids = grids_[order[i]];
+      a_.kernels[order[i]].grids = static_cast<int64_t>(grids.size());
+      const auto most = std::max_element(grids.begin(), grids.end(),
+                                         [](const auto& x, const auto& y) { return x.second < y.second; });
+      a_.kernels[order[i]].row = data_.FindKernel(most->first);
       sorted.push_back(std::move(a_.kernels[order[i]]));
     }
     a_.kernels = std::move(sorted);
@@ -298,7 +303,8 @@ class GpuAnalyser {
 
   void Gap(GpuSummary* gpu, const GpuActivity& next, int64_t from, uint32_t before, uint32_t after,
            int64_t waited_ns) const {
-    GpuGap gap = {from, next.start_ns - from, before, after, GpuGap::Why::device};
+    GpuGap gap = {from, next.start_ns - from, before, after,
+                  next.launched_ns < 0 ? GpuGap::Why::unknown : GpuGap::Why::device};
     // Launched after the end of all that came before it: the GPU had nothing to do until then.
     if (next.launched_ns > from) {
       gap.why = waited_ns >= from ? GpuGap::Why::waited : GpuGap::Why::host;
@@ -306,7 +312,7 @@ class GpuAnalyser {
       if (gap.why == GpuGap::Why::waited) gpu->waited_gaps.Add(gap.ns);
       gpu->launch_to_start.Add(std::max<int64_t>(next.start_ns - next.launched_ns, 0));
     } else {
-      gpu->device_gaps.Add(gap.ns);
+      (next.launched_ns < 0 ? gpu->unknown_gaps : gpu->device_gaps).Add(gap.ns);
     }
     std::vector<GpuGap>& longest = gpu->longest_gaps;
     longest.push_back(gap);
@@ -322,7 +328,7 @@ class GpuAnalyser {
   std::map<std::string, uint32_t> names_;
   std::map<uint32_t, uint32_t> name_of_kernel_;
   std::map<std::tuple<uint32_t, ActivityKind, uint32_t, ActivityOwner::Kind, int64_t, int32_t>, uint32_t> index_;
-  std::vector<std::set<uint32_t>> grids_;
+  std::vector<std::map<uint32_t, int64_t>> grids_;  // their time, by number of the kernel
 };
 
 std::string Scaled(double value, std::initializer_list<const char*> units) {

@@ -47,7 +47,7 @@ struct KernelSummary {
   Tally runs;
   int64_t bytes = 0;                          // of copies and sets, of all of them
   int64_t in_graph = 0;                       // launches by a graph
-  const rt::trace::KernelRow* row = nullptr;  // as it was launched first
+  const rt::trace::KernelRow* row = nullptr;  // with the grid that had most of the time
   int64_t grids = 0;                          // how many differ in grid or resources
   Occupancy occupancy;
   std::map<std::string, double> measures;  // by name, of one launch
@@ -58,7 +58,7 @@ struct KernelSummary {
   double bytes_per_s = 0, flops = 0;           // reached
   double memory_share = 0, compute_share = 0;  // of what the GPU can do at most: from 0 to 1
   double peak_flops = 0;                       // of the unit that it uses
-  std::vector<Verdict> verdicts;               // what holds it up most first; never empty for a kernel
+  std::vector<Verdict> verdicts;               // what holds it up most first; empty: nothing is known
 
   double each_ns() const { return runs.count > 0 ? static_cast<double>(runs.ns) / static_cast<double>(runs.count) : 0; }
   std::optional<double> Measure(const char* name) const {
@@ -73,7 +73,7 @@ struct KernelSummary {
 struct GpuGap {
   int64_t start_ns = 0, ns = 0;
   uint32_t before = 0, after = 0;  // in Analysis::kernels
-  enum class Why : uint8_t { host, waited, device } why = Why::device;
+  enum class Why : uint8_t { host, waited, device, unknown } why = Why::unknown;
 };
 
 struct GpuSummary {
@@ -85,6 +85,7 @@ struct GpuSummary {
   Tally host_gaps;                    // the next thing was launched only after all before it had ended
   Tally waited_gaps;                  // of those: the program had waited for the device right before
   Tally device_gaps;                  // what comes next had been launched: the GPU took its time
+  Tally unknown_gaps;                 // when it was launched is not known
   std::vector<GpuGap> longest_gaps;   // at most kMostGaps, the longest first
   std::array<Tally, std::size(rt::kActivities)> kinds;
   std::array<int64_t, std::size(rt::kActivities)> bytes{};

@@ -25,7 +25,7 @@ std::string ResourcesText(const KernelSummary& k) {
                                   " registers, ", BytesText(static_cast<double>(k.row->shared_bytes)), " shared");
   if (k.occupancy.blocks > 0)
     absl::StrAppend(&text, "; occupancy ", Percent(k.occupancy.share), ", limited by ", k.occupancy.limited_by);
-  if (k.grids > 1) absl::StrAppend(&text, "; ", k.grids, " grids, this is the first");
+  if (k.grids > 1) absl::StrAppend(&text, "; ", k.grids, " grids, this one had most of the time");
   return text;
 }
 
@@ -51,6 +51,7 @@ std::string GpusText(const Analysis& a) {
       line("  of those", absl::StrCat(Time(gpu.waited_gaps.ns), " in ", Count(gpu.waited_gaps.count, "gap"),
                                       " after the program had waited for the device"));
     gaps("idle, device", gpu.device_gaps, "what comes next had been launched");
+    gaps("idle", gpu.unknown_gaps, "when the next thing was launched is not known");
     if (gpu.launch_to_start.count > 0)
       line("launch to start", absl::StrCat(TimeText(Each(gpu.launch_to_start)), " on an idle GPU, at most ",
                                            Time(gpu.launch_to_start.longest_ns)));

@@ -32,6 +32,8 @@ void WriteGpu(const Analysis& a, const GpuSummary& gpu, Json* json) {
   WriteTally(gpu.waited_gaps, json);
   json->Key("device");
   WriteTally(gpu.device_gaps, json);
+  json->Key("unknown");
+  WriteTally(gpu.unknown_gaps, json);
   json->Key("launch");
   WriteTally(gpu.launch_to_start, json);
   json->Key("kinds").Open('[');
@@ -44,7 +46,7 @@ void WriteGpu(const Analysis& a, const GpuSummary& gpu, Json* json) {
   for (const int64_t ns : gpu.busy_bins) json->Number(ns);
   json->Close(']').Key("gaps").Open('[');
   static constexpr const char* kWhy[] = {"the host was behind", "the program had waited for the device",
-                                         "it had been launched"};
+                                         "it had been launched", "not known"};
   for (const GpuGap& gap : gpu.longest_gaps)
     json->Open('[')
         .Number(gap.start_ns)

@@ -131,7 +131,7 @@ const rate = (v, unit) => v > 0 ? scaled(v, 1000, [unit, 'k' + unit, 'M' + unit,
 const area = (points, height) => 'M' + points[0][0] + ',' + height + points.map(p => 'L' + p[0] + ',' + p[1]).join('') + 'L' + points[points.length - 1][0] + ',' + height + 'Z';
 const gpuCard = g => {
   const parts = [['busy', g.busy, 'tier2', ''], ['idle: the host was behind', g.host[1] - g.waited[1], 'tier3', count(g.host[0] - g.waited[0]) + ' gaps'],
-    ['idle: the program had waited for the device', g.waited[1], 'other', count(g.waited[0]) + ' gaps'], ['idle: the device itself', g.device[1], 'tier1', count(g.device[0]) + ' gaps']].filter(p => p[1] > 0);
+    ['idle: the program had waited for the device', g.waited[1], 'other', count(g.waited[0]) + ' gaps'], ['idle: the device itself', g.device[1], 'tier1', count(g.device[0]) + ' gaps'], ['idle', g.unknown[1], 'tier1', count(g.unknown[0]) + ' gaps, nobody knows why']].filter(p => p[1] > 0);
   const h = 54, n = Math.max(g.bins.length, 1), top = 1.0;
   const chart = svg('svg', {viewBox: '0 0 1180 ' + h, class: 'busy'}, svg('rect', {x: 0, y: 0, width: 1180, height: h, fill: 'var(--code)'}),
     g.bins.length ? svg('path', {fill: 'var(--tier2)', opacity: 0.8, d: area(g.bins.map((b, i) => [1180 * (i + 0.5) / n, h - h * Math.min(b / D.binNs, top)]), h)}) : null);
@@ -294,7 +294,7 @@ const percent = v => v > 0 ? Math.round(100 * v) + ' %' : '-';
 const kernelDetail = el('div', {id: 'kernel-detail'});
 const showKernel = i => {
   const k = D.kernels[i], facts = [['launched by', k.by || 'not known'], ['launches', count(k.count) + (k.graph ? ', ' + count(k.graph) + ' of them by a graph' : '') + '; each ' + time(k.ns / k.count) + ', longest ' + time(k.longest)]];
-  if (k.grid) facts.push(['grid', count(k.grid[0]) + ' blocks of ' + k.grid[1] + ' threads, ' + k.grid[2] + ' registers, ' + bytes(k.grid[3]) + ' of shared memory' + (k.grid[4] > 1 ? '; ' + k.grid[4] + ' grids in all, this is the first' : '')]);
+  if (k.grid) facts.push(['grid', count(k.grid[0]) + ' blocks of ' + k.grid[1] + ' threads, ' + k.grid[2] + ' registers, ' + bytes(k.grid[3]) + ' of shared memory' + (k.grid[4] > 1 ? '; ' + k.grid[4] + ' grids in all, this one had most of the time' : '')]);
   if (k.occupancy) facts.push(['occupancy', percent(k.occupancy[0]) + ', limited by ' + k.occupancy[1]]);
   if (k.rate > 0) facts.push(['memory', bytes(k.bytes) + ' a launch, ' + rate(k.rate, 'B/s') + ', ' + percent(k.memory) + ' of its rate' + (k.guess ? '; with dims of another trace' : '')]);
   if (k.flops > 0) facts.push(['arithmetic', rate(k.flops, 'FLOP/s') + ', ' + percent(k.compute) + ' of the peak']);
@@ -338,7 +338,7 @@ const roofline = (r, index) => {
     if (named.has(p)) shapes.push(svg('text', {x: x(p[1]) + radius + 4, y: y(p[2]) + 4}, p[0].split(' · ')[0].slice(0, 28)));
   }
   return el('section', {class: 'card', id: 'roofline-' + index}, el('h2', {}, 'Roofline of ' + r.title), svg('svg', {viewBox: '0 0 ' + W + ' ' + h}, shapes),
-    el('p', {class: 'note'}, 'Area: time. Colours: the tier of who launched it. Above is faster; a point at a line cannot be faster with these bytes and operations. What a kernel must do is the compiler’s count, or follows from shapes; bytes are counters’ where there are some.'));
+    el('p', {class: 'note'}, 'Area: time. Colours: the tier of who launched it. Above is faster; a point at a line cannot be faster with these bytes and operations, and one above the memory’s line works from a cache. What a kernel must do is the compiler’s count, or follows from shapes; bytes are counters’ where there are some.'));
 };
 app.append(...D.rooflines.map(roofline).filter(Boolean));
 

@@ -178,9 +178,7 @@ Said WaitsForItself(const Facts& f) {
 
 /// Said where nothing else is.
 Said Otherwise(const Facts& f) {
-  if (f.kernel.roofline_share() <= 0)
-    return Verdict{"no counters, and what it must do is not known",
-                   "counters of the hardware tell more, and so do the stages of its version"};
+  if (f.kernel.roofline_share() <= 0) return {};  // no counters, and what it must do is not known
   return Verdict{absl::StrCat(Percent(f.kernel.roofline_share()),
                               " of what the GPU could, and nothing of the grid or "
                               "the resources says why"),
@@ -201,7 +199,8 @@ std::vector<Verdict> VerdictsOf(const KernelSummary& kernel, const rt::trace::Gp
   std::vector<Verdict> verdicts;
   for (const auto rule : kRules)
     if (Said said = rule(facts)) verdicts.push_back(*std::move(said));
-  if (verdicts.empty()) verdicts.push_back(*Otherwise(facts));
+  if (verdicts.empty())
+    if (Said said = Otherwise(facts)) verdicts.push_back(*std::move(said));
   return verdicts;
 }
 

@@ -148,6 +148,50 @@ void WorkTable::BindSymbols(const TraceRow& trace, Version* into) const {
   }
 }
 
+// Values of the stage "graph" have their types, in which open dims are symbols of the code, and their numbers:
+//   %v2 = tsr_graph.sub %0, %v1 step 0 values [2] ... -> tensor<?xf32, [0]>
+// What the trace says of the same value tells how large those dims are.
+void WorkTable::ReadGraph(const std::string& text, Version* into) const {
+  const auto bind = [&](std::string_view number, std::string_view type) {
+    // "?x768xbf16, [3]": dims, the element type, and the symbols of the open dims.
+    type = type.substr(0, type.find('>'));
+    const size_t open = type.find('['), close = type.find(']');
+    if (open == std::string_view::npos || close == std::string_view::npos || close < open) return;
+    const std::vector<std::string> symbols = Split(type.substr(open + 1, close - open - 1), ", ");
+    std::vector<std::string> dims = Split(type.substr(0, type.find(',')), "x");
+    if (!dims.empty()) dims.pop_back();
+    for (const char* kind : {"x", "y", "c"}) {
+      const auto it = into->types.find(kind + Text(number));
+      if (it == into->types.end()) continue;
+      const Type known = ParseType(it->second, into->symbols);
+      if (!known.known || known.dims.size() != dims.size()) continue;
+      for (size_t d = 0, s = 0; d < dims.size() && s < symbols.size(); ++d)
+        if (dims[d] == "?") into->code_symbols["s" + symbols[s++]] = known.dims[d];
+    }
+  };
+  constexpr std::string_view kValue = "%v", kTensor = "tensor<";
+  const auto digits = [](std::string_view at) {
+    return at.substr(0, std::min(at.find_first_not_of("0123456789"), at.size()));
+  };
+  for (const std::string& owned : Split(text, "\n")) {
+    const std::string_view line = owned;
+    // Inputs: "%v1: tensor<...>".
+    for (size_t at = line.find(kValue); at != std::string_view::npos; at = line.find(kValue, at + 2)) {
+      const std::string_view number = digits(line.substr(at + 2));
+      const std::string_view rest = line.substr(at + 2 + number.size());
+      if (absl::StartsWith(Text(rest.substr(0, 9)), ": tensor<")) bind(number, rest.substr(9));
+    }
+    // Results: the types after the arrow, in the order of the names before the equals sign.
+    const size_t equals = line.find(" = "), arrow = line.rfind("-> ");
+    if (equals == std::string_view::npos || arrow == std::string_view::npos) continue;
+    size_t type = line.find(kTensor, arrow);
+    for (size_t at = line.find(kValue); at < equals && type != std::string_view::npos; at = line.find(kValue, at + 2)) {
+      bind(digits(line.substr(at + 2)), line.substr(type + kTensor.size()));
+      type = line.find(kTensor, type + 1);
+    }
+  }
+}
+
 void WorkTable::ReadReport(const std::string& text, Version* into) const {
   // "kernel k1 in place of steps 0, 1"
   for (const std::string& part : Split("\n" + text, "\nkernel ")) {
@@ -171,7 +215,7 @@ void WorkTable::ReadReport(const std::string& text, Version* into) const {
     }
     const auto number = [&](const char* field, const char* until) {
       const std::string value = Field(part, field);
-      return Evaluate(value.substr(0, value.find(until)), into->symbols);
+      return Evaluate(value.substr(0, value.find(until)), into->code_symbols);
     };
     const auto reads = number("reads", " bytes"), writes = number("writes", " bytes");
     if (reads && writes) work.bytes = *reads + *writes;
@@ -181,7 +225,7 @@ void WorkTable::ReadReport(const std::string& text, Version* into) const {
       if (const size_t and_at = arithmetic.find(" and "); and_at != std::string::npos) {
         const std::string rest = arithmetic.substr(and_at + 5);
         work.flops +=
-            kOperationsOfFunction * Evaluate(rest.substr(0, rest.find(" functions")), into->symbols).value_or(0);
+            kOperationsOfFunction * Evaluate(rest.substr(0, rest.find(" functions")), into->code_symbols).value_or(0);
       }
     }
     into->kernels[name] = std::move(work);
@@ -205,8 +249,14 @@ const WorkTable::Version& WorkTable::Read(int64_t id) {
     for (size_t i = 0; i < parsed.results.size() && i < parsed.types.size(); ++i)
       version.types[parsed.results[i]] = parsed.types[i];
   }
-  for (const rt::trace::StageRow& stage : data_.stages)
-    if (stage.version == id && stage.stage == "report") ReadReport(stage.text, &version);
+  version.code_symbols = version.symbols;
+  const auto stage = [&](std::string_view name) -> const rt::trace::StageRow* {
+    for (const rt::trace::StageRow& row : data_.stages)
+      if (row.version == id && row.stage == name) return &row;
+    return nullptr;
+  };
+  if (const auto* graph = stage("graph")) ReadGraph(graph->text, &version);
+  if (const auto* report = stage("report")) ReadReport(report->text, &version);
   return version;
 }
 
@@ -260,7 +310,10 @@ Work WorkTable::Of(int64_t version_id, int32_t step, const std::string& kernel) 
     const auto own = version.kernel_of_step.find(step);
     return own != version.kernel_of_step.end() ? version.kernels.at(own->second) : it->second;
   }
-  if (step < 0 || static_cast<size_t>(step) >= version.steps.size()) return Work();
+  // Generated code does several steps, and only its report says which.
+  const bool generated =
+      kernel.size() > 1 && kernel[0] == 'k' && kernel.find_first_not_of("0123456789", 1) == std::string::npos;
+  if (generated || step < 0 || static_cast<size_t>(step) >= version.steps.size()) return Work();
   return OfStep(version, version.steps[static_cast<size_t>(step)]);
 }
 

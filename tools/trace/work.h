@@ -48,11 +48,13 @@ class WorkTable {
     std::map<std::string, Work> kernels;            // of the report, by name
     std::map<int64_t, std::string> kernel_of_step;  // of the report
     std::vector<StepText> steps;
-    std::map<std::string, std::string> types;  // of values: "y4" is "f32[8,16]"
-    std::map<std::string, double> symbols;
-    bool guessed = false;  // the symbols are those of another trace
+    std::map<std::string, std::string> types;    // of values: "y4" is "f32[8,16]"
+    std::map<std::string, double> symbols;       // of the trace
+    std::map<std::string, double> code_symbols;  // of the report: tier 2 leaves dims open that the guards do not
+    bool guessed = false;                        // the symbols are those of another trace
   };
   const Version& Read(int64_t id);
+  void ReadGraph(const std::string& text, Version* into) const;
   void ReadReport(const std::string& text, Version* into) const;
   void BindSymbols(const rt::trace::TraceRow& trace, Version* into) const;
   static Work OfStep(const Version& version, const StepText& step);
