@@ -149,8 +149,13 @@ size_t PackSlots(absl::Span<const Life> lives, absl::Span<const size_t> bytes, s
     size_t begin, end;
     Life life;
   };
-  std::vector<Placed> placed;  // by address
+  // By address: all, and those that live in each stretch of steps. Most slots live within one stretch, and meet few.
+  constexpr int kStretches = 64;
+  std::vector<Placed> placed, within[kStretches];
   std::vector<size_t> order;
+  int last = 0;
+  for (const Life& life : lives) last = std::max(last, life.until);
+  const int steps = last / kStretches + 1;
   at->assign(lives.size(), 0);
   size_t small = 0, total = 0;
   for (size_t k = 0; k < lives.size(); ++k) {
@@ -165,8 +170,9 @@ size_t PackSlots(absl::Span<const Life> lives, absl::Span<const size_t> bytes, s
   placed.reserve(order.size());
   for (const size_t k : order) {
     const Life& life = lives[k];
+    const int first_stretch = life.from / steps, last_stretch = life.until / steps;
     size_t end = 0, best = SIZE_MAX, best_gap = SIZE_MAX;  // end: of what lives at the same time and was met so far
-    for (const Placed& p : placed) {
+    for (const Placed& p : first_stretch == last_stretch ? within[first_stretch] : placed) {
       if (p.life.until < life.from || life.until < p.life.from) continue;
       if (p.begin > end && p.begin - end >= bytes[k] && p.begin - end < best_gap) {
         best = end;
@@ -177,9 +183,13 @@ size_t PackSlots(absl::Span<const Life> lives, absl::Span<const size_t> bytes, s
     if (best == SIZE_MAX) best = end;
     (*at)[k] = best;
     total = std::max(total, best + bytes[k]);
-    const auto after = std::upper_bound(placed.begin(), placed.end(), best,
-                                        [](size_t begin, const Placed& p) { return begin < p.begin; });
-    placed.insert(after, {best, best + bytes[k], life});
+    const auto add = [&](std::vector<Placed>& to) {
+      const auto after =
+          std::upper_bound(to.begin(), to.end(), best, [](size_t begin, const Placed& p) { return begin < p.begin; });
+      to.insert(after, {best, best + bytes[k], life});
+    };
+    add(placed);
+    for (int s = first_stretch; s <= last_stretch; ++s) add(within[s]);
   }
   // The small ones lie after all others.
   for (size_t k = 0; k < lives.size(); ++k)

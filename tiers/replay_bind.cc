@@ -13,10 +13,14 @@ using rt::Ref;
 
 namespace {
 
-constexpr size_t kAlign = 64;
 // Numbers among which another one that is alike is looked for.
 constexpr size_t kMostDistinct = 32;
-size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+// The larger a value, the rounder its size: places follow from the sizes of what is at least as large, so what is large
+// begins at whole lines and pages.
+size_t Aligned(size_t bytes) {
+  const size_t to = bytes >= (size_t{64} << 10) ? 4096 : bytes >= 4096 ? 512 : 64;
+  return (bytes + to - 1) / to * to;
+}
 
 }  // namespace
 

@@ -59,7 +59,8 @@ __device__ __forceinline__ void RowsOf(const NormGradArgs& a, Two<SumOf<T>>* sha
                                      }),
                            0)
                           .a;
-    const float scale = static_cast<float>(1 / Sqrt(static_cast<double>(squares / count) + a.eps));
+    // Without a row there is nothing to add, whatever eps is.
+    const float scale = valid ? static_cast<float>(1 / Sqrt(static_cast<double>(squares / count) + a.eps)) : 0.0f;
 #pragma unroll
     for (int k = 0; k < n; ++k) {
       x[k] = (x[k] - mean) * scale;
