@@ -121,9 +121,9 @@ class ActivityScope {
 };
 
 /// What the counters of a GPU say of each kernel that `work` puts on the device: a row for each, in order, with a value
-/// for each row of cuda/measures.def (-1: this GPU does not have it). Each kernel runs several times; what it wrote is
-/// put back in between. No activity may be recorded meanwhile. The status says why nothing was measured; `work` has run
-/// all the same, and *status is what it returned.
+/// for each row of cuda/measures.def (-1: this GPU does not have it). `work` runs several times,
+/// and must do the same each time. No activity may be recorded meanwhile. The status says why nothing was measured;
+/// `work` has run all the same, and *status is what it returned last.
 absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
                                                                 const std::function<absl::Status()>& work,
                                                                 absl::Status* status);
@@ -134,7 +134,7 @@ struct PcSample {
   int64_t pc = 0;                                       // bytes from the start of the function
   std::vector<std::pair<std::string, int64_t>> stalls;  // what they waited for, and how often that was seen
 };
-/// Where the warps of the kernels of `work` were when somebody looked. As MeasureKernels, but each kernel runs once.
+/// Where the warps of the kernels of `work` were when somebody looked. As MeasureKernels, but it runs once.
 absl::StatusOr<std::vector<PcSample>> SamplePcs(Device& device, const std::function<absl::Status()>& work,
                                                 absl::Status* status);
 

@@ -268,11 +268,13 @@ absl::Status ReplayActivation::RunSteps(int to) {
   absl::Status status;
   bool stopped = false;
   const bool whole = from == 0 && to == static_cast<int>(fast_.size());
-  const rt::trace::Look look = whole && rt::ActivityRecorder::is_on() && trace_.device->kind() == rt::DeviceKind::cuda
+  // Steps that are ops alone do the same when they run again.
+  const rt::trace::Look look = graphs_ != nullptr && whole && rt::ActivityRecorder::is_on()
                                    ? rt::trace::HowToLook(version_.id)
                                    : rt::trace::Look::none;
   if (look != rt::trace::Look::none) [[unlikely]] {
     status = rt::trace::LookAtRun(look, *trace_.device, version_.id, [&] {
+      position_ = 0;
       if (generated_ != nullptr) TSR_RETURN_IF_ERROR(generated_->WriteNumbers(data_.data()));
       return Steps(to, &stopped);
     });

@@ -23,13 +23,13 @@ namespace {
 using rt::Activity;
 using rt::ActivityKind;
 
-constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
-                                         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
-                                         CUPTI_ACTIVITY_KIND_OVERHEAD,
-                                         // Without calls of the driver there are no owners...
-                                         CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
-/// ...but these launch nothing, and there are many of them. (Where only those that launch were named, in place of all
-/// but these, nothing had an owner.)
+constexpr CUpti_ActivityKind kKinds[] = {
+    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
+    CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, CUPTI_ACTIVITY_KIND_OVERHEAD,
+    // Without calls there are no owners; cuBLASLt has a CUDA runtime of its own...
+    CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
+/// ...but these of the driver launch nothing, and there are many of them. (Where only those that launch were named, in
+/// place of all but these, nothing had an owner.)
 constexpr CUpti_CallbackId kIdleCalls[] = {
     CUPTI_DRIVER_TRACE_CBID_cuCtxGetCurrent, CUPTI_DRIVER_TRACE_CBID_cuCtxSetCurrent,
     CUPTI_DRIVER_TRACE_CBID_cuCtxGetDevice,  CUPTI_DRIVER_TRACE_CBID_cuEventQuery,
@@ -190,7 +190,7 @@ void CUPTIAPI TakeBuffer(CUcontext context, uint32_t stream, uint8_t* buffer, si
     if (record->kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
       const auto& r = reinterpret_cast<const CUpti_ActivityExternalCorrelation&>(*record);
       if (r.externalKind == kOwner) state.calls[r.correlationId].owner = static_cast<int64_t>(r.externalId);
-    } else if (record->kind == CUPTI_ACTIVITY_KIND_DRIVER) {
+    } else if (record->kind == CUPTI_ACTIVITY_KIND_DRIVER || record->kind == CUPTI_ACTIVITY_KIND_RUNTIME) {
       const auto& r = reinterpret_cast<const CUpti_ActivityAPI&>(*record);
       state.calls[r.correlationId].start_ns = static_cast<int64_t>(r.start);
     } else {

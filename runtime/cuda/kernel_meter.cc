@@ -48,7 +48,7 @@ class Meter {
     }
   }
 
-  absl::Status Start() {
+  absl::Status Open() {
     TSR_RETURN_IF_ERROR(Configure());
     auto enable = TSR_PARAMS(CUpti_RangeProfiler_Enable_Params);
     enable.ctx = device_.context();
@@ -71,7 +71,8 @@ class Meter {
     TSR_RETURN_IF_ERROR(Check("cuptiRangeProfilerCounterDataImageInitialize",
                               cupti_.cuptiRangeProfilerCounterDataImageInitialize(&init)));
 
-    // A range for each kernel, which is run again until all counters were read.
+    // A range for each kernel. Everything is run again until all counters were read: to run each kernel again, CUPTI
+    // would save and restore all memory of the device, which takes seconds.
     auto set = TSR_PARAMS(CUpti_RangeProfiler_SetConfig_Params);
     set.pRangeProfilerObject = profiler_;
     set.configSize = config_.size();
@@ -79,20 +80,27 @@ class Meter {
     set.counterDataImageSize = counters_.size();
     set.pCounterDataImage = counters_.data();
     set.range = CUPTI_AutoRange;
-    set.replayMode = CUPTI_KernelReplay;
+    set.replayMode = CUPTI_UserReplay;
     set.maxRangesPerPass = kMostRanges;
     set.numNestingLevels = 1;
     set.minNestingLevel = 1;
-    TSR_RETURN_IF_ERROR(Check("cuptiRangeProfilerSetConfig", cupti_.cuptiRangeProfilerSetConfig(&set)));
+    return Check("cuptiRangeProfilerSetConfig", cupti_.cuptiRangeProfilerSetConfig(&set));
+  }
+
+  absl::Status StartPass() {
     auto start = TSR_PARAMS(CUpti_RangeProfiler_Start_Params);
     start.pRangeProfilerObject = profiler_;
     return Check("cuptiRangeProfilerStart", cupti_.cuptiRangeProfilerStart(&start));
   }
-
-  absl::StatusOr<std::vector<std::vector<double>>> Finish() {
+  /// True: it was the last one.
+  absl::StatusOr<bool> EndPass() {
     auto stop = TSR_PARAMS(CUpti_RangeProfiler_Stop_Params);
     stop.pRangeProfilerObject = profiler_;
     TSR_RETURN_IF_ERROR(Check("cuptiRangeProfilerStop", cupti_.cuptiRangeProfilerStop(&stop)));
+    return stop.isAllPassSubmitted != 0;
+  }
+
+  absl::StatusOr<std::vector<std::vector<double>>> Read() {
     auto decode = TSR_PARAMS(CUpti_RangeProfiler_DecodeData_Params);
     decode.pRangeProfilerObject = profiler_;
     TSR_RETURN_IF_ERROR(Check("cuptiRangeProfilerDecodeData", cupti_.cuptiRangeProfilerDecodeData(&decode)));
@@ -196,13 +204,24 @@ absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
     return cupti.status();
   }
   Meter meter(**cupti, device);
-  absl::Status started = device.Synchronize();
-  if (started.ok()) started = meter.Start();
-  *status = work();
-  TSR_RETURN_IF_ERROR(started);
-  // An error that a kernel found in values belongs to whoever waits next, not to this.
-  device.Wait();
-  return meter.Finish();
+  absl::Status opened = device.Synchronize();
+  if (opened.ok()) opened = meter.Open();
+  if (!opened.ok()) {
+    *status = work();
+    return opened;
+  }
+  constexpr int kMostPasses = 64;
+  for (int pass = 0; pass < kMostPasses; ++pass) {
+    const absl::Status started = meter.StartPass();
+    *status = work();
+    // An error that a kernel found in values belongs to whoever waits next, not to this.
+    device.Wait();
+    TSR_RETURN_IF_ERROR(started);
+    TSR_ASSIGN_OR_RETURN(const bool last, meter.EndPass());
+    if (!status->ok()) return *status;
+    if (last) break;
+  }
+  return meter.Read();
 }
 
 }  // namespace tessera::cuda

@@ -1,5 +1,5 @@
-// Measures kernels with the counters of a GPU, through CUPTI's range profiler. Each kernel is run several times,
-// because few counters can be read at once; what it wrote is put back in between.
+// Measures kernels with the counters of a GPU, through CUPTI's range profiler. They are run several times, because few
+// counters can be read at once.
 #ifndef TESSERA_RUNTIME_CUDA_KERNEL_METER_H_
 #define TESSERA_RUNTIME_CUDA_KERNEL_METER_H_
 
@@ -15,10 +15,8 @@ namespace tessera::cuda {
 
 class Device;
 
-/// Runs `work` and measures every kernel that this thread puts on the device meanwhile: one row each, in that order,
-/// with a value for each row of measures.def (-1: the GPU does not have it). No activity may be recorded meanwhile. The
-/// status says why nothing was measured: the counters are for administrators alone, another tool has them, or there is
-/// no CUPTI; `work` has run all the same, and *status is what it returned.
+/// As rt::MeasureKernels. The status may be that the counters are for administrators alone, that another tool has them,
+/// or that there is no CUPTI.
 absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
                                                                 const std::function<absl::Status()>& work,
                                                                 absl::Status* status);

@@ -46,23 +46,45 @@ class Sampler {
     data_.size = sizeof data_;
     data_.collectNumPcs = kMostPcs;
     data_.pPcData = pcs_.data();
-    CUpti_PCSamplingConfigurationInfo attributes[3] = {};
+    CUpti_PCSamplingConfigurationInfo attributes[4] = {};
     attributes[0].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_COLLECTION_MODE;
     attributes[0].attributeData.collectionModeData.collectionMode = CUPTI_PC_SAMPLING_COLLECTION_MODE_CONTINUOUS;
     attributes[1].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SAMPLING_DATA_BUFFER;
     attributes[1].attributeData.samplingDataBufferData.samplingDataBuffer = &data_;
     attributes[2].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SCRATCH_BUFFER_SIZE;
     attributes[2].attributeData.scratchBufferSizeData.scratchBufferSize = size_t{16} << 20;
+    attributes[3].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_ENABLE_START_STOP_CONTROL;
+    attributes[3].attributeData.enableStartStopControlData.enableStartStopControl = 1;
     CUpti_PCSamplingConfigurationInfoParams set = {};
     set.size = CUpti_PCSamplingConfigurationInfoParamsSize;
     set.ctx = device_.context();
     set.numAttributes = std::size(attributes);
     set.pPCSamplingConfigurationInfo = attributes;
-    return Check("cuptiPCSamplingSetConfigurationAttribute", cupti_.cuptiPCSamplingSetConfigurationAttribute(&set));
+    TSR_RETURN_IF_ERROR(
+        Check("cuptiPCSamplingSetConfigurationAttribute", cupti_.cuptiPCSamplingSetConfigurationAttribute(&set)));
+    CUpti_PCSamplingStartParams start = {};
+    start.size = CUpti_PCSamplingStartParamsSize;
+    start.ctx = device_.context();
+    return Check("cuptiPCSamplingStart", cupti_.cuptiPCSamplingStart(&start));
   }
 
   absl::StatusOr<std::vector<rt::PcSample>> Finish() {
+    CUpti_PCSamplingStopParams stop = {};
+    stop.size = CUpti_PCSamplingStopParamsSize;
+    stop.ctx = device_.context();
+    TSR_RETURN_IF_ERROR(Check("cuptiPCSamplingStop", cupti_.cuptiPCSamplingStop(&stop)));
+    CUpti_PCSamplingGetDataParams get = {};
+    get.size = CUpti_PCSamplingGetDataParamsSize;
+    get.ctx = device_.context();
+    get.pcSamplingData = &data_;
+    TSR_RETURN_IF_ERROR(Check("cuptiPCSamplingGetData", cupti_.cuptiPCSamplingGetData(&get)));
+    std::vector<rt::PcSample> samples = Read();
     TSR_RETURN_IF_ERROR(Disable());
+    return samples;
+  }
+
+ private:
+  std::vector<rt::PcSample> Read() const {
     if (data_.droppedSamples > 0)
       TSR_LOG(1, device_.name(), ": ", data_.droppedSamples, " samples of program counters were dropped");
     std::vector<rt::PcSample> samples;
@@ -83,7 +105,6 @@ class Sampler {
     return samples;
   }
 
- private:
   absl::Status Check(const char* call, CUptiResult result) const { return CheckCupti(cupti_, call, result); }
 
   absl::Status FindReasons() {
