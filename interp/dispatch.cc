@@ -9,6 +9,7 @@
 #endif
 #include "interp/bytecode.h"
 #include "interp/kernel.h"
+#include "interp/take_over.h"
 #include "interp/views.h"
 #include "ir/infer.h"
 #include "runtime/activity.h"
@@ -243,6 +244,16 @@ rt::ActivityOwner OwnerOf(Op op, const rt::Device& device, const Site& site) {
   return {rt::ActivityOwner::Kind::op, static_cast<int32_t>(op), rt::RecorderOn() ? SiteNumber(site) : 0};
 }
 
+thread_local TensorImpl* t_dying = nullptr;
+
+/// Whether y, of which the type is known, may have the memory of the op's first operand.
+bool MayTakeOver(const OpInfo& op, const View& first, const TensorImpl& y) {
+  TensorImpl* x = t_dying;
+  if (x == nullptr || op.op != Op::k_cross_entropy_grad || static_cast<const View*>(x) != &first) return false;
+  return x->unique() && x->storage()->unique() && x->data == x->storage()->data() && x->IsContiguous() &&
+         x->dtype == y.dtype && x->SameDims(y);
+}
+
 absl::Status ExecuteGeneral(const OpInfo& op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs,
                             rt::Device& fallback, absl::Span<TensorImpl*> out, const Site& site) {
   absl::InlinedVector<const TensorType*, 8> types(in.begin(), in.end());
@@ -255,7 +266,15 @@ absl::Status ExecuteGeneral(const OpInfo& op, absl::Span<const View* const> in, 
   }
   if (op.impl == Impl::view) return RunViews(op, *device, in, attrs, out);
   absl::InlinedVector<View*, 4> views(out.begin(), out.end());
-  for (TensorImpl* y : out) TSR_RETURN_IF_ERROR(GiveMemory(*device, y));
+  for (TensorImpl* y : out) {
+    if (t_dying != nullptr && MayTakeOver(op, *in[0], *y)) [[unlikely]] {
+      y->SetContiguousStrides();
+      y->data = t_dying->data;
+      y->set_storage(Ref<rt::Storage>::Share(t_dying->storage()).release());
+      continue;
+    }
+    TSR_RETURN_IF_ERROR(GiveMemory(*device, y));
+  }
   if (!device->executes()) return absl::OkStatus();
   const rt::ActivityScope scope(*device, OwnerOf(op.op, *device, site));
   absl::Status status = RunKernel(op, *device, in, attrs, absl::MakeSpan(views));
@@ -264,6 +283,9 @@ absl::Status ExecuteGeneral(const OpInfo& op, absl::Span<const View* const> in, 
 }
 
 }  // namespace
+
+TakeOver::TakeOver(TensorImpl* dying) : before_(std::exchange(t_dying, dying)) {}
+TakeOver::~TakeOver() { t_dying = before_; }
 
 int64_t SiteNumber(const Site& site) {
   rt::trace::ThreadBuffer* buffer = rt::trace::PeekBuffer();

@@ -70,6 +70,10 @@ bool MayShare(const TraceStep& step) {
 
 namespace {
 
+bool SameType(const TensorType& a, const TensorType& b) {
+  return a.dtype == b.dtype && a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims);
+}
+
 /// The operand whose memory the step's result may take over: the kernel has read all of a row before it writes there,
 /// and both lie alike. kNoValue: none.
 ValueId TakenOver(const Trace& trace, const MemoryPlan& plan, const Code* code, int step) {
@@ -82,11 +86,7 @@ ValueId TakenOver(const Trace& trace, const MemoryPlan& plan, const Code* code, 
   // A reshape may be a window onto what something else still needs.
   const TraceStep& maker = trace.steps[value.step];
   if (maker.kind != TraceStep::Kind::op || MayShare(maker)) return kNoValue;
-  const TensorType &a = value.type, &b = trace.values[out].type;
-  if (a.dtype != b.dtype || a.rank != b.rank) return kNoValue;
-  for (int d = 0; d < a.rank; ++d)
-    if (a.dims[d] != b.dims[d]) return kNoValue;
-  return in;
+  return SameType(value.type, trace.values[out].type) ? in : kNoValue;
 }
 
 }  // namespace

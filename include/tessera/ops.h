@@ -206,6 +206,8 @@ struct RmsNormGrads {
   Tensor x, weight;
 };
 TSR_API RmsNormGrads rms_norm_grad(const Arg& x, const Arg& g, const Arg& weight = {}, int dims = 1, double eps = 1e-6);
+/// The gradient of gelu_tanh's x: g is that of its result.
+TSR_API Tensor gelu_tanh_grad(const Arg& x, const Arg& g);
 TSR_API Tensor batch_norm(const Arg& x, const Arg& mean, const Arg& var, const Arg& weight = {}, const Arg& bias = {},
                           int axis = 1, double eps = 1e-5);
 /// q [...,H,S,D]; k, v [...,G,T,D]; mask bool (true = keep) or added. scale 0 means 1/sqrt(D).

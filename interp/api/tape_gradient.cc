@@ -6,6 +6,7 @@
 
 #include "interp/api/eager.h"
 #include "interp/api/tape_record.h"
+#include "interp/take_over.h"
 
 namespace tessera::api {
 
@@ -44,15 +45,17 @@ class TapeRecord::Emitter final : public ir::GradEmitter {
     count_ = 0;
   }
   void SetSite(uintptr_t count) { count_ = count; }
+  /// Nobody asks for what it holds after this walk.
+  void SetLast() { is_last_ = true; }
 
   Val Hold(Tensor value) {
     const TensorType type = *value.waiting_impl();
     held_.push_back({std::move(value), type});
     return {static_cast<ir::ValueId>(held_.size()) - 1};
   }
-  Val Hold(const Saved& saved) {
-    if (saved.value.defined()) return Hold(saved.value);
-    held_.push_back({Tensor(), saved.type});
+  Val Hold(Tensor value, const TensorType& type) {
+    if (value.defined()) return Hold(std::move(value));
+    held_.push_back({Tensor(), type});
     return {static_cast<ir::ValueId>(held_.size()) - 1};
   }
   const Tensor& Get(Val v) const { return held_[v.id].value; }
@@ -75,6 +78,9 @@ class TapeRecord::Emitter final : public ir::GradEmitter {
         in[i] = &s;
       }
     }
+    // What the tape alone kept is not read again after its turn; an outer tape might keep it.
+    const bool dies = is_last_ && !in.empty() && in[0] != nullptr && !in[0]->weak && !AnyTapes();
+    const interp::TakeOver scope(dies ? const_cast<TensorImpl*>(static_cast<const TensorImpl*>(in[0])) : nullptr);
     std::vector<Val> out;
     for (Tensor& y : RunViews(op, in, attrs, *device_, reinterpret_cast<const void*>(site_ + ++count_), &where_))
       out.push_back(Hold(std::move(y)));
@@ -123,6 +129,7 @@ class TapeRecord::Emitter final : public ir::GradEmitter {
   std::source_location where_;
   rt::Device* device_ = nullptr;
   std::string_view op_;
+  bool is_last_ = false;
 };
 
 std::vector<Tensor> TapeRecord::Gradient(const Tensor& target, const Tensor& seed, const std::vector<Tensor>& sources,
@@ -169,6 +176,7 @@ std::vector<Tensor> TapeRecord::Gradient(const Tensor& target, const Tensor& see
   if (once_) {
     used_ = true;
     Close();
+    emitter.SetLast();
   }
   if (!seed.defined()) grads[at] = emitter.Full(1, type);
   try {
@@ -214,8 +222,10 @@ void TapeRecord::Step(Node& node, Emitter& emitter, std::vector<Tensor>& grads, 
   absl::InlinedVector<ir::Arg, 4> in(node.in.size());
   absl::InlinedVector<bool, 4> wants(node.in.size(), false);
   absl::InlinedVector<Val, 2> out, g;
-  for (const Saved& s : node.out) {
-    out.push_back(emitter.Hold(s));
+  // What a tape kept for one gradient is the emitter's from now on.
+  const auto hold = [&](Saved& s) { return emitter.Hold(once_ ? std::move(s.value) : s.value, s.type); };
+  for (Saved& s : node.out) {
+    out.push_back(hold(s));
     if (s.slot < 0 || !grads[s.slot].defined()) {
       g.push_back({});
       continue;
@@ -224,12 +234,12 @@ void TapeRecord::Step(Node& node, Emitter& emitter, std::vector<Tensor>& grads, 
     if (!is_source[s.slot]) grads[s.slot] = Tensor();
   }
   for (size_t i = 0; i < node.in.size(); ++i) {
-    const Saved& s = node.in[i];
+    Saved& s = node.in[i];
     if (s.kind == ir::Operand::Kind::immediate) {
       in[i].kind = s.kind;
       in[i].immediate = s.number;
     } else if (s.kind == ir::Operand::Kind::value) {
-      in[i] = emitter.Hold(s);
+      in[i] = hold(s);
       wants[i] = s.slot >= 0;
     }
   }

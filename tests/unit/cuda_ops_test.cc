@@ -386,6 +386,17 @@ TEST_F(CudaOps, CrossEntropyOfManyClasses) {
   }
 }
 
+TEST_F(CudaOps, GradientOfGelu) {
+  for (DType dtype : kFloats) {
+    const double units = IsNarrowFloat(dtype) ? 2 : 16, scale = IsNarrowFloat(dtype) ? 0.02 : 1;
+    for (const std::vector<int64_t>& dims : {std::vector<int64_t>{}, {7}, {33, 65}, {3, 64, 40}, {1000, 768}, {0, 3}})
+      for (int how = 0; how < 3; ++how)
+        Compare(Op::k_gelu_tanh_grad, {Strided(Random(dtype, dims, 3), how), Strided(Random(dtype, dims), how)}, {},
+                units, scale);
+    Compare(Op::k_gelu_tanh_grad, {Random(dtype, {5, 40}, 3, true), Random(dtype, {5, 40})}, {}, units, scale);
+  }
+}
+
 TEST_F(CudaOps, NormGradients) {
   // Rows of a warp, of several, and too long for registers; ends that packs do not meet; more rows than groups at once.
   const auto grads = [&](DType dtype, const std::vector<int64_t>& dims, int64_t last, int how, double rows) {

@@ -194,6 +194,60 @@ TEST(TiersMemory, ARecordingLetsGoOfWhatTheProgramDropped) {
   EXPECT_NE(trace->steps[n - 2].in[0], trace->steps[1].in[0]);
 }
 
+TEST(TiersMemory, StateThatIsReplaced) {
+  RunEveryWay([](Log& log) {
+    const Tensor g = Uniform({64, 256}, 1);
+    Tensor w = Uniform({64, 256}, 2), m = w * 0.5, n = w * 0.25, old, view, row;
+    for (int i = 0; i < 60; ++i) {
+      if (i % 7 == 3) old = w;
+      if (i % 11 == 4) view = m.reshape({256, 64});
+      if (i % 5 == 1) row = slice(m, {1, 0}, {2, 256});
+      const Tensor next = m * 0.9 + g * 0.1;
+      w = w - next * 0.01 + m * 0.001;
+      const Tensor swapped = n * 0.5 + next;
+      n = next;
+      m = swapped;
+      if (i % 7 == 6) log.Add(old);
+      if (i % 11 == 9) log.Add(view);
+      if (i % 5 == 4) log.Add(row);
+      if (i % 3 == 0) log.Add(w);
+    }
+    log.Add(m);
+    log.Add(n);
+  });
+}
+
+TEST(TiersMemory, LogitsMakeRoomForTheirGradient) {
+  // The tape alone has the logits of the first; of the second there is another handle, and of the third a view.
+  const Tensor x = Uniform({512, 64}, 1), targets = full({512}, 3, DType::i64);
+  Tensor w = Uniform({64, 2048}, 2);
+  std::vector<Tensor> grads;
+  std::vector<int64_t> peaks;
+  for (int how = 0; how < 3; ++how) {
+    OptionScope scope({{"tier", "1"}});
+    Tape tape;
+    tape.watch({w});
+    Tensor kept;
+    Tensor loss;
+    {
+      const Tensor logits = matmul(x, w);
+      if (how == 1) kept = logits;
+      if (how == 2) kept = logits.reshape({-1});
+      loss = mean(cross_entropy(logits, targets));
+    }
+    const double total = how == 0 ? 0 : sum(kept).item<double>();
+    const int64_t before = Runtime::memory(Device::cpu()).bytes_in_use;
+    Runtime::reset_peak_memory(Device::cpu());
+    grads.push_back(tape.gradient(loss, {w})[0]);
+    peaks.push_back(Runtime::memory(Device::cpu()).peak_bytes - before);
+    if (how > 0) EXPECT_EQ(sum(kept).item<double>(), total) << "what somebody holds is as it was";
+    EXPECT_EQ(grads[how].to_bytes(), grads[0].to_bytes());
+  }
+  constexpr int64_t kLogits = 512 * 2048 * 4;
+  EXPECT_LT(peaks[0], peaks[1] - kLogits / 2);
+  EXPECT_LT(peaks[0], peaks[2] - kLogits / 2);
+}
+
 // An eager chain that is read in the middle now and then: the steps of a kernel run up to there.
 TEST(TiersMemory, StepsRunInPlaceOfTheKernelAllTheSame) {
   if (!HasCompiler()) GTEST_SKIP() << "no compiler";
