@@ -238,8 +238,9 @@ void ReplayActivation::Give(Ref<rt::Storage>& arena) {
 }
 
 absl::Status ReplayActivation::Take(int first, int count, Ref<rt::Storage>& arena) {
-  size_t& total = first == 0 ? arena_bytes_ : spare_bytes_;
-  std::vector<size_t>& at = first == 0 ? arena_at_ : spare_at_;
+  const bool is_spare = &arena == &spare_;
+  size_t& total = is_spare ? spare_bytes_ : arena_bytes_;
+  std::vector<size_t>& at = is_spare ? spare_at_ : arena_at_;
   if (total == 0) {
     const auto begin = static_cast<size_t>(first), n = static_cast<size_t>(count);
     total = PackSlots(absl::MakeConstSpan(plan_.lives).subspan(begin, n),
@@ -249,7 +250,7 @@ absl::Status ReplayActivation::Take(int first, int count, Ref<rt::Storage>& aren
   // On a GPU memory is used again in the order of its stream, by other versions and by tier 1: what is large is held
   // only while a run needs it.
   constexpr size_t kLent = size_t{64} << 20;
-  if (first == 0) is_lent_ = trace_.device->kind() == rt::DeviceKind::cuda && total >= kLent;
+  if (!is_spare) is_lent_ = trace_.device->kind() == rt::DeviceKind::cuda && total >= kLent;
   Account(static_cast<int64_t>(total));
   char* base = static_cast<char*>(arena->data());
   const auto has = [&](int slot) { return slot >= first && slot < first + count; };
