@@ -64,6 +64,7 @@ class GpuAnalyser {
     for (KernelSummary& kernel : a_.kernels) Describe(&kernel);
     ShareOutWork();
     for (KernelSummary& kernel : a_.kernels) Rate(&kernel);
+    Group();
     Busy();
     for (const rt::trace::GpuSampleRow& sample : data_.gpu_samples)
       for (GpuSummary& gpu : a_.gpus)
@@ -92,7 +93,7 @@ class GpuAnalyser {
       kernel.number = activity.number;
       kernel.part = activity.part;
       kernel.row = data_.FindKernel(activity.kernel);
-      kernel.name = kernel.row != nullptr                   ? kernel.row->name
+      kernel.name = kernel.row != nullptr                   ? KernelName(kernel.row->name)
                     : activity.kind == ActivityKind::kernel ? absl::StrCat("kernel ", activity.kernel)
                                                             : kNames[static_cast<size_t>(activity.kind)];
       a_.kernels.push_back(std::move(kernel));
@@ -201,6 +202,7 @@ class GpuAnalyser {
     const GpuRow* gpu = data_.FindGpu(kernel->gpu);
     const double seconds = kernel->each_ns() / 1e9;
     const auto read = kernel->Measure("dram_read_bytes"), written = kernel->Measure("dram_write_bytes");
+    kernel->bytes_per_s = kernel->flops = kernel->memory_share = kernel->compute_share = 0;
     kernel->bytes_moved =
         kernel->kind != ActivityKind::kernel
             ? (kernel->runs.count > 0 ? static_cast<double>(kernel->bytes) / static_cast<double>(kernel->runs.count)
@@ -233,6 +235,49 @@ class GpuAnalyser {
     if (type.starts_with("f8") || type == "i8" || type == "u8") return 2 * matrix;
     if (type == "f32") return kernel.flops > vector ? matrix / 2 : vector;
     return vector;
+  }
+
+  void Group() {
+    using Key = std::tuple<uint32_t, ActivityKind, std::string, ActivityOwner::Kind, int64_t, std::string, std::string>;
+    std::map<Key, size_t> index;
+    struct Totals {
+      double bytes = 0, flops = 0;
+      bool known = true;  // of all of them
+    };
+    std::vector<Totals> totals;
+    for (const KernelSummary& kernel : a_.kernels) {
+      const bool is_op = kernel.owner == ActivityOwner::Kind::op;
+      const auto [it, is_new] = index.try_emplace(
+          Key(kernel.gpu, kernel.kind, kernel.name, kernel.owner, is_op ? 0 : kernel.number, kernel.op, kernel.line),
+          a_.kernel_rows.size());
+      if (is_new) {
+        a_.kernel_rows.push_back(kernel);
+        totals.emplace_back();
+      } else {
+        KernelSummary& row = a_.kernel_rows[it->second];
+        const int64_t longest = std::max(row.runs.longest_ns, kernel.runs.longest_ns);
+        row.runs.Add(kernel.runs.ns, kernel.runs.count);
+        row.runs.longest_ns = longest;
+        row.bytes = Sum(row.bytes, kernel.bytes);
+        row.in_graph += kernel.in_graph;
+        ++row.steps;
+      }
+      Totals& total = totals[it->second];
+      const auto count = static_cast<double>(kernel.runs.count);
+      total.known &= kernel.work.bytes > 0;
+      total.bytes += kernel.work.bytes * count;
+      total.flops += kernel.work.flops * count;
+    }
+    for (size_t i = 0; i < a_.kernel_rows.size(); ++i) {
+      KernelSummary& row = a_.kernel_rows[i];
+      if (row.steps == 1) continue;
+      const auto count = static_cast<double>(std::max<int64_t>(row.runs.count, 1));
+      row.work.bytes = totals[i].known ? totals[i].bytes / count : 0;
+      row.work.flops = totals[i].known ? totals[i].flops / count : 0;
+      Rate(&row);
+    }
+    rt::trace::SortStably(&a_.kernel_rows,
+                          [](const KernelSummary& x, const KernelSummary& y) { return x.runs.ns > y.runs.ns; });
   }
 
   GpuSummary* GpuOf(uint32_t number) {
@@ -364,13 +409,33 @@ Occupancy OccupancyOf(const KernelRow& kernel, const GpuRow& gpu) {
   return out;
 }
 
+// "_ZN8cublasLt19splitKreduce_kernelILi32E...": the names within it, as far as they go.
+std::string KernelName(const std::string& name) {
+  if (!name.starts_with("_Z")) return name;
+  size_t at = 2 + (name.size() > 2 && name[2] == 'N' ? 1 : 0);
+  std::string out;
+  while (at < name.size() && name[at] >= '0' && name[at] <= '9') {
+    size_t length = 0;
+    for (; at < name.size() && name[at] >= '0' && name[at] <= '9' && length < name.size(); ++at)
+      length = length * 10 + static_cast<size_t>(name[at] - '0');
+    if (length == 0 || length > name.size() - at) break;
+    const std::string part = name.substr(at, length);
+    at += length;
+    // What stands for a namespace without a name.
+    if (!part.starts_with("_GLOBAL__N")) absl::StrAppend(&out, out.empty() ? "" : "::", part);
+  }
+  return out.empty() ? name : out;
+}
+
 std::string OwnerText(const KernelSummary& kernel) {
   std::string text = kernel.op;
   if (!kernel.line.empty()) absl::StrAppend(&text, text.empty() ? "" : " ", "at ", kernel.line);
   if (kernel.owner == ActivityOwner::Kind::step)
     absl::StrAppend(&text, text.empty() ? "" : ", ",
-                    kernel.part >= 0 ? absl::StrCat("step ", kernel.part, " of ") : std::string(), "version ",
-                    kernel.number);
+                    kernel.steps > 1   ? absl::StrCat(kernel.steps, " steps of ")
+                    : kernel.part >= 0 ? absl::StrCat("step ", kernel.part, " of ")
+                                       : std::string(),
+                    "version ", kernel.number);
   return text;
 }
 
