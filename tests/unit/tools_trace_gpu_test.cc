@@ -254,7 +254,7 @@ TEST(ToolsTraceGpu, ProductsOfTheLibraryFollowFromShapes) {
   EXPECT_DOUBLE_EQ(big->work.bytes, 2.0 * (512 * 2048 + 1024 * 2048 + 512 * 1024));
   EXPECT_NEAR(big->compute_share, big->work.flops / 4e-6 / 1e15, 1e-9);
   EXPECT_EQ(big->line, "@step:3");
-  EXPECT_EQ(Find(a, "splitk_reduce")->work.flops, 0) << "the longest kernel of a step does its work";
+  EXPECT_EQ(Find(a, "splitk_reduce")->work.flops, 0) << "it only helps";
   EXPECT_THAT(Words(*big), HasSubstr("tensor cores busy 54 %"));
 }
 
@@ -288,6 +288,22 @@ TEST(ToolsTraceGpu, StepsThatAreAlikeAreOneRow) {
   EXPECT_NEAR(a.kernel_rows[0].flops, 2.0 * 128 * 32 * 64 / 2000e-9, 1e3);
   EXPECT_EQ(OwnerText(a.kernel_rows[0]), "dot_general at net.cc:7, 2 steps of version 1");
   EXPECT_EQ(OwnerText(a.kernel_rows[1]), "dot_general at net.cc:9, step 2 of version 1");
+}
+
+TEST(ToolsTraceGpu, KernelsOfOneStepShareItsWork) {
+  Recording recording;
+  recording.Gpu().Kernel(1, "keys").Kernel(2, "queries").Kernel(3, "helper").Version(1, "tier 2", 1, 1, 1, 1);
+  recording.Add(rt::trace::TraceRow{
+      1, "walk.cc:8", 1, "cuda:0", 1, {{"0: y2 = tanh x0  f32[8]  walk.cc:9", 1, "src/walk.cc", 9, 1}}, "loop"});
+  recording.Activity(ActivityKind::kernel, 0, 600, 1, Step(0)).Activity(ActivityKind::kernel, 600, 300, 2, Step(0));
+  recording.Activity(ActivityKind::kernel, 900, 100, 3, Step(0)).EndBatch();
+  const TraceData data = recording.Read();
+  const Analysis a = Analyse(data);
+  // f32[8] is read and written.
+  EXPECT_DOUBLE_EQ(Find(a, "keys")->work.bytes, 64.0 * 2 / 3);
+  EXPECT_DOUBLE_EQ(Find(a, "queries")->work.bytes, 64.0 / 3);
+  EXPECT_EQ(Find(a, "helper")->work.bytes, 0);
+  EXPECT_DOUBLE_EQ(Find(a, "keys")->bytes_per_s, Find(a, "queries")->bytes_per_s);
 }
 
 TEST(ToolsTraceGpu, NamesOfKernels) {

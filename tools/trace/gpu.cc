@@ -188,13 +188,30 @@ class GpuAnalyser {
       kernel->work = work_.Of(kernel->number, kernel->part, kernel->name);
   }
 
-  // What a step must do is done by the longest of the kernels that it launched; the others help it.
+  // What a step must do is shared among the kernels that it launched, by their time. Those with little of it only help:
+  // they add up the parts of a product, or turn a matrix.
   void ShareOutWork() {
-    std::set<std::tuple<uint32_t, int64_t, int32_t>> had;
-    for (KernelSummary& kernel : a_.kernels) {
-      if (kernel.kind != ActivityKind::kernel || kernel.owner != ActivityOwner::Kind::step) continue;
-      if (work_.IsGenerated(kernel.number, kernel.name)) continue;
-      if (!had.emplace(kernel.gpu, kernel.number, kernel.part).second) kernel.work = Work();
+    constexpr double kLeast = 0.2;
+    std::map<std::tuple<uint32_t, int64_t, int32_t>, std::vector<KernelSummary*>> steps;
+    for (KernelSummary& kernel : a_.kernels)
+      if (kernel.kind == ActivityKind::kernel && kernel.owner == ActivityOwner::Kind::step &&
+          !work_.IsGenerated(kernel.number, kernel.name))
+        steps[{kernel.gpu, kernel.number, kernel.part}].push_back(&kernel);
+    for (auto& [step, kernels] : steps) {
+      if (kernels.size() == 1) continue;
+      double all = 0, of_most = 0;
+      for (const KernelSummary* kernel : kernels) all += static_cast<double>(kernel->runs.ns);
+      const auto counts = [&](const KernelSummary& kernel) {
+        return static_cast<double>(kernel.runs.ns) >= kLeast * all;
+      };
+      for (const KernelSummary* kernel : kernels)
+        if (counts(*kernel)) of_most += static_cast<double>(kernel->runs.ns);
+      for (KernelSummary* kernel : kernels) {
+        const double part = counts(*kernel) && of_most > 0 ? static_cast<double>(kernel->runs.ns) / of_most : 0;
+        if (part == 0) kernel->work = Work();
+        kernel->work.bytes *= part;
+        kernel->work.flops *= part;
+      }
     }
   }
 
