@@ -131,6 +131,8 @@ TEST(TiersInspect, AReportHasAllThatAKernelDoes) {
     EXPECT_THAT(report, HasSubstr("writes      4*s0*s1 bytes\n"));
     EXPECT_THAT(report, HasSubstr("s0*s1 functions such as exp\n"));
     EXPECT_THAT(report, Not(HasSubstr("roofline  "))) << "the peaks are not known";
+    EXPECT_THAT(report, HasSubstr("\nsymbol s0 is dim 0 of value "));
+    EXPECT_THAT(report, HasSubstr("\nsymbol s1 is dim "));
   }
   std::map<std::string, std::string> options = WithCode("3");
   options["peak_gbps"] = "100";

@@ -216,10 +216,12 @@ TEST(ToolsTraceGpu, DimsThatOnlyTheCodeLeavesOpenAreThoseOfTheTrace) {
     %v3, %v4 = tsr_graph.split %v2 step 1 values [3, 4] : (tensor<?x20xf32, [1]>) -> (tensor<?x7xf32, [1]>, tensor<50x?xf32, [2]>)
 })"});
   recording.Add(rt::trace::StageRow{
-      1, "report", "kernel k1 in place of steps 0, 1\n  reads       80*s1 bytes\n  writes      4*s1*s2 + s3 bytes\n"});
+      1, "report",
+      "kernel k1 in place of steps 0, 1\n  reads       80*s1 bytes\n  writes      4*s1*s2 + s3 + s4 bytes\n"
+      "a function counts as 20 operations\nsymbol s4 is dim 1 of value 3\n"});
   recording.Activity(ActivityKind::kernel, 0, 1000, 1, Step(1)).EndBatch();
   TraceData data = recording.Read();
-  EXPECT_DOUBLE_EQ(Analyse(data).kernels.at(0).work.bytes, 80 * 50 + 4 * 50 * 13 + 8)
+  EXPECT_DOUBLE_EQ(Analyse(data).kernels.at(0).work.bytes, 80 * 50 + 4 * 50 * 13 + 8 + 7)
       << "x0 is f32[8], as its guard says";
   EXPECT_FALSE(Analyse(data).kernels[0].work.is_guess);
   // Without the report nobody knows which steps the kernel does.
@@ -252,8 +254,65 @@ TEST(ToolsTraceGpu, ProductsOfTheLibraryFollowFromShapes) {
   EXPECT_DOUBLE_EQ(big->work.bytes, 2.0 * (512 * 2048 + 1024 * 2048 + 512 * 1024));
   EXPECT_NEAR(big->compute_share, big->work.flops / 4e-6 / 1e15, 1e-9);
   EXPECT_EQ(big->line, "@step:3");
-  EXPECT_EQ(Find(a, "splitk_reduce")->work.flops, 0) << "the longest kernel of a step does its work";
+  EXPECT_EQ(Find(a, "splitk_reduce")->work.flops, 0) << "it only helps";
   EXPECT_THAT(Words(*big), HasSubstr("tensor cores busy 54 %"));
+}
+
+TEST(ToolsTraceGpu, StepsThatAreAlikeAreOneRow) {
+  Recording recording;
+  recording.Gpu().Kernel(1, "nvjet").Kernel(2, "nvjet", 500);
+  rt::trace::VersionRow version;
+  version.id = version.trace_id = 1;
+  version.place = "@step:1";
+  version.generator = "tier 2";
+  version.guards = {{0, "x0: bf16[64,128] on cuda:0, dense"}, {1, "x1: bf16[64,32] on cuda:0, dense"}};
+  recording.Add(version);
+  const auto step = [](int i, const char* place) {
+    const std::string text = "y" + std::to_string(i + 2) + " = dot_general x0 x1 {contract_a=[0], contract_b=[0]}";
+    return rt::trace::StepRow{std::to_string(i) + ": " + text + "  bf16[128,32]  " + place, 1, "a/net.cc",
+                              i < 2 ? 7 : 9, 1};
+  };
+  recording.Add(rt::trace::TraceRow{
+      1, "@step:1", 0, "cuda:0", 1, {step(0, "net.cc:7"), step(1, "net.cc:7"), step(2, "net.cc:9")}, "loop"});
+  recording.Activity(ActivityKind::kernel, 0, 1000, 1, Step(0)).Activity(ActivityKind::kernel, 1000, 3000, 2, Step(1));
+  recording.Activity(ActivityKind::kernel, 4000, 500, 1, Step(2));
+  const TraceData data = recording.EndBatch().Read();
+  const Analysis a = Analyse(data);
+  ASSERT_EQ(a.kernels.size(), 3u);
+  EXPECT_DOUBLE_EQ(a.kernels[0].work.flops, 2.0 * 128 * 32 * 64);
+  ASSERT_EQ(a.kernel_rows.size(), 2u);
+  EXPECT_EQ(a.kernel_rows[0].runs.ns, 4000);
+  EXPECT_EQ(a.kernel_rows[0].runs.count, 2);
+  EXPECT_EQ(a.kernel_rows[0].runs.longest_ns, 3000);
+  EXPECT_DOUBLE_EQ(a.kernel_rows[0].work.flops, 2.0 * 128 * 32 * 64) << "of one launch";
+  EXPECT_NEAR(a.kernel_rows[0].flops, 2.0 * 128 * 32 * 64 / 2000e-9, 1e3);
+  EXPECT_EQ(OwnerText(a.kernel_rows[0]), "dot_general at net.cc:7, 2 steps of version 1");
+  EXPECT_EQ(OwnerText(a.kernel_rows[1]), "dot_general at net.cc:9, step 2 of version 1");
+}
+
+TEST(ToolsTraceGpu, KernelsOfOneStepShareItsWork) {
+  Recording recording;
+  recording.Gpu().Kernel(1, "keys").Kernel(2, "queries").Kernel(3, "helper").Version(1, "tier 2", 1, 1, 1, 1);
+  recording.Add(rt::trace::TraceRow{
+      1, "walk.cc:8", 1, "cuda:0", 1, {{"0: y2 = tanh x0  f32[8]  walk.cc:9", 1, "src/walk.cc", 9, 1}}, "loop"});
+  recording.Activity(ActivityKind::kernel, 0, 600, 1, Step(0)).Activity(ActivityKind::kernel, 600, 300, 2, Step(0));
+  recording.Activity(ActivityKind::kernel, 900, 100, 3, Step(0)).EndBatch();
+  const TraceData data = recording.Read();
+  const Analysis a = Analyse(data);
+  // f32[8] is read and written.
+  EXPECT_DOUBLE_EQ(Find(a, "keys")->work.bytes, 64.0 * 2 / 3);
+  EXPECT_DOUBLE_EQ(Find(a, "queries")->work.bytes, 64.0 / 3);
+  EXPECT_EQ(Find(a, "helper")->work.bytes, 0);
+  EXPECT_DOUBLE_EQ(Find(a, "keys")->bytes_per_s, Find(a, "queries")->bytes_per_s);
+}
+
+TEST(ToolsTraceGpu, NamesOfKernels) {
+  EXPECT_EQ(KernelName("k12"), "k12");
+  EXPECT_EQ(KernelName("_ZN8cublasLt19splitKreduce_kernelILi32ELi16EEEvv"), "cublasLt::splitKreduce_kernel");
+  EXPECT_EQ(KernelName("_ZN3net12_GLOBAL__N_14plusEPf"), "net::plus");
+  EXPECT_EQ(KernelName("_Z4plusPf"), "plus");
+  for (const char* odd : {"_Z", "_ZN", "_ZN99999999999999999999a", "_ZN5abc", "_Z0x", ""})
+    EXPECT_EQ(KernelName(odd), odd);
 }
 
 TEST(ToolsTraceVerdicts, EachRuleSpeaks) {
@@ -286,6 +345,11 @@ TEST(ToolsTraceVerdicts, EachRuleSpeaks) {
   EXPECT_THAT(words(20'000, {{"stall_math", 45}}), HasSubstr("waits for arithmetic units: 45 %"));
   EXPECT_THAT(words(20'000, {{"stall_wait", 45}}), HasSubstr("waits for its own instructions: 45 %"));
   EXPECT_THAT(words(20'000, {}), HasSubstr("10 % of what the GPU could"));
+  const TraceData spilled = WithReport(
+      "kernel k0 in place of step 0\n  code        blocks of 256 threads; 168 registers, 19 spills, 19 reloads\n",
+      20'000);
+  EXPECT_THAT(Words(Analyse(spilled).kernels.at(0)),
+              HasSubstr("spills: the assembler found no register for 19 values"));
   // One that runs at the memory's rate is not blamed for its registers.
   EXPECT_THAT(words(2200, {}, 100'000, 250), Not(HasSubstr("registers")));
 }

@@ -236,7 +236,15 @@ std::string ReportText(const std::vector<KernelReport>& report, const Roofline& 
     });
     out << "; ";
   }
-  out << "a function counts as " << Number(roofline.operations_of_function) << " operations\n";
+  // For whoever has the shapes of values, but not this module.
+  std::set<std::string> placed;
+  std::string places;
+  for (const KernelReport& k : report)
+    for (const auto& [place, formula] : k.places)
+      if (const std::string name = formula.ToString(); symbols.count(name) != 0 && placed.insert(name).second)
+        places += "symbol " + name + " is dim " + std::to_string(place.second) + " of value " +
+                  std::to_string(place.first) + "\n";
+  out << "a function counts as " << Number(roofline.operations_of_function) << " operations\n" << places;
   return text;
 }
 

@@ -116,7 +116,10 @@ struct Analysis {
   std::vector<GpuSummary> gpus;
   std::vector<KernelSummary> kernels;  // by time, copies among them
   std::vector<uint32_t> kernel_of;     // of each of data->activities: in `kernels`
-  int64_t gpu_busy_ns = 0;             // of all GPUs
+  /// The same for tables: what several steps of a version at one source line do alike is one row, as the layers of a
+  /// network do, and so is what ops at one line do.
+  std::vector<KernelSummary> kernel_rows;
+  int64_t gpu_busy_ns = 0;  // of all GPUs
 };
 
 /// How often a guard was checked and failed.

@@ -265,7 +265,7 @@ class Rules {
   // Kernels with much time that are far from what the machine could.
   void SlowKernels() {
     int said = 0;
-    for (const KernelSummary& k : a_.kernels) {
+    for (const KernelSummary& k : a_.kernel_rows) {
       if (k.kind != rt::ActivityKind::kernel || k.verdicts.empty()) continue;
       if (static_cast<double>(k.runs.ns) < 0.05 * static_cast<double>(a_.gpu_busy_ns)) break;  // they come by time
       const double share = k.roofline_share();
@@ -285,7 +285,7 @@ class Rules {
         const Tally& t = gpu.kinds[static_cast<size_t>(kind)];
         if (static_cast<double>(t.ns) < 0.1 * static_cast<double>(gpu.busy_ns)) continue;
         const KernelSummary* most = nullptr;
-        for (const KernelSummary& k : a_.kernels)
+        for (const KernelSummary& k : a_.kernel_rows)
           if (k.gpu == gpu.number && k.kind == kind && most == nullptr) most = &k;
         Add(static_cast<double>(t.ns),
             absl::StrCat(kind == rt::ActivityKind::copy_in ? "Copies from the host" : "Copies to the host", " are ",

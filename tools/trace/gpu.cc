@@ -64,6 +64,7 @@ class GpuAnalyser {
     for (KernelSummary& kernel : a_.kernels) Describe(&kernel);
     ShareOutWork();
     for (KernelSummary& kernel : a_.kernels) Rate(&kernel);
+    Group();
     Busy();
     for (const rt::trace::GpuSampleRow& sample : data_.gpu_samples)
       for (GpuSummary& gpu : a_.gpus)
@@ -92,7 +93,7 @@ class GpuAnalyser {
       kernel.number = activity.number;
       kernel.part = activity.part;
       kernel.row = data_.FindKernel(activity.kernel);
-      kernel.name = kernel.row != nullptr                   ? kernel.row->name
+      kernel.name = kernel.row != nullptr                   ? KernelName(kernel.row->name)
                     : activity.kind == ActivityKind::kernel ? absl::StrCat("kernel ", activity.kernel)
                                                             : kNames[static_cast<size_t>(activity.kind)];
       a_.kernels.push_back(std::move(kernel));
@@ -187,13 +188,30 @@ class GpuAnalyser {
       kernel->work = work_.Of(kernel->number, kernel->part, kernel->name);
   }
 
-  // What a step must do is done by the longest of the kernels that it launched; the others help it.
+  // What a step must do is shared among the kernels that it launched, by their time. Those with little of it only help:
+  // they add up the parts of a product, or turn a matrix.
   void ShareOutWork() {
-    std::set<std::tuple<uint32_t, int64_t, int32_t>> had;
-    for (KernelSummary& kernel : a_.kernels) {
-      if (kernel.kind != ActivityKind::kernel || kernel.owner != ActivityOwner::Kind::step) continue;
-      if (work_.IsGenerated(kernel.number, kernel.name)) continue;
-      if (!had.emplace(kernel.gpu, kernel.number, kernel.part).second) kernel.work = Work();
+    constexpr double kLeast = 0.2;
+    std::map<std::tuple<uint32_t, int64_t, int32_t>, std::vector<KernelSummary*>> steps;
+    for (KernelSummary& kernel : a_.kernels)
+      if (kernel.kind == ActivityKind::kernel && kernel.owner == ActivityOwner::Kind::step &&
+          !work_.IsGenerated(kernel.number, kernel.name))
+        steps[{kernel.gpu, kernel.number, kernel.part}].push_back(&kernel);
+    for (auto& [step, kernels] : steps) {
+      if (kernels.size() == 1) continue;
+      double all = 0, of_most = 0;
+      for (const KernelSummary* kernel : kernels) all += static_cast<double>(kernel->runs.ns);
+      const auto counts = [&](const KernelSummary& kernel) {
+        return static_cast<double>(kernel.runs.ns) >= kLeast * all;
+      };
+      for (const KernelSummary* kernel : kernels)
+        if (counts(*kernel)) of_most += static_cast<double>(kernel->runs.ns);
+      for (KernelSummary* kernel : kernels) {
+        const double part = counts(*kernel) && of_most > 0 ? static_cast<double>(kernel->runs.ns) / of_most : 0;
+        if (part == 0) kernel->work = Work();
+        kernel->work.bytes *= part;
+        kernel->work.flops *= part;
+      }
     }
   }
 
@@ -201,6 +219,7 @@ class GpuAnalyser {
     const GpuRow* gpu = data_.FindGpu(kernel->gpu);
     const double seconds = kernel->each_ns() / 1e9;
     const auto read = kernel->Measure("dram_read_bytes"), written = kernel->Measure("dram_write_bytes");
+    kernel->bytes_per_s = kernel->flops = kernel->memory_share = kernel->compute_share = 0;
     kernel->bytes_moved =
         kernel->kind != ActivityKind::kernel
             ? (kernel->runs.count > 0 ? static_cast<double>(kernel->bytes) / static_cast<double>(kernel->runs.count)
@@ -233,6 +252,49 @@ class GpuAnalyser {
     if (type.starts_with("f8") || type == "i8" || type == "u8") return 2 * matrix;
     if (type == "f32") return kernel.flops > vector ? matrix / 2 : vector;
     return vector;
+  }
+
+  void Group() {
+    using Key = std::tuple<uint32_t, ActivityKind, std::string, ActivityOwner::Kind, int64_t, std::string, std::string>;
+    std::map<Key, size_t> index;
+    struct Totals {
+      double bytes = 0, flops = 0;
+      bool known = true;  // of all of them
+    };
+    std::vector<Totals> totals;
+    for (const KernelSummary& kernel : a_.kernels) {
+      const bool is_op = kernel.owner == ActivityOwner::Kind::op;
+      const auto [it, is_new] = index.try_emplace(
+          Key(kernel.gpu, kernel.kind, kernel.name, kernel.owner, is_op ? 0 : kernel.number, kernel.op, kernel.line),
+          a_.kernel_rows.size());
+      if (is_new) {
+        a_.kernel_rows.push_back(kernel);
+        totals.emplace_back();
+      } else {
+        KernelSummary& row = a_.kernel_rows[it->second];
+        const int64_t longest = std::max(row.runs.longest_ns, kernel.runs.longest_ns);
+        row.runs.Add(kernel.runs.ns, kernel.runs.count);
+        row.runs.longest_ns = longest;
+        row.bytes = Sum(row.bytes, kernel.bytes);
+        row.in_graph += kernel.in_graph;
+        ++row.steps;
+      }
+      Totals& total = totals[it->second];
+      const auto count = static_cast<double>(kernel.runs.count);
+      total.known &= kernel.work.bytes > 0;
+      total.bytes += kernel.work.bytes * count;
+      total.flops += kernel.work.flops * count;
+    }
+    for (size_t i = 0; i < a_.kernel_rows.size(); ++i) {
+      KernelSummary& row = a_.kernel_rows[i];
+      if (row.steps == 1) continue;
+      const auto count = static_cast<double>(std::max<int64_t>(row.runs.count, 1));
+      row.work.bytes = totals[i].known ? totals[i].bytes / count : 0;
+      row.work.flops = totals[i].known ? totals[i].flops / count : 0;
+      Rate(&row);
+    }
+    rt::trace::SortStably(&a_.kernel_rows,
+                          [](const KernelSummary& x, const KernelSummary& y) { return x.runs.ns > y.runs.ns; });
   }
 
   GpuSummary* GpuOf(uint32_t number) {
@@ -364,13 +426,33 @@ Occupancy OccupancyOf(const KernelRow& kernel, const GpuRow& gpu) {
   return out;
 }
 
+// "_ZN8cublasLt19splitKreduce_kernelILi32E...": the names within it, as far as they go.
+std::string KernelName(const std::string& name) {
+  if (!name.starts_with("_Z")) return name;
+  size_t at = 2 + (name.size() > 2 && name[2] == 'N' ? 1 : 0);
+  std::string out;
+  while (at < name.size() && name[at] >= '0' && name[at] <= '9') {
+    size_t length = 0;
+    for (; at < name.size() && name[at] >= '0' && name[at] <= '9' && length < name.size(); ++at)
+      length = length * 10 + static_cast<size_t>(name[at] - '0');
+    if (length == 0 || length > name.size() - at) break;
+    const std::string part = name.substr(at, length);
+    at += length;
+    // What stands for a namespace without a name.
+    if (!part.starts_with("_GLOBAL__N")) absl::StrAppend(&out, out.empty() ? "" : "::", part);
+  }
+  return out.empty() ? name : out;
+}
+
 std::string OwnerText(const KernelSummary& kernel) {
   std::string text = kernel.op;
   if (!kernel.line.empty()) absl::StrAppend(&text, text.empty() ? "" : " ", "at ", kernel.line);
   if (kernel.owner == ActivityOwner::Kind::step)
     absl::StrAppend(&text, text.empty() ? "" : ", ",
-                    kernel.part >= 0 ? absl::StrCat("step ", kernel.part, " of ") : std::string(), "version ",
-                    kernel.number);
+                    kernel.steps > 1   ? absl::StrCat(kernel.steps, " steps of ")
+                    : kernel.part >= 0 ? absl::StrCat("step ", kernel.part, " of ")
+                                       : std::string(),
+                    "version ", kernel.number);
   return text;
 }
 

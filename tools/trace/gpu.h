@@ -39,6 +39,7 @@ struct KernelSummary {
   rt::ActivityOwner::Kind owner{};
   int64_t number = 0;  // site or version
   int32_t part = -1;   // op number or step
+  int64_t steps = 1;   // of its version that launch it alike; the first of them in time is `part`
   int tier = 0;        // of its version; 1: a replay; 0: an op in tier 1, or nobody knows
   std::string op;      // its name; empty: not known
   std::string what;    // the step of the trace: "y7 = matmul y4 x1"
@@ -100,7 +101,10 @@ inline constexpr size_t kMostGaps = 20;
 /// A launch costs about this much: a shorter kernel is not worth one.
 inline constexpr int64_t kTinyNs = 4000;
 
-/// Fills in gpus, kernels and kernel_of of an analysis that has everything else but the findings.
+/// The name of a kernel for people: without the types of a C++ function, which make it long.
+std::string KernelName(const std::string& name);
+
+/// Fills in gpus, kernels, kernel_of and kernel_rows of an analysis that has everything else but the findings.
 void AnalyseGpus(Analysis* analysis);
 /// What holds a kernel up. Rules are in verdicts.cc.
 std::vector<Verdict> VerdictsOf(const KernelSummary& kernel, const rt::trace::GpuRow* gpu);

@@ -77,10 +77,10 @@ std::string KernelsTable(const Analysis& a, size_t rows) {
   Table table({"kernel", "launched by", ">time", ">share", ">launches", ">each", ">longest", ">bytes", ">arithmetic",
                ">of peak", "what holds it up"});
   size_t shown = 0;
-  for (const KernelSummary& k : a.kernels) {
+  for (const KernelSummary& k : a.kernel_rows) {
     if (!IsWork(k.kind)) continue;
     if (++shown > rows) break;
-    table.Row({KeepStart(k.name, 40), KeepEnd(OwnerText(k), 48), Time(k.runs.ns), Share(k.runs.ns, a.gpu_busy_ns),
+    table.Row({KeepStart(k.name, 40), KeepEnd(OwnerText(k), 60), Time(k.runs.ns), Share(k.runs.ns, a.gpu_busy_ns),
                absl::StrCat(k.runs.count), TimeText(k.each_ns()), Time(k.runs.longest_ns),
                Rate(k, k.bytes_per_s, RateText), Rate(k, k.flops, FlopsText), Percent(k.roofline_share()),
                k.verdicts.empty() ? "" : k.verdicts[0].words});
@@ -91,7 +91,7 @@ std::string KernelsTable(const Analysis& a, size_t rows) {
 std::string KernelsOfPlace(const Analysis& a, const std::string& place, size_t rows) {
   std::string out;
   size_t shown = 0;
-  for (const KernelSummary& k : a.kernels) {
+  for (const KernelSummary& k : a.kernel_rows) {
     if (k.owner != rt::ActivityOwner::Kind::step || k.place != place || !IsWork(k.kind)) continue;
     if (++shown > rows) continue;
     absl::StrAppend(&out, "  ", k.name, "\n    by          ", OwnerText(k),

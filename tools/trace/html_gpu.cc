@@ -136,7 +136,7 @@ void WriteRooflines(const Analysis& a, Json* json) {
     out.Roof("f32", static_cast<double>(row->vector_flops));
     out.Points();
     size_t points = 0;
-    for (const KernelSummary& k : a.kernels) {
+    for (const KernelSummary& k : a.kernel_rows) {
       if (k.gpu != gpu.number || k.flops <= 0 || k.bytes_moved <= 0 || ++points > kMostKernels) continue;
       out.Point(LabelOf(k), k.work.flops / k.bytes_moved, k.flops, k.runs.ns, LaneOf(k), k.place);
     }
@@ -186,7 +186,7 @@ void WriteGpus(const Analysis& a, Json* json) {
   for (const GpuSummary& gpu : a.gpus) WriteGpu(a, gpu, json);
   json->Close(']').Key("kernels").Open('[');
   size_t kernels = 0;
-  for (const KernelSummary& k : a.kernels)
+  for (const KernelSummary& k : a.kernel_rows)
     if (IsWork(k.kind) && ++kernels <= kMostKernels) WriteKernel(k, json);
   json->Close(']').Key("kernelsInAll").Number(static_cast<int64_t>(kernels));
   WriteRooflines(a, json);

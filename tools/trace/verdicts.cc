@@ -129,6 +129,9 @@ Said PartialSectors(const Facts& f) {
 
 Said Spills(const Facts& f) {
   const double bytes = f.Get("local_bytes");
+  if (bytes <= 0 && f.kernel.work.spills > 0 && !f.kernel.Measure("local_bytes"))
+    return Verdict{absl::StrCat("spills: the assembler found no register for ", f.kernel.work.spills, " values"),
+                   "fewer values alive at once: smaller tiles, or less fused into it"};
   if (bytes <= 0) return {};
   return Verdict{absl::StrCat("spills: ", BytesText(bytes), " of local memory moved"),
                  "fewer values alive at once: smaller tiles, or less fused into it"};

@@ -193,6 +193,18 @@ void WorkTable::ReadGraph(const std::string& text, Version* into) const {
 }
 
 void WorkTable::ReadReport(const std::string& text, Version* into) const {
+  // "symbol s0 is dim 0 of value 1"
+  for (const std::string& line : Split(text, "\n")) {
+    if (!absl::StartsWith(line, "symbol ")) continue;
+    const std::vector<std::string> words = Split(line, " ");
+    size_t dim = 0;
+    if (words.size() != 8 || !absl::SimpleAtoi(words[4], &dim)) continue;
+    for (const char* kind : {"x", "y", "c"}) {
+      const auto it = into->types.find(kind + words[7]);
+      const Type type = it != into->types.end() ? ParseType(it->second, into->symbols) : Type();
+      if (type.known && dim < type.dims.size()) into->code_symbols[words[1]] = type.dims[dim];
+    }
+  }
   // "kernel k1 in place of steps 0, 1"
   for (const std::string& part : Split("\n" + text, "\nkernel ")) {
     const size_t steps = part.find(" in place of step");
@@ -207,7 +219,7 @@ void WorkTable::ReadReport(const std::string& text, Version* into) const {
       into->kernel_of_step[step] = name;
       if (step < 0 || static_cast<size_t>(step) >= into->steps.size()) continue;
       const StepText& s = into->steps[static_cast<size_t>(step)];
-      if (s.op != "matmul" && !absl::StartsWith(s.op, "attention")) continue;
+      if (s.op != "matmul" && s.op != "dot_general" && !absl::StartsWith(s.op, "attention")) continue;
       work.is_product = true;
       for (const std::string& operand : s.operands)
         if (const auto it = into->types.find(operand); it != into->types.end() && work.dtype.empty())
@@ -228,6 +240,9 @@ void WorkTable::ReadReport(const std::string& text, Version* into) const {
             kOperationsOfFunction * Evaluate(rest.substr(0, rest.find(" functions")), into->code_symbols).value_or(0);
       }
     }
+    // "blocks of 384 threads, ...; 168 registers, 19 spills, ..."
+    for (const std::string& item : Split(Field(part, "code"), ", "))
+      if (absl::EndsWith(item, " spills")) (void)absl::SimpleAtoi(item.substr(0, item.find(' ')), &work.spills);
     into->kernels[name] = std::move(work);
   }
 }
@@ -289,6 +304,15 @@ Work WorkTable::OfStep(const Version& version, const StepText& step) {
     if (operands.size() < 2 || !operands[0].known) return Work();
     work.dtype = operands[0].dtype;
     work.flops = 2 * result.elements() * operands[0].FromEnd(absl::StrContains(step.attrs, "transpose_a=true") ? 2 : 1);
+  } else if (step.op == "dot_general") {
+    work.is_product = true;
+    const size_t from = step.attrs.find("contract_a=[");
+    if (operands.size() < 2 || !operands[0].known || from == std::string::npos) return Work();
+    work.dtype = operands[0].dtype;
+    work.flops = 2 * result.elements();
+    const std::string dims = step.attrs.substr(from + 12, step.attrs.find(']', from) - from - 12);
+    for (const std::string& text : Split(dims, ","))
+      if (size_t d = 0; absl::SimpleAtoi(text, &d) && d < operands[0].dims.size()) work.flops *= operands[0].dims[d];
   } else if (absl::StartsWith(step.op, "attention")) {
     work.is_product = true;
     if (operands.size() < 3 || !operands[0].known || !operands[1].known) return Work();

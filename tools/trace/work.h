@@ -20,6 +20,7 @@ struct Work {
   bool is_product = false;      // it can use tensor cores
   bool is_guess = false;        // dims that the version leaves open were taken from another trace of its place
   std::string dtype;            // of its operands, where it is a product
+  int64_t spills = 0;           // values that the assembler found no register for, in its code
 };
 
 /// A step of a trace as its text has it: "3: y7 = matmul y4 x1 {transpose_b=true}  f32[8,16]  train.cc:40".
