@@ -1,4 +1,4 @@
-// Bytes made smaller, in the form of RFC 1952: viewers of traces read it as it is.
+// Bytes made smaller by zlib, in the form of gzip: viewers of traces read it as it is.
 #ifndef TESSERA_TOOLS_TRACE_GZIP_H_
 #define TESSERA_TOOLS_TRACE_GZIP_H_
 
@@ -7,7 +7,7 @@
 
 namespace tessera::tools {
 
-/// Fast rather than small: for what repeats itself, such as packets of a trace. Traces are no text of a language.
+/// Fast rather than small. Without zlib in the build, and without memory, the bytes as they are: viewers read these, too.
 std::string Gzip(std::string_view bytes);
 
 }  // namespace tessera::tools
