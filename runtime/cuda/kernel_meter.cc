@@ -1,10 +1,14 @@
 #include "runtime/cuda/kernel_meter.h"
 
-#include <array>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/clock.h"
 #include "runtime/cuda/device.h"
 
 #if __has_include(<cupti_range_profiler.h>)
@@ -20,7 +24,7 @@ constexpr const char* kMetrics[] = {
 };
 constexpr size_t kNumMetrics = std::size(kMetrics);
 /// Launches of one run; with more of them nothing is measured.
-constexpr size_t kMostRanges = 4096;
+constexpr size_t kMostRanges = 2048;
 
 // The parameters of each call are a struct that begins with its size.
 template <class Params>
@@ -31,25 +35,76 @@ Params Sized(size_t size) {
 }
 #define TSR_PARAMS(Params) Sized<Params>(Params##_STRUCT_SIZE)
 
+/// Which counters of a device are read. Found out once: it takes CUPTI long.
+struct Counters {
+  CUpti_Profiler_Host_Object* host = nullptr;
+  std::vector<const char*> metrics;
+  std::vector<size_t> which;  // row of measures.def
+  std::vector<uint8_t> available, config;
+};
+
+absl::StatusOr<const Counters*> FindCounters(const Cupti& cupti, Device& device) {
+  const auto check = [&](const char* call, CUptiResult result) { return CheckCupti(cupti, call, result); };
+  auto initialize = TSR_PARAMS(CUpti_Profiler_Initialize_Params);
+  TSR_RETURN_IF_ERROR(check("cuptiProfilerInitialize", cupti.cuptiProfilerInitialize(&initialize)));
+  auto chip = TSR_PARAMS(CUpti_Device_GetChipName_Params);
+  chip.deviceIndex = static_cast<size_t>(device.index());
+  TSR_RETURN_IF_ERROR(check("cuptiDeviceGetChipName", cupti.cuptiDeviceGetChipName(&chip)));
+  auto counters = std::make_unique<Counters>();
+  auto available = TSR_PARAMS(CUpti_Profiler_GetCounterAvailability_Params);
+  available.ctx = device.context();
+  for (const bool sized : {false, true}) {
+    if (sized) counters->available.resize(available.counterAvailabilityImageSize);
+    if (sized) available.pCounterAvailabilityImage = counters->available.data();
+    TSR_RETURN_IF_ERROR(
+        check("cuptiProfilerGetCounterAvailability", cupti.cuptiProfilerGetCounterAvailability(&available)));
+  }
+  auto host = TSR_PARAMS(CUpti_Profiler_Host_Initialize_Params);
+  host.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
+  host.pChipName = chip.pChipName;
+  host.pCounterAvailabilityImage = counters->available.data();
+  TSR_RETURN_IF_ERROR(check("cuptiProfilerHostInitialize", cupti.cuptiProfilerHostInitialize(&host)));
+  counters->host = host.pHostObject;
+  std::string missing;
+  for (size_t m = 0; m < kNumMetrics; ++m) {
+    const char* name = kMetrics[m];
+    auto add = TSR_PARAMS(CUpti_Profiler_Host_ConfigAddMetrics_Params);
+    add.pHostObject = counters->host;
+    add.ppMetricNames = &name;
+    add.numMetrics = 1;
+    if (cupti.cuptiProfilerHostConfigAddMetrics(&add) != CUPTI_SUCCESS) {
+      absl::StrAppend(&missing, missing.empty() ? "" : ", ", name);
+      continue;
+    }
+    counters->metrics.push_back(name);
+    counters->which.push_back(m);
+  }
+  if (!missing.empty()) TSR_LOG(1, device.name(), " does not have these metrics: ", missing);
+  auto size = TSR_PARAMS(CUpti_Profiler_Host_GetConfigImageSize_Params);
+  size.pHostObject = counters->host;
+  TSR_RETURN_IF_ERROR(check("cuptiProfilerHostGetConfigImageSize", cupti.cuptiProfilerHostGetConfigImageSize(&size)));
+  counters->config.resize(size.configImageSize);
+  auto image = TSR_PARAMS(CUpti_Profiler_Host_GetConfigImage_Params);
+  image.pHostObject = counters->host;
+  image.configImageSize = counters->config.size();
+  image.pConfigImage = counters->config.data();
+  TSR_RETURN_IF_ERROR(check("cuptiProfilerHostGetConfigImage", cupti.cuptiProfilerHostGetConfigImage(&image)));
+  return counters.release();  // for as long as the process lives
+}
+
 class Meter {
  public:
-  Meter(const Cupti& cupti, Device& device) : cupti_(cupti), device_(device) {}
+  Meter(const Cupti& cupti, const Counters& counters, Device& device)
+      : cupti_(cupti), counters_(counters), device_(device) {}
   Meter(const Meter&) = delete;
   ~Meter() {
-    if (profiler_ != nullptr) {
-      auto p = TSR_PARAMS(CUpti_RangeProfiler_Disable_Params);
-      p.pRangeProfilerObject = profiler_;
-      cupti_.cuptiRangeProfilerDisable(&p);
-    }
-    if (host_ != nullptr) {
-      auto p = TSR_PARAMS(CUpti_Profiler_Host_Deinitialize_Params);
-      p.pHostObject = host_;
-      cupti_.cuptiProfilerHostDeinitialize(&p);
-    }
+    if (profiler_ == nullptr) return;
+    auto p = TSR_PARAMS(CUpti_RangeProfiler_Disable_Params);
+    p.pRangeProfilerObject = profiler_;
+    cupti_.cuptiRangeProfilerDisable(&p);
   }
 
   absl::Status Open() {
-    TSR_RETURN_IF_ERROR(Configure());
     auto enable = TSR_PARAMS(CUpti_RangeProfiler_Enable_Params);
     enable.ctx = device_.context();
     TSR_RETURN_IF_ERROR(Check("cuptiRangeProfilerEnable", cupti_.cuptiRangeProfilerEnable(&enable)));
@@ -57,28 +112,28 @@ class Meter {
 
     auto size = TSR_PARAMS(CUpti_RangeProfiler_GetCounterDataSize_Params);
     size.pRangeProfilerObject = profiler_;
-    size.pMetricNames = metrics_.data();
-    size.numMetrics = metrics_.size();
+    size.pMetricNames = const_cast<const char**>(counters_.metrics.data());
+    size.numMetrics = counters_.metrics.size();
     size.maxNumOfRanges = kMostRanges;
     size.maxNumRangeTreeNodes = kMostRanges;
     TSR_RETURN_IF_ERROR(
         Check("cuptiRangeProfilerGetCounterDataSize", cupti_.cuptiRangeProfilerGetCounterDataSize(&size)));
-    counters_.resize(size.counterDataSize);
+    data_.resize(size.counterDataSize);
     auto init = TSR_PARAMS(CUpti_RangeProfiler_CounterDataImage_Initialize_Params);
     init.pRangeProfilerObject = profiler_;
-    init.counterDataSize = counters_.size();
-    init.pCounterData = counters_.data();
+    init.counterDataSize = data_.size();
+    init.pCounterData = data_.data();
     TSR_RETURN_IF_ERROR(Check("cuptiRangeProfilerCounterDataImageInitialize",
                               cupti_.cuptiRangeProfilerCounterDataImageInitialize(&init)));
 
     // A range for each kernel. Everything is run again until all counters were read: to run each kernel again, CUPTI
-    // would save and restore all memory of the device, which takes seconds.
+    // would save and restore all memory of the device.
     auto set = TSR_PARAMS(CUpti_RangeProfiler_SetConfig_Params);
     set.pRangeProfilerObject = profiler_;
-    set.configSize = config_.size();
-    set.pConfig = config_.data();
-    set.counterDataImageSize = counters_.size();
-    set.pCounterDataImage = counters_.data();
+    set.configSize = counters_.config.size();
+    set.pConfig = counters_.config.data();
+    set.counterDataImageSize = data_.size();
+    set.pCounterDataImage = data_.data();
     set.range = CUPTI_AutoRange;
     set.replayMode = CUPTI_UserReplay;
     set.maxRangesPerPass = kMostRanges;
@@ -107,25 +162,25 @@ class Meter {
     if (decode.numOfRangeDropped > 0)
       return Unsupported("a run of more than ", kMostRanges, " kernels is not measured");
     auto info = TSR_PARAMS(CUpti_RangeProfiler_GetCounterDataInfo_Params);
-    info.pCounterDataImage = counters_.data();
-    info.counterDataImageSize = counters_.size();
+    info.pCounterDataImage = data_.data();
+    info.counterDataImageSize = data_.size();
     TSR_RETURN_IF_ERROR(
         Check("cuptiRangeProfilerGetCounterDataInfo", cupti_.cuptiRangeProfilerGetCounterDataInfo(&info)));
     std::vector<std::vector<double>> rows;
-    std::vector<double> values(metrics_.size());
+    std::vector<double> values(counters_.metrics.size());
     for (size_t r = 0; r < info.numTotalRanges; ++r) {
       auto evaluate = TSR_PARAMS(CUpti_Profiler_Host_EvaluateToGpuValues_Params);
-      evaluate.pHostObject = host_;
-      evaluate.pCounterDataImage = counters_.data();
-      evaluate.counterDataImageSize = counters_.size();
+      evaluate.pHostObject = counters_.host;
+      evaluate.pCounterDataImage = data_.data();
+      evaluate.counterDataImageSize = data_.size();
       evaluate.rangeIndex = r;
-      evaluate.ppMetricNames = metrics_.data();
-      evaluate.numMetrics = metrics_.size();
+      evaluate.ppMetricNames = const_cast<const char**>(counters_.metrics.data());
+      evaluate.numMetrics = counters_.metrics.size();
       evaluate.pMetricValues = values.data();
       TSR_RETURN_IF_ERROR(
           Check("cuptiProfilerHostEvaluateToGpuValues", cupti_.cuptiProfilerHostEvaluateToGpuValues(&evaluate)));
       rows.emplace_back(kNumMetrics, -1.0);
-      for (size_t m = 0; m < metrics_.size(); ++m) rows.back()[which_[m]] = values[m];
+      for (size_t m = 0; m < values.size(); ++m) rows.back()[counters_.which[m]] = values[m];
     }
     return rows;
   }
@@ -133,61 +188,11 @@ class Meter {
  private:
   absl::Status Check(const char* call, CUptiResult result) const { return CheckCupti(cupti_, call, result); }
 
-  // Which counters to read, of those that this GPU has.
-  absl::Status Configure() {
-    auto initialize = TSR_PARAMS(CUpti_Profiler_Initialize_Params);
-    TSR_RETURN_IF_ERROR(Check("cuptiProfilerInitialize", cupti_.cuptiProfilerInitialize(&initialize)));
-    auto chip = TSR_PARAMS(CUpti_Device_GetChipName_Params);
-    chip.deviceIndex = static_cast<size_t>(device_.index());
-    TSR_RETURN_IF_ERROR(Check("cuptiDeviceGetChipName", cupti_.cuptiDeviceGetChipName(&chip)));
-    auto available = TSR_PARAMS(CUpti_Profiler_GetCounterAvailability_Params);
-    available.ctx = device_.context();
-    TSR_RETURN_IF_ERROR(
-        Check("cuptiProfilerGetCounterAvailability", cupti_.cuptiProfilerGetCounterAvailability(&available)));
-    available_.resize(available.counterAvailabilityImageSize);
-    available.pCounterAvailabilityImage = available_.data();
-    TSR_RETURN_IF_ERROR(
-        Check("cuptiProfilerGetCounterAvailability", cupti_.cuptiProfilerGetCounterAvailability(&available)));
-    auto host = TSR_PARAMS(CUpti_Profiler_Host_Initialize_Params);
-    host.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
-    host.pChipName = chip.pChipName;
-    host.pCounterAvailabilityImage = available_.data();
-    TSR_RETURN_IF_ERROR(Check("cuptiProfilerHostInitialize", cupti_.cuptiProfilerHostInitialize(&host)));
-    host_ = host.pHostObject;
-    std::string missing;
-    for (size_t m = 0; m < kNumMetrics; ++m) {
-      const char* name = kMetrics[m];
-      auto add = TSR_PARAMS(CUpti_Profiler_Host_ConfigAddMetrics_Params);
-      add.pHostObject = host_;
-      add.ppMetricNames = &name;
-      add.numMetrics = 1;
-      if (cupti_.cuptiProfilerHostConfigAddMetrics(&add) != CUPTI_SUCCESS) {
-        absl::StrAppend(&missing, missing.empty() ? "" : ", ", name);
-        continue;
-      }
-      metrics_.push_back(name);
-      which_.push_back(m);
-    }
-    if (!missing.empty()) TSR_LOG(1, device_.name(), " does not have these metrics: ", missing);
-    auto size = TSR_PARAMS(CUpti_Profiler_Host_GetConfigImageSize_Params);
-    size.pHostObject = host_;
-    TSR_RETURN_IF_ERROR(
-        Check("cuptiProfilerHostGetConfigImageSize", cupti_.cuptiProfilerHostGetConfigImageSize(&size)));
-    config_.resize(size.configImageSize);
-    auto image = TSR_PARAMS(CUpti_Profiler_Host_GetConfigImage_Params);
-    image.pHostObject = host_;
-    image.configImageSize = config_.size();
-    image.pConfigImage = config_.data();
-    return Check("cuptiProfilerHostGetConfigImage", cupti_.cuptiProfilerHostGetConfigImage(&image));
-  }
-
   const Cupti& cupti_;
+  const Counters& counters_;
   Device& device_;
-  CUpti_Profiler_Host_Object* host_ = nullptr;
   CUpti_RangeProfiler_Object* profiler_ = nullptr;
-  std::vector<const char*> metrics_;
-  std::vector<size_t> which_;  // row of measures.def
-  std::vector<uint8_t> available_, config_, counters_;
+  std::vector<uint8_t> data_;
 };
 
 }  // namespace
@@ -198,30 +203,48 @@ absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
   // One at a time: the GPU has one set of counters.
   static auto* const mutex = new std::mutex;
   std::lock_guard lock(*mutex);
+  // What each part took, in milliseconds: so that whoever wonders can see.
+  std::string took;
+  int64_t last_ns = rt::NowNs();
+  const auto note = [&](const char* part) {
+    const int64_t now = rt::NowNs();
+    absl::StrAppend(&took, took.empty() ? "" : ", ", part, " ", (now - std::exchange(last_ns, now)) / 1'000'000);
+  };
   const absl::StatusOr<const Cupti*> cupti = GetCupti();
-  if (!cupti.ok()) {
-    *status = work();
-    return cupti.status();
+  absl::Status opened = cupti.status();
+  static auto* const found = new std::map<Device*, absl::StatusOr<const Counters*>>;
+  if (opened.ok()) opened = device.Synchronize();
+  if (opened.ok() && !found->contains(&device)) found->emplace(&device, FindCounters(**cupti, device));
+  if (opened.ok()) opened = found->at(&device).status();
+  note("counters");
+  std::optional<Meter> meter;
+  if (opened.ok()) {
+    meter.emplace(**cupti, **found->at(&device), device);
+    opened = meter->Open();
   }
-  Meter meter(**cupti, device);
-  absl::Status opened = device.Synchronize();
-  if (opened.ok()) opened = meter.Open();
+  note("open");
   if (!opened.ok()) {
     *status = work();
     return opened;
   }
   constexpr int kMostPasses = 64;
-  for (int pass = 0; pass < kMostPasses; ++pass) {
-    const absl::Status started = meter.StartPass();
+  int passes = 0;
+  for (bool last = false; !last && passes < kMostPasses; ++passes) {
+    const absl::Status started = meter->StartPass();
     *status = work();
     // An error that a kernel found in values belongs to whoever waits next, not to this.
     device.Wait();
     TSR_RETURN_IF_ERROR(started);
-    TSR_ASSIGN_OR_RETURN(const bool last, meter.EndPass());
+    TSR_ASSIGN_OR_RETURN(last, meter->EndPass());
     if (!status->ok()) return *status;
-    if (last) break;
   }
-  return meter.Read();
+  note("passes");
+  auto rows = meter->Read();
+  note("read");
+  meter.reset();
+  note("close");
+  TSR_LOG(2, "measured ", rows.ok() ? rows->size() : 0, " kernels in ", passes, " passes; milliseconds: ", took);
+  return rows;
 }
 
 }  // namespace tessera::cuda

@@ -1,9 +1,11 @@
 #include "runtime/cuda/pc_sampler.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "runtime/cuda/device.h"
 #include "runtime/log.h"
@@ -77,9 +79,19 @@ class Sampler {
     get.size = CUpti_PCSamplingGetDataParamsSize;
     get.ctx = device_.context();
     get.pcSamplingData = &data_;
-    TSR_RETURN_IF_ERROR(Check("cuptiPCSamplingGetData", cupti_.cuptiPCSamplingGetData(&get)));
+    // Samples are decoded by a thread of CUPTI's, which may not have come to it yet.
+    constexpr int kTries = 20;
+    for (int i = 0; i < kTries && data_.totalNumPcs == 0; ++i) {
+      TSR_RETURN_IF_ERROR(Check("cuptiPCSamplingGetData", cupti_.cuptiPCSamplingGetData(&get)));
+      if (data_.totalNumPcs == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    if (data_.totalNumPcs == 0) {
+      TSR_RETURN_IF_ERROR(Disable());  // gives what is left
+    }
+    TSR_LOG(2, device_.name(), ": program counters were sampled ", data_.totalSamples, " times, of which ",
+            data_.nonUsrKernelsTotalSamples, " in kernels that are not ours, at ", data_.totalNumPcs, " instructions");
     std::vector<rt::PcSample> samples = Read();
-    TSR_RETURN_IF_ERROR(Disable());
+    if (is_enabled_) TSR_RETURN_IF_ERROR(Disable());
     return samples;
   }
 
