@@ -54,8 +54,10 @@ const table = (columns, rows, options = {}) => {
   const value = cell => cell && typeof cell === 'object' && 'key' in cell ? cell.key : cell;
   const shown = cell => cell && typeof cell === 'object' && 'key' in cell ? (cell.node || cell.text) : cell;
   const isNumber = name => name.startsWith('>');
+  // Beyond so many rows a person asks for the rest.
+  let most = options.most && rows.length > options.most ? options.most : rows.length;
   const fill = () => {
-    body.replaceChildren(...rows.map(row => {
+    body.replaceChildren(...rows.slice(0, most).map(row => {
       const tr = el('tr', options.pick ? {class: 'pick'} : {}, row.cells.map((cell, c) =>
         el('td', isNumber(columns[c]) ? {class: 'n'} : {}, shown(cell) === undefined ? '' : shown(cell))));
       if (options.pick) tr.addEventListener('click', () => options.pick(row, tr));
@@ -76,7 +78,8 @@ const table = (columns, rows, options = {}) => {
       fill();
     }}, name.replace('>', ''))));
   fill();
-  return el('div', {class: 'scroll'}, el('table', {}, el('thead', {}, head), body));
+  const more = most < rows.length ? el('button', {class: 'more', onclick: () => { most = rows.length; fill(); more.remove(); }}, 'show all ' + rows.length) : null;
+  return el('div', {class: 'scroll'}, el('table', {}, el('thead', {}, head), body), more);
 };
 const T = ns => ({text: time(ns), key: ns});
 const N = n => ({text: count(n), key: n});
@@ -305,12 +308,12 @@ const showKernel = i => {
 };
 const mostKernelNs = Math.max(1, ...D.kernels.map(k => k.ns));
 if (D.kernels.length) app.append(el('section', {class: 'card', id: 'kernels'}, el('h2', {}, 'Kernels and copies of GPUs'),
-  table(['kernel', 'launched by', '>time', '>share', '>launches', '>each', '>memory', '>arithmetic', '>of peak', '>occupancy', 'what holds it up'], D.kernels.map((k, i) => ({index: i, id: 'kernel-' + i, cells: [
+  table(['kernel', 'launched by', '>time', '>share', '>launches', '>each', '>memory', '>arithmetic', '>of peak', 'what holds it up'], D.kernels.map((k, i) => ({index: i, id: 'kernel-' + i, cells: [
     {node: el('span', {class: 'name', title: k.name}, el('i', {class: 'dot', style: 'background:' + lane(k.lane)}), k.name), key: k.name}, k.by,
     {node: el('span', {}, el('span', {class: 'mini', style: 'width:' + (50 * k.ns / mostKernelNs) + 'px'}), time(k.ns)), key: k.ns}, {text: share(k.ns, D.gpuBusy), key: k.ns}, N(k.count), T(k.ns / k.count),
     {text: (k.guess && k.rate > 0 ? '~' : '') + rate(k.rate, 'B/s'), key: k.rate}, {text: (k.guess && k.flops > 0 ? '~' : '') + rate(k.flops, 'FLOP/s'), key: k.flops}, {text: percent(Math.max(k.memory, k.compute)), key: Math.max(k.memory, k.compute)},
-    {text: k.occupancy ? percent(k.occupancy[0]) : '-', key: k.occupancy ? k.occupancy[0] : 0}, k.verdicts.length ? k.verdicts[0][0] : '']})),
-    {pick: row => showKernel(row.index)}), kernelDetail,
+    k.verdicts.length ? k.verdicts[0][0] : '']})),
+    {pick: row => showKernel(row.index), most: 25}), kernelDetail,
   el('p', {class: 'note'}, (D.kernelsInAll > D.kernels.length ? 'The ' + D.kernels.length + ' with most time, of ' + count(D.kernelsInAll) + '. ' : '') + 'Colours: the tier of who launched it. Share: of the time that GPUs were busy. Of peak: the larger of memory and arithmetic, as counters say or as the compiler counts. A click shows more.')));
 
 const roofline = (r, index) => {
