@@ -186,33 +186,44 @@ uint32_t Crc(std::string_view bytes) {
 std::string Gzip(std::string_view bytes) {
   std::string out("\x1f\x8b\x08\0\0\0\0\0\0\xff", 10);
   BitWriter bits(&out);
-  constexpr int kHashBits = 15;
-  std::vector<uint32_t> last(size_t{1} << kHashBits);  // one more than where those four bytes stood; 0: nowhere
+  constexpr int kHashBits = 15, kMostTries = 12;
+  // Where four bytes with that hash stood last, and before that; one more than the place, 0: nowhere.
+  std::vector<uint32_t> last(size_t{1} << kHashBits), before(kWindow);
   std::vector<Token> tokens;
   const auto word = [&](size_t at) {
     uint32_t w;
     std::memcpy(&w, bytes.data() + at, 4);
     return w;
   };
-  const auto slot = [&](size_t at) -> uint32_t& { return last[(word(at) * 2654435761u) >> (32 - kHashBits)]; };
-  // Positions are of 32 bits: beyond that many bytes, of the last window only, which is all that is looked at.
+  const auto enter = [&](size_t at) {
+    uint32_t& place = last[(word(at) * 2654435761u) >> (32 - kHashBits)];
+    before[at % kWindow] = place;
+    place = static_cast<uint32_t>(at) + 1;
+  };
+  // Places are of 32 bits; only differences within the window are looked at, so it does not matter that they wrap.
   for (size_t at = 0; at < bytes.size();) {
     size_t length = 0, distance = 0;
     if (at + kShortest <= bytes.size()) {
-      uint32_t& place = slot(at);
-      if (place != 0) {
-        distance = static_cast<uint32_t>(static_cast<uint32_t>(at) + 1 - place);
-        if (distance > 0 && distance < kWindow && distance <= at && word(at - distance) == word(at)) {
-          const size_t most = std::min(kLongest, bytes.size() - at);
-          for (length = kShortest; length < most && bytes[at - distance + length] == bytes[at + length];) ++length;
+      const size_t most = std::min(kLongest, bytes.size() - at);
+      enter(at);
+      uint32_t place = before[at % kWindow];
+      for (int tries = 0; place != 0 && tries < kMostTries && length < most; ++tries) {
+        const size_t far = static_cast<uint32_t>(static_cast<uint32_t>(at) + 1 - place);
+        if (far == 0 || far >= kWindow || far > at || far <= distance) break;
+        if (word(at - far) == word(at)) {
+          size_t n = kShortest;
+          while (n < most && bytes[at - far + n] == bytes[at + n]) ++n;
+          if (n > length) {
+            length = n;
+            distance = far;
+          }
         }
+        place = before[(at - far) % kWindow];
       }
-      place = static_cast<uint32_t>(at) + 1;
     }
     if (length >= kShortest) {
       tokens.push_back({static_cast<uint16_t>(length), static_cast<uint16_t>(distance)});
-      for (size_t i = at + 1; i < at + length && i + kShortest <= bytes.size(); ++i)
-        slot(i) = static_cast<uint32_t>(i) + 1;
+      for (size_t i = at + 1; i < at + length && i + kShortest <= bytes.size(); ++i) enter(i);
       at += length;
     } else {
       tokens.push_back({static_cast<uint8_t>(bytes[at]), 0});

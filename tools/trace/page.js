@@ -330,7 +330,7 @@ const roofline = (r, index) => {
   const slope = Math.atan2(y(highest) - y(start * r.bytes), x(ridge) - x(start)) * 180 / Math.PI, mid = start * Math.pow(ridge / start, 0.3);
   shapes.push(svg('text', {x: x(mid), y: y(mid * r.bytes) - 7, transform: 'rotate(' + slope + ' ' + x(mid) + ' ' + (y(mid * r.bytes) - 7) + ')', 'text-anchor': 'middle', class: 'ink'}, 'memory, ' + rate(r.bytes, 'B/s')));
   for (const [name, flops] of r.roofs) shapes.push(svg('line', {x1: x(flops / r.bytes), x2: W - rt, y1: y(flops), y2: y(flops), stroke: 'var(--ink)', 'stroke-width': 1.6}), svg('text', {x: W - rt - 4, y: y(flops) - 6, 'text-anchor': 'end', class: 'ink'}, name + ', ' + rate(flops, 'FLOP/s')));
-  const most = Math.max(...r.points.map(p => p[3]), 1), named = new Set([...r.points].sort((p, q) => q[3] - p[3]).slice(0, 6));
+  const most = Math.max(...r.points.map(p => p[3]), 1), named = new Set([...r.points].sort((p, q) => q[3] - p[3]).slice(0, 10)), labels = [];
   for (const p of [...r.points].sort((p, q) => q[3] - p[3])) {
     const radius = 3.5 + 18 * Math.sqrt(p[3] / most), words = p[0] + ' · ' + rate(p[2], 'FLOP/s') + ', ' + Number(p[1].toPrecision(3)) + ' for each byte, ' + percent(p[2] / Math.min(highest, p[1] * r.bytes)) + ' of the roof · ' + time(p[3]);
     const dot = svg('circle', {cx: x(p[1]), cy: y(p[2]), r: radius, fill: lane(p[4]), 'fill-opacity': 0.72, stroke: 'var(--card)', class: 'dot'});
@@ -338,7 +338,12 @@ const roofline = (r, index) => {
     dot.addEventListener('pointerleave', e => showTip(e, ''));
     dot.addEventListener('click', () => p[5] && openPlace(p[5]));
     shapes.push(dot);
-    if (named.has(p)) shapes.push(svg('text', {x: x(p[1]) + radius + 4, y: y(p[2]) + 4}, p[0].split(' · ')[0].slice(0, 28)));
+    // A name that would lie on another one is left to the tip; near the right edge names stand on the left.
+    const right = x(p[1]) < W * 0.72, at = [x(p[1]) + (right ? radius + 4 : -radius - 4), y(p[2]) + 4];
+    if (named.has(p) && labels.every(l => Math.abs(l[1] - at[1]) > 12 || Math.abs(l[0] - at[0]) > 170)) {
+      labels.push(at);
+      shapes.push(svg('text', {x: at[0], y: at[1], 'text-anchor': right ? 'start' : 'end'}, p[0].split(' · ')[0].slice(0, 28)));
+    }
   }
   return el('section', {class: 'card', id: 'roofline-' + index}, el('h2', {}, 'Roofline of ' + r.title), svg('svg', {viewBox: '0 0 ' + W + ' ' + h}, shapes),
     el('p', {class: 'note'}, 'Area: time. Colours: the tier of who launched it. Above is faster; a point at a line cannot be faster with these bytes and operations, and one above the memory’s line works from a cache. What a kernel must do is the compiler’s count, or follows from shapes; bytes are counters’ where there are some.'));
