@@ -31,12 +31,12 @@ std::string ChromeTrace(const Analysis& analysis);
 
 /// From the slice of a thread in which something was launched to what ran.
 struct Flow {
-  size_t activity = 0;  // in TraceData::activities: the first that the launch caused
+  size_t activity = 0;  // in TraceData::activities: the first that the slice launched
   uint32_t thread = 0;  // of the slice
   int64_t at_ns = 0;    // a moment within it
   uint64_t id = 0;      // no two flows of a process have the same; not 0
 };
-/// By the moment of the launch.
+/// One for each slice that launched something, by the moment of the launch.
 std::vector<Flow> FlowsOf(const TraceData& data);
 /// What is said of an activity beside its name: grid, resources, source line, version, step, bytes.
 struct Note {

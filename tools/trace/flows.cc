@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/trace/sort.h"
@@ -27,16 +28,17 @@ std::vector<Flow> FlowsOf(const TraceData& data) {
   rt::trace::SortStably(&order, [](const auto& x, const auto& y) { return x.second->size() > y.second->size(); });
 
   std::vector<Flow> flows;
-  std::map<std::pair<uint32_t, int64_t>, bool> seen;  // launches: a graph has one arrow, to its first node
+  // A run of a version launches hundreds of kernels: its arrow leads to the first of them, and so does that of an op.
+  std::set<std::pair<uint32_t, int64_t>> seen;  // thread and start of slices
   for (size_t i = 0; i < data.activities.size(); ++i) {
     const GpuActivity& a = data.activities[i];
     if (a.launched_ns < 0 || !IsWork(a.kind)) continue;
-    if (a.correlation != 0 && !seen.emplace(std::pair(a.gpu, a.correlation), true).second) continue;
     for (const auto& [thread, mine] : order) {
       const auto after = std::upper_bound(mine->begin(), mine->end(), a.launched_ns,
                                           [](int64_t t, const Stretch& s) { return t < s.start; });
       if (after == mine->begin() || (after - 1)->end < a.launched_ns) continue;
-      flows.push_back({i, thread, a.launched_ns, flows.size() + 1});
+      if (seen.emplace(thread, (after - 1)->start).second)
+        flows.push_back({i, thread, a.launched_ns, flows.size() + 1});
       break;
     }
   }

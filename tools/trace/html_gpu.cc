@@ -138,6 +138,10 @@ void WriteRooflines(const Analysis& a, Json* json) {
     size_t points = 0;
     for (const KernelSummary& k : a.kernel_rows) {
       if (k.gpu != gpu.number || k.flops <= 0 || k.bytes_moved <= 0 || ++points > kMostKernels) continue;
+      // What nobody waits for, and what has next to nothing to do, would only push the others together.
+      if (static_cast<double>(k.runs.ns) < 0.001 * static_cast<double>(gpu.busy_ns) ||
+          k.flops < 1e-6 * static_cast<double>(row->vector_flops))
+        continue;
       out.Point(LabelOf(k), k.work.flops / k.bytes_moved, k.flops, k.runs.ns, LaneOf(k), k.place);
     }
     out.End();

@@ -54,8 +54,10 @@ const table = (columns, rows, options = {}) => {
   const value = cell => cell && typeof cell === 'object' && 'key' in cell ? cell.key : cell;
   const shown = cell => cell && typeof cell === 'object' && 'key' in cell ? (cell.node || cell.text) : cell;
   const isNumber = name => name.startsWith('>');
+  // Beyond so many rows a person asks for the rest.
+  let most = options.most && rows.length > options.most ? options.most : rows.length;
   const fill = () => {
-    body.replaceChildren(...rows.map(row => {
+    body.replaceChildren(...rows.slice(0, most).map(row => {
       const tr = el('tr', options.pick ? {class: 'pick'} : {}, row.cells.map((cell, c) =>
         el('td', isNumber(columns[c]) ? {class: 'n'} : {}, shown(cell) === undefined ? '' : shown(cell))));
       if (options.pick) tr.addEventListener('click', () => options.pick(row, tr));
@@ -76,7 +78,8 @@ const table = (columns, rows, options = {}) => {
       fill();
     }}, name.replace('>', ''))));
   fill();
-  return el('div', {class: 'scroll'}, el('table', {}, el('thead', {}, head), body));
+  const more = most < rows.length ? el('button', {class: 'more', onclick: () => { most = rows.length; fill(); more.remove(); }}, 'show all ' + rows.length) : null;
+  return el('div', {class: 'scroll'}, el('table', {}, el('thead', {}, head), body), more);
 };
 const T = ns => ({text: time(ns), key: ns});
 const N = n => ({text: count(n), key: n});
@@ -305,12 +308,12 @@ const showKernel = i => {
 };
 const mostKernelNs = Math.max(1, ...D.kernels.map(k => k.ns));
 if (D.kernels.length) app.append(el('section', {class: 'card', id: 'kernels'}, el('h2', {}, 'Kernels and copies of GPUs'),
-  table(['kernel', 'launched by', '>time', '>share', '>launches', '>each', '>memory', '>arithmetic', '>of peak', '>occupancy', 'what holds it up'], D.kernels.map((k, i) => ({index: i, id: 'kernel-' + i, cells: [
+  table(['kernel', 'launched by', '>time', '>share', '>launches', '>each', '>memory', '>arithmetic', '>of peak', 'what holds it up'], D.kernels.map((k, i) => ({index: i, id: 'kernel-' + i, cells: [
     {node: el('span', {class: 'name', title: k.name}, el('i', {class: 'dot', style: 'background:' + lane(k.lane)}), k.name), key: k.name}, k.by,
     {node: el('span', {}, el('span', {class: 'mini', style: 'width:' + (50 * k.ns / mostKernelNs) + 'px'}), time(k.ns)), key: k.ns}, {text: share(k.ns, D.gpuBusy), key: k.ns}, N(k.count), T(k.ns / k.count),
     {text: (k.guess && k.rate > 0 ? '~' : '') + rate(k.rate, 'B/s'), key: k.rate}, {text: (k.guess && k.flops > 0 ? '~' : '') + rate(k.flops, 'FLOP/s'), key: k.flops}, {text: percent(Math.max(k.memory, k.compute)), key: Math.max(k.memory, k.compute)},
-    {text: k.occupancy ? percent(k.occupancy[0]) : '-', key: k.occupancy ? k.occupancy[0] : 0}, k.verdicts.length ? k.verdicts[0][0] : '']})),
-    {pick: row => showKernel(row.index)}), kernelDetail,
+    k.verdicts.length ? k.verdicts[0][0] : '']})),
+    {pick: row => showKernel(row.index), most: 25}), kernelDetail,
   el('p', {class: 'note'}, (D.kernelsInAll > D.kernels.length ? 'The ' + D.kernels.length + ' with most time, of ' + count(D.kernelsInAll) + '. ' : '') + 'Colours: the tier of who launched it. Share: of the time that GPUs were busy. Of peak: the larger of memory and arithmetic, as counters say or as the compiler counts. A click shows more.')));
 
 const roofline = (r, index) => {
@@ -327,7 +330,7 @@ const roofline = (r, index) => {
   const slope = Math.atan2(y(highest) - y(start * r.bytes), x(ridge) - x(start)) * 180 / Math.PI, mid = start * Math.pow(ridge / start, 0.3);
   shapes.push(svg('text', {x: x(mid), y: y(mid * r.bytes) - 7, transform: 'rotate(' + slope + ' ' + x(mid) + ' ' + (y(mid * r.bytes) - 7) + ')', 'text-anchor': 'middle', class: 'ink'}, 'memory, ' + rate(r.bytes, 'B/s')));
   for (const [name, flops] of r.roofs) shapes.push(svg('line', {x1: x(flops / r.bytes), x2: W - rt, y1: y(flops), y2: y(flops), stroke: 'var(--ink)', 'stroke-width': 1.6}), svg('text', {x: W - rt - 4, y: y(flops) - 6, 'text-anchor': 'end', class: 'ink'}, name + ', ' + rate(flops, 'FLOP/s')));
-  const most = Math.max(...r.points.map(p => p[3]), 1), named = new Set([...r.points].sort((p, q) => q[3] - p[3]).slice(0, 6));
+  const most = Math.max(...r.points.map(p => p[3]), 1), named = new Set([...r.points].sort((p, q) => q[3] - p[3]).slice(0, 10)), labels = [];
   for (const p of [...r.points].sort((p, q) => q[3] - p[3])) {
     const radius = 3.5 + 18 * Math.sqrt(p[3] / most), words = p[0] + ' · ' + rate(p[2], 'FLOP/s') + ', ' + Number(p[1].toPrecision(3)) + ' for each byte, ' + percent(p[2] / Math.min(highest, p[1] * r.bytes)) + ' of the roof · ' + time(p[3]);
     const dot = svg('circle', {cx: x(p[1]), cy: y(p[2]), r: radius, fill: lane(p[4]), 'fill-opacity': 0.72, stroke: 'var(--card)', class: 'dot'});
@@ -335,7 +338,12 @@ const roofline = (r, index) => {
     dot.addEventListener('pointerleave', e => showTip(e, ''));
     dot.addEventListener('click', () => p[5] && openPlace(p[5]));
     shapes.push(dot);
-    if (named.has(p)) shapes.push(svg('text', {x: x(p[1]) + radius + 4, y: y(p[2]) + 4}, p[0].split(' · ')[0].slice(0, 28)));
+    // A name that would lie on another one is left to the tip; near the right edge names stand on the left.
+    const right = x(p[1]) < W * 0.72, at = [x(p[1]) + (right ? radius + 4 : -radius - 4), y(p[2]) + 4];
+    if (named.has(p) && labels.every(l => Math.abs(l[1] - at[1]) > 12 || Math.abs(l[0] - at[0]) > 170)) {
+      labels.push(at);
+      shapes.push(svg('text', {x: at[0], y: at[1], 'text-anchor': right ? 'start' : 'end'}, p[0].split(' · ')[0].slice(0, 28)));
+    }
   }
   return el('section', {class: 'card', id: 'roofline-' + index}, el('h2', {}, 'Roofline of ' + r.title), svg('svg', {viewBox: '0 0 ' + W + ' ' + h}, shapes),
     el('p', {class: 'note'}, 'Area: time. Colours: the tier of who launched it. Above is faster; a point at a line cannot be faster with these bytes and operations, and one above the memory’s line works from a cache. What a kernel must do is the compiler’s count, or follows from shapes; bytes are counters’ where there are some.'));
