@@ -73,9 +73,9 @@ TEST(AutodiffTape, LetsGoOfValuesAsTheyAreUsed) {
   for (int i = 0; i < 8; ++i) h = tanh(h) * 1.5;
   const Tensor y = sum(h);
   h = Tensor();
-  // A value for each tanh; none for what a product with a number gives.
+  // A value for each tanh; none for what a product with a number gives. Versions of earlier tests may go meanwhile.
   const int64_t kept = Runtime::memory(Device::cpu()).bytes_in_use - before;
-  EXPECT_GE(kept, 9 * (2 << 20));
+  EXPECT_GE(kept, 9 * (2 << 20) - (64 << 10));
   EXPECT_LT(kept, 11 * (2 << 20));
   const Tensors g = tape.gradient(y, {x});
   const int64_t after = Runtime::memory(Device::cpu()).bytes_in_use - before;
