@@ -173,10 +173,11 @@ void CheckNormGrad(const Tensor& x, const Tensor& g, int64_t dims, const Tensor*
   for (int64_t d = 0; d < dims; ++d) n *= x.v.dims[x.v.rank - 1 - d];
   const double count = static_cast<double>(n);
   // The sums here, too, are rounded.
-  const double rounding = t == DType::f64 ? 1e-16 * (count + static_cast<double>(x.size() / n)) : 0;
+  const int64_t rows = n == 0 ? 0 : x.size() / n;
+  const double rounding = t == DType::f64 ? 1e-16 * (count + static_cast<double>(rows)) : 0;
   const double unit = 16 * Epsilon(cpu::ComputeDType(t)) + rounding;
   std::vector<double> dw(n), db(n), dw_terms(n), db_terms(n);
-  for (int64_t row = 0; row < x.size() / n; ++row) {
+  for (int64_t row = 0; row < rows; ++row) {
     const auto at = [&](int64_t i) { return x.Get(row * n + i); };
     double mean = 0, size = 0, var = 0, less = 0, along = 0, h_size = 0, along_size = 0;
     for (int64_t i = 0; i < n; ++i) size += std::abs(at(i)) / count;

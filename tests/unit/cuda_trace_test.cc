@@ -246,7 +246,8 @@ TEST_F(CudaTrace, CountersMeasureKernelsOfVersions) {
     EXPECT_LE(value(row, "occupancy_percent"), 100);
   }
   EXPECT_TRUE(whole) << "one kernel reads all of it once";
-  // A run after those was sampled.
+  // A run after those was sampled. Devices are seen on which CUPTI gives nothing and says nothing.
+  if (data.pcs.empty()) GTEST_SKIP() << "CUPTI gave no samples of program counters";
   int64_t samples = 0;
   for (const auto& row : data.pcs) {
     EXPECT_NE(data.FindVersion(row.version), nullptr);
