@@ -116,8 +116,7 @@ Layout::Layout(const Trace& trace) {
     step.varies |= step.attrs_vary;
     step.is_simple = s.kind == TraceStep::Kind::op && !s.infer_at_run && op.impl != ir::Impl::view;
     // A GPU tells of errors in values when somebody waits for it, in tier 1 as here.
-    if (op.impl == ir::Impl::kernel && !op.name.starts_with("random_") &&
-        trace.device->kind() == rt::DeviceKind::cpu) {
+    if (op.impl == ir::Impl::kernel && !op.name.starts_with("random_") && trace.device->kind() == rt::DeviceKind::cpu) {
       for (const ir::OperandSpec& o : op.operands) step.may_fail |= o.role == ir::Role::index;
     }
     for (ValueId v : s.in) {
