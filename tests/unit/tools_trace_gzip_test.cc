@@ -1,4 +1,5 @@
-// What Gzip makes smaller, zlib's own inflate gives back. That Python's gzip and Perfetto's form agree is in trace_test.py.
+// What Gzip makes smaller, zlib's own inflate gives back. That Python's gzip and Perfetto's form agree is in
+// trace_test.py.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -7,7 +7,8 @@
 
 namespace tessera::tools {
 
-/// Fast rather than small. Without zlib in the build, and without memory, the bytes as they are: viewers read these, too.
+/// Fast rather than small. Without zlib in the build, and without memory, the bytes as they are: viewers read these,
+/// too.
 std::string Gzip(std::string_view bytes);
 
 }  // namespace tessera::tools
