@@ -10,7 +10,8 @@ namespace tessera::tools {
 std::string Gzip(std::string_view bytes) {
   z_stream stream = {};
   constexpr int kGzip = 16 + MAX_WBITS;
-  if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) != Z_OK) return std::string(bytes);
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+    return std::string(bytes);
   std::string out;
   std::string_view left = bytes;
   int result = Z_OK;

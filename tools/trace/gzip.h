@@ -7,7 +7,7 @@
 
 namespace tessera::tools {
 
-/// Fast rather than small. Without zlib in the build, and without memory, the bytes as they are: viewers read these,
+/// Without zlib in the build, and without memory, the bytes as they are: viewers read these,
 /// too.
 std::string Gzip(std::string_view bytes);
 
