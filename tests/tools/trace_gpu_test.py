@@ -9,11 +9,12 @@ import os
 import re
 import shutil
 import stat
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+
+from wire import dict_of, fields
 
 PROGRAM, SAMPLE = sys.argv[1], sys.argv[2]
 
@@ -117,44 +118,6 @@ class Sass(Case):
         done = run("explain", self.trace, "@Step:40", "--stage", "sass", PATH=tools)
         self.assertEqual(done.returncode, 1)
         self.assertIn("gave nothing: it ended with 3", done.stderr)
-
-
-def fields(message):
-    """(number, value) of each field of a protobuf message; numbers and bytes."""
-    at = 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 0x7f) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(message):
-        key = varint()
-        if key & 7 == 0:
-            yield key >> 3, varint()
-        elif key & 7 == 2:
-            size = varint()
-            assert at + size <= len(message)
-            yield key >> 3, message[at:at + size]
-            at += size
-        elif key & 7 == 1:
-            yield key >> 3, struct.unpack_from("<Q", message, at)[0]
-            at += 8
-        else:
-            raise ValueError(f"wire type {key & 7}")
-
-
-def dict_of(message):
-    row = {}
-    for number, value in fields(message):
-        row.setdefault(number, []).append(value)
-    return row
 
 
 def read_perfetto(path):

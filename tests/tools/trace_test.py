@@ -13,12 +13,13 @@ import resource
 import shutil
 import signal
 import stat
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+
+from wire import dict_of, fields
 
 PROGRAM, EXPECTED = sys.argv[1], sys.argv[2]
 
@@ -287,37 +288,6 @@ class Look(Case):
         self.assertIn("was cut off", self.ok("report", bad))
 
 
-def fields(message):
-    """(number, value) of each field of a protobuf message; numbers and bytes."""
-    at = 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 0x7f) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(message):
-        key = varint()
-        if key & 7 == 0:
-            yield key >> 3, varint()
-        elif key & 7 == 2:
-            size = varint()
-            assert at + size <= len(message)
-            yield key >> 3, message[at:at + size]
-            at += size
-        elif key & 7 == 1:
-            yield key >> 3, struct.unpack_from("<q", message, at)[0]
-            at += 8
-        else:
-            raise ValueError(f"wire type {key & 7}")
-
-
 class Export(Case):
     def test_chrome(self):
         out = self.path("out.json")
@@ -364,13 +334,6 @@ class Export(Case):
         self.assertGreater(counters, 0)
         threads = [t for t in tracks.values() if 4 in t]
         self.assertTrue(threads and all(5 in t for t in threads), "a track for each thread, below the process")
-
-
-def dict_of(message):
-    row = {}
-    for number, value in fields(message):
-        row.setdefault(number, []).append(value)
-    return row
 
 
 class Elements(html.parser.HTMLParser):
