@@ -6,8 +6,8 @@
 
 #include "interp/cpu/axis.h"
 #include "interp/cpu/reduce.h"
+#include "interp/cpu/row_loops.h"
 #include "interp/cpu/row_scratch.h"
-#include "interp/cpu/rows_isa.h"
 #include "interp/cpu/strided.h"
 #include "interp/kernel.h"
 #include "runtime/thread_pool.h"
@@ -18,18 +18,6 @@ namespace {
 constexpr int64_t kWork = 16384;       // elements worth a call of the pool
 constexpr int64_t kLongRow = 1 << 18;  // elements of a row that is worth cutting
 constexpr int64_t kBlock = 4096;
-
-template <class T>
-const RowLoopsOf<T>& LoopsOf() {
-  static const RowLoops& loops = TSR_SELECT_ISA(kRowLoops);
-  if constexpr (std::is_same_v<T, double>)
-    return loops.f64;
-  else
-    return loops.f32;
-}
-
-template <class T>
-constexpr DType kCompute = std::is_same_v<T, double> ? DType::f64 : DType::f32;
 
 size_t Bytes(int64_t n, DType t) { return static_cast<size_t>(n) * SizeOf(t); }
 

@@ -7,8 +7,8 @@
 
 #include "interp/cpu/axis.h"
 #include "interp/cpu/convert.h"
+#include "interp/cpu/row_loops.h"
 #include "interp/cpu/row_scratch.h"
-#include "interp/cpu/rows_isa.h"
 #include "interp/cpu/strided.h"
 #include "interp/kernel.h"
 #include "runtime/thread_pool.h"
@@ -20,18 +20,6 @@ constexpr int64_t kWork = 16384;        // elements worth a part
 constexpr int64_t kMostParts = 64;      // of the rows
 constexpr int64_t kMostSums = 1 << 22;  // elements of all parts' sums
 constexpr int64_t kRowsInT = 16;        // added up in the compute type before they go to f64
-
-template <class T>
-const RowLoopsOf<T>& LoopsOf() {
-  static const RowLoops& loops = TSR_SELECT_ISA(kRowLoops);
-  if constexpr (std::is_same_v<T, double>)
-    return loops.f64;
-  else
-    return loops.f32;
-}
-
-template <class T>
-constexpr DType kCompute = std::is_same_v<T, double> ? DType::f64 : DType::f32;
 
 /// The rows of an operand, one at a time as contiguous T.
 template <class T>

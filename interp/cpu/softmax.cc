@@ -8,8 +8,8 @@
 
 #include "interp/cpu/axis.h"
 #include "interp/cpu/reduce.h"
+#include "interp/cpu/row_loops.h"
 #include "interp/cpu/row_scratch.h"
-#include "interp/cpu/rows_isa.h"
 #include "interp/cpu/strided.h"
 #include "interp/kernel.h"
 #include "runtime/thread_pool.h"
@@ -24,17 +24,6 @@ const RowLoops& Loops() {
   static const RowLoops& loops = TSR_SELECT_ISA(kRowLoops);
   return loops;
 }
-template <class T>
-const RowLoopsOf<T>& LoopsOf() {
-  if constexpr (std::is_same_v<T, double>)
-    return Loops().f64;
-  else
-    return Loops().f32;
-}
-
-template <class T>
-constexpr DType kCompute = std::is_same_v<T, double> ? DType::f64 : DType::f32;
-
 size_t Bytes(int64_t n, DType t) { return static_cast<size_t>(n) * SizeOf(t); }
 
 /// Few long rows: each cut over the threads, with exp evaluated twice.
