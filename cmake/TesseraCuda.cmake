@@ -42,12 +42,16 @@ function(tessera_cuda_images target)
   foreach(source IN LISTS sources)
     cmake_path(GET source STEM name)
     set(fatbin ${PROJECT_BINARY_DIR}/cuda/${name}.fatbin)
+    set(code arch=compute_80,code=[compute_80,${codes}])
+    if(name MATCHES "_hopper$")  # instructions that only sm_90a has
+      set(code arch=compute_90a,code=sm_90a)
+    endif()
     # Contraction is off everywhere, so that every tier gives the same bits.
     add_custom_command(
       OUTPUT ${fatbin}
       COMMAND ${TESSERA_FATBIN_PYTHON} ${PROJECT_SOURCE_DIR}/cmake/fatbin.py ${PROJECT_SOURCE_DIR}/build/fatbins
               ${fatbin} ${source} ${TESSERA_NVCC} --compress-mode=size -std=c++20 -O3 -fmad=false
-              -diag-suppress 186,177 -I${PROJECT_SOURCE_DIR} -gencode arch=compute_80,code=[compute_80,${codes}]
+              -diag-suppress 186,177 -I${PROJECT_SOURCE_DIR} -gencode ${code}
       DEPENDS ${source} ${PROJECT_SOURCE_DIR}/cmake/fatbin.py
       DEPFILE ${fatbin}.d
       COMMENT "CUDA kernels ${name}"

@@ -8,8 +8,10 @@
 
 TSR_CUDA_IMAGE(attention);
 extern "C" const unsigned char* tessera_cuda_image_attention_mma();
+extern "C" const unsigned char* tessera_cuda_image_attention_hopper();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad_mma();
+extern "C" const unsigned char* tessera_cuda_image_attention_grad_hopper();
 
 namespace tessera::cuda {
 namespace {
@@ -29,6 +31,11 @@ const Kernel kMatrices[2][3][2] = {{{{kMma, "attention_f16_64"}, {kMma, "attenti
 constexpr int64_t kMmaKeys = 64;
 constexpr int kMmaThreads = 128;
 
+/// On sm_90, by dtype and columns; there is no mask.
+constexpr Image kHopper = tessera_cuda_image_attention_hopper, kGradHopper = tessera_cuda_image_attention_grad_hopper;
+const Kernel kOnHopper[2][2] = {{{kHopper, "attention_hopper_f16_64"}, {kHopper, "attention_hopper_f16_128"}},
+                                {{kHopper, "attention_hopper_bf16_64"}, {kHopper, "attention_hopper_bf16_128"}}};
+
 constexpr Image kGrad = tessera_cuda_image_attention_grad, kGradMma = tessera_cuda_image_attention_grad_mma;
 /// dq, then dk and dv.
 const Kernel kGradRows[2][2] = {{{kGrad, "attention_grad_queries_rows_f32"}, {kGrad, "attention_grad_keys_rows_f32"}},
@@ -42,6 +49,14 @@ const Kernel kGradMatrices[2][2][2][2] = {{{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_P
                                            {TSR_GRAD_PARTS("f16_128"), TSR_GRAD_PARTS("f16_128_mask")}},
                                           {{TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_64_mask")},
                                            {TSR_GRAD_PARTS("bf16_128"), TSR_GRAD_PARTS("bf16_128_mask")}}};
+#undef TSR_GRAD_PARTS
+/// By dtype, columns and part.
+#define TSR_GRAD_PARTS(what)                                                                                  \
+  {                                                                                                           \
+    {kGradHopper, "attention_grad_hopper_queries_" what}, { kGradHopper, "attention_grad_hopper_keys_" what } \
+  }
+const Kernel kGradOnHopper[2][2][2] = {{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_128")},
+                                       {TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_128")}};
 #undef TSR_GRAD_PARTS
 constexpr int64_t kGradColumns = 128;
 constexpr int kGradThreads = 128;
@@ -70,8 +85,22 @@ bool SuitsTensorCores(const AttentionArgs& a) {
          HasAlignedRows(a.q, a.dim) && HasAlignedRows(a.k, a.dim) && HasAlignedRows(a.v, a.value_dim);
 }
 
+/// On those of sm_90, where attention_hopper.cu and attention_grad_hopper.cu can.
+bool SuitsHopper(const interp::KernelArgs& args, const AttentionArgs& a) {
+  const Properties& device = DeviceOf(*args.device).properties();
+  return device.major == 9 && device.minor == 0 && a.has_mask == 0 && std::max(a.dim, a.value_dim) <= 128;
+}
+
 absl::Status OnTensorCores(const interp::KernelArgs& args, const AttentionArgs& a) {
   const int dim = std::max(a.dim, a.value_dim), which = dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
+  if (SuitsHopper(args, a)) {
+    const int groups = which == 0 ? kHopperGroups64 : kHopperGroups128;
+    const int64_t rows = 64 * groups, pitch = (int64_t{64} << which) * 2;
+    return Launch(
+        args, kOnHopper[static_cast<DType>(a.dtype) == DType::bf16][which],
+        {a.heads * ((a.queries + rows - 1) / rows), groups * 128, static_cast<int>((rows + 4 * kHopperStep) * pitch)},
+        a);
+  }
   const int64_t rows = which == 2 ? 64 : 128, pitch = (int64_t{64} << which) * 2 + 16;
   const int64_t bytes = (rows + 2 * kMmaKeys) * pitch + (a.has_mask != 0 ? rows * kMmaKeys * 4 : 0);
   const int64_t blocks = a.heads * ((a.queries + rows - 1) / rows);
@@ -157,9 +186,12 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
     return Launch(args, kGradRows[wide][1], {std::min<int64_t>(keys, 1 << 20), kGradThreads}, a);
   }
   const int which = columns <= 64 ? 0 : 1;
-  const int64_t pitch = (int64_t{64} << which) * 2 + 16, key_rows = which == 0 ? 128 : 64, query_rows = 128;
-  const int64_t step = which == 0 ? kGradStep64 : kGradStep128;
-  const auto& kernels = kGradMatrices[args.out[0]->dtype == DType::bf16][which][forward.has_mask];
+  const bool on_hopper = SuitsHopper(args, forward);
+  const int64_t pitch = (int64_t{64} << which) * 2 + (on_hopper ? 0 : 16);
+  const int64_t key_rows = which == 0 && !on_hopper ? 128 : 64, query_rows = on_hopper ? 64 : 128;
+  const int64_t step = on_hopper ? kHopperStep : which == 0 ? kGradStep64 : kGradStep128;
+  const bool is_bf16 = args.out[0]->dtype == DType::bf16;
+  const auto& kernels = on_hopper ? kGradOnHopper[is_bf16][which] : kGradMatrices[is_bf16][which][forward.has_mask];
   const auto launch = [&](const Kernel& kernel, int64_t heads, int64_t all, int64_t own, int64_t more) {
     const int64_t blocks = heads * ((all + own - 1) / own);
     if (blocks == 0) return absl::OkStatus();

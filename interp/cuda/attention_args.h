@@ -16,6 +16,11 @@ struct Matrices {
 /// Keys, or queries, that go through shared memory at a time in attention_grad_mma.cu: of up to 64 columns, and of 128.
 constexpr int kGradStep64 = 64, kGradStep128 = 32;
 
+/// Warpgroups of a block, each of 64 queries, in attention_hopper.cu; attention_grad_hopper.cu has one.
+constexpr int kHopperGroups64 = 1, kHopperGroups128 = 2;
+/// Keys, or queries, of a tile there.
+constexpr int kHopperStep = 64;
+
 struct AttentionArgs {
   Matrices q, k, v;
   Matrices mask;  // seen as [..., H, S, T]

@@ -27,8 +27,9 @@ class Sampler {
     if (is_enabled_) (void)Disable();
     // Names may be shared by records.
     std::set<char*> names;
-    for (const CUpti_PCSamplingPCData& pc : pcs_)
-      if (pc.functionName != nullptr) names.insert(pc.functionName);
+    for (const Buffer* b : {&flushed_, &asked_})
+      for (const CUpti_PCSamplingPCData& pc : b->pcs)
+        if (pc.functionName != nullptr) names.insert(pc.functionName);
     for (char* name : names) std::free(name);
   }
 
@@ -39,20 +40,13 @@ class Sampler {
     TSR_RETURN_IF_ERROR(Check("cuptiPCSamplingEnable", cupti_.cuptiPCSamplingEnable(&enable)));
     is_enabled_ = true;
     TSR_RETURN_IF_ERROR(FindReasons());
-    pcs_.assign(kMostPcs, CUpti_PCSamplingPCData{});
-    counts_.resize(kMostPcs * reasons_.size());
-    for (size_t i = 0; i < kMostPcs; ++i) {
-      pcs_[i].size = sizeof(CUpti_PCSamplingPCData);
-      pcs_[i].stallReason = &counts_[i * reasons_.size()];
-    }
-    data_.size = sizeof data_;
-    data_.collectNumPcs = kMostPcs;
-    data_.pPcData = pcs_.data();
+    flushed_.Make(reasons_.size());
+    asked_.Make(reasons_.size());
     CUpti_PCSamplingConfigurationInfo attributes[4] = {};
     attributes[0].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_COLLECTION_MODE;
     attributes[0].attributeData.collectionModeData.collectionMode = CUPTI_PC_SAMPLING_COLLECTION_MODE_CONTINUOUS;
     attributes[1].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SAMPLING_DATA_BUFFER;
-    attributes[1].attributeData.samplingDataBufferData.samplingDataBuffer = &data_;
+    attributes[1].attributeData.samplingDataBufferData.samplingDataBuffer = &flushed_.data;
     attributes[2].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SCRATCH_BUFFER_SIZE;
     attributes[2].attributeData.scratchBufferSizeData.scratchBufferSize = size_t{16} << 20;
     attributes[3].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_ENABLE_START_STOP_CONTROL;
@@ -78,30 +72,49 @@ class Sampler {
     CUpti_PCSamplingGetDataParams get = {};
     get.size = CUpti_PCSamplingGetDataParamsSize;
     get.ctx = device_.context();
-    get.pcSamplingData = &data_;
+    get.pcSamplingData = &asked_.data;
     // Samples are decoded by a thread of CUPTI's, which may not have come to it yet.
     constexpr int kTries = 20;
-    for (int i = 0; i < kTries && data_.totalNumPcs == 0; ++i) {
+    for (int i = 0; i < kTries && asked_.data.totalNumPcs == 0; ++i) {
       TSR_RETURN_IF_ERROR(Check("cuptiPCSamplingGetData", cupti_.cuptiPCSamplingGetData(&get)));
-      if (data_.totalNumPcs == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (asked_.data.totalNumPcs == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    if (data_.totalNumPcs == 0) {
-      TSR_RETURN_IF_ERROR(Disable());  // gives what is left
-    }
-    TSR_LOG(2, device_.name(), ": program counters were sampled ", data_.totalSamples, " times, of which ",
-            data_.nonUsrKernelsTotalSamples, " in kernels that are not ours, at ", data_.totalNumPcs, " instructions");
-    std::vector<rt::PcSample> samples = Read();
-    if (is_enabled_) TSR_RETURN_IF_ERROR(Disable());
+    TSR_RETURN_IF_ERROR(Disable());  // gives what is left
+    std::vector<rt::PcSample> samples;
+    Read(asked_, &samples);
+    Read(flushed_, &samples);
     return samples;
   }
 
  private:
-  std::vector<rt::PcSample> Read() const {
-    if (data_.droppedSamples > 0)
-      TSR_LOG(1, device_.name(), ": ", data_.droppedSamples, " samples of program counters were dropped");
-    std::vector<rt::PcSample> samples;
-    for (size_t i = 0; i < data_.totalNumPcs && i < kMostPcs; ++i) {
-      const CUpti_PCSamplingPCData& pc = pcs_[i];
+  /// Where CUPTI writes. What it gives on request and what it flushes when it ends must be two: with one for both,
+  /// nothing is ever in it.
+  struct Buffer {
+    std::vector<CUpti_PCSamplingPCData> pcs;
+    std::vector<CUpti_PCSamplingStallReason> counts;
+    CUpti_PCSamplingData data = {};
+
+    void Make(size_t reasons) {
+      pcs.assign(kMostPcs, CUpti_PCSamplingPCData{});
+      counts.resize(kMostPcs * reasons);
+      for (size_t i = 0; i < kMostPcs; ++i) {
+        pcs[i].size = sizeof(CUpti_PCSamplingPCData);
+        pcs[i].stallReason = &counts[i * reasons];
+      }
+      data.size = sizeof data;
+      data.collectNumPcs = kMostPcs;
+      data.pPcData = pcs.data();
+    }
+  };
+
+  void Read(const Buffer& from, std::vector<rt::PcSample>* samples) const {
+    TSR_LOG(2, device_.name(), ": program counters were sampled ", from.data.totalSamples, " times, of which ",
+            from.data.nonUsrKernelsTotalSamples, " in kernels that are not ours, at ", from.data.totalNumPcs,
+            " instructions");
+    if (from.data.droppedSamples > 0)
+      TSR_LOG(1, device_.name(), ": ", from.data.droppedSamples, " samples of program counters were dropped");
+    for (size_t i = 0; i < from.data.totalNumPcs && i < kMostPcs; ++i) {
+      const CUpti_PCSamplingPCData& pc = from.pcs[i];
       rt::PcSample sample;
       sample.function = pc.functionName == nullptr ? "" : pc.functionName;
       sample.pc = static_cast<int64_t>(pc.pcOffset);
@@ -112,9 +125,8 @@ class Sampler {
           if (reasons_[k] == reason.pcSamplingStallReasonIndex)
             sample.stalls.emplace_back(&names_[k * CUPTI_STALL_REASON_STRING_SIZE], reason.samples);
       }
-      if (!sample.stalls.empty()) samples.push_back(std::move(sample));
+      if (!sample.stalls.empty()) samples->push_back(std::move(sample));
     }
-    return samples;
   }
 
   absl::Status Check(const char* call, CUptiResult result) const { return CheckCupti(cupti_, call, result); }
@@ -152,9 +164,7 @@ class Sampler {
   bool is_enabled_ = false;
   std::vector<uint32_t> reasons_;
   std::string names_;
-  std::vector<CUpti_PCSamplingPCData> pcs_;
-  std::vector<CUpti_PCSamplingStallReason> counts_;
-  CUpti_PCSamplingData data_ = {};
+  Buffer flushed_, asked_;
 };
 
 }  // namespace

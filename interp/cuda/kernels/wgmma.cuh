@@ -1,0 +1,154 @@
+// Tensor cores of sm_90a: products that a warpgroup (128 threads) starts and waits for, with the right operand, and
+// where wanted the left one, in shared memory.
+//
+// Tiles in shared memory have rows of 64 elements, 128 bytes, and begin at multiples of 1024 bytes; wider ones are
+// several such, one behind the other. The eight pieces of 16 bytes in row r stand in the order c ^ (r % 8), which is
+// what the instructions call a swizzle of 128 bytes: neither rows nor columns then meet in one bank.
+#ifndef TESSERA_INTERP_CUDA_KERNELS_WGMMA_CUH_
+#define TESSERA_INTERP_CUDA_KERNELS_WGMMA_CUH_
+
+#include "interp/cuda/kernels/mma.cuh"
+
+namespace tessera::cuda {
+
+constexpr int kGroupThreads = 128;
+/// Bytes of a row of a tile; of eight rows.
+constexpr int kRowBytes = 128, kEightRows = 1024;
+
+/// Sums of a product of 64 rows and 64 columns. Thread t of the warpgroup has, as [n * 4 + h * 2 + j], row
+/// t / 32 * 16 + t % 32 / 4 + h * 8 and column n * 8 + t % 4 * 2 + j.
+using GroupSums = float[32];
+/// 64 rows of 16 columns of a left operand in registers, in the order of mma.m16n8k16.
+using GroupRows = uint32_t[4];
+
+/// A tile as instructions name it: where it begins, in sixteens of bytes, and that its groups of eight rows follow each
+/// other. 16 columns further are 2 more; 16 rows further are 128 more.
+__device__ __forceinline__ uint64_t TileAt(uint32_t shared) {
+  return (uint64_t{1} << 62) | (uint64_t{kEightRows / 16} << 32) | (uint64_t{1} << 16) | ((shared & 0x3ffff) >> 4);
+}
+constexpr uint64_t kStepColumns = 2, kStepRows = 128;
+
+/// What threads have stored to shared memory is seen by the products they start.
+__device__ __forceinline__ void ShowStores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+/// Before the first product, and whenever registers of one have been written since.
+__device__ __forceinline__ void BeginProducts() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void CommitProducts() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+#define TSR_SUMS(how, s, first)                                                                                 \
+  how(s[first]), how(s[first + 1]), how(s[first + 2]), how(s[first + 3]), how(s[first + 4]), how(s[first + 5]), \
+      how(s[first + 6]), how(s[first + 7])
+#define TSR_ALL_SUMS(how, s) TSR_SUMS(how, s, 0), TSR_SUMS(how, s, 8), TSR_SUMS(how, s, 16), TSR_SUMS(how, s, 24)
+#define TSR_SUM_NAMES                                                                                               \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+  "%24, %25, %26, %27, %28, %29, %30, %31}"
+
+/// All but the kPending groups that were committed last are done; `sums` may be read.
+template <int kPending>
+__device__ __forceinline__ void WaitForProducts(GroupSums& sums) {
+  asm volatile("wgmma.wait_group.sync.aligned %32;" : TSR_ALL_SUMS("+f", sums) : "n"(kPending) : "memory");
+}
+
+/// Multiply: sums += rows by 16 columns of a left operand in registers, times 16 rows by 64 columns of a tile.
+/// MultiplyAcross: 64 rows by 16 columns of a tile, times those of another; Begin writes the sums, Add adds to them.
+#define TSR_PRODUCTS(name, dtype)                                                                   \
+  struct name {                                                                                     \
+    static __device__ __forceinline__ void Multiply(GroupSums& s, const GroupRows& a, uint64_t b) { \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." dtype "." dtype " " TSR_SUM_NAMES  \
+                   ", {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                                       \
+                   : TSR_ALL_SUMS("+f", s)                                                          \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                           \
+    }                                                                                               \
+    static __device__ __forceinline__ void BeginAcross(GroupSums& s, uint64_t a, uint64_t b) {      \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." dtype "." dtype " " TSR_SUM_NAMES  \
+                   ", %32, %33, 0, 1, 1, 0, 0;"                                                     \
+                   : TSR_ALL_SUMS("=f", s)                                                          \
+                   : "l"(a), "l"(b));                                                               \
+    }                                                                                               \
+    static __device__ __forceinline__ void AddAcross(GroupSums& s, uint64_t a, uint64_t b) {        \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." dtype "." dtype " " TSR_SUM_NAMES  \
+                   ", %32, %33, 1, 1, 1, 0, 0;"                                                     \
+                   : TSR_ALL_SUMS("+f", s)                                                          \
+                   : "l"(a), "l"(b));                                                               \
+    }                                                                                               \
+  };
+TSR_PRODUCTS(GroupOfF16, "f16")
+TSR_PRODUCTS(GroupOfBF16, "bf16")
+#undef TSR_PRODUCTS
+#undef TSR_SUM_NAMES
+#undef TSR_ALL_SUMS
+#undef TSR_SUMS
+
+/// Copies kRows rows of a matrix from `row` on to a tile, kDim / 64 times as wide: kDim columns, of which `cols` are
+/// there; the rest are zeros.
+template <class T, int kRows, int kDim, int kThreads>
+__device__ __forceinline__ void CopyTile(const T* from, int64_t stride, int row, int rows, int cols, uint32_t to) {
+  constexpr int kChunks = kDim / 8, kStep = kThreads / kChunks;
+  static_assert(kStep % 8 == 0 && kRows % kStep == 0);
+  const int r = static_cast<int>(threadIdx.x) / kChunks, c = static_cast<int>(threadIdx.x) % kChunks;
+  to += c / 8 * (kRows * kRowBytes) + r * kRowBytes + ((c ^ r) % 8) * 16;
+  const T* at = from + (row + r) * stride + c * 8;
+#pragma unroll
+  for (int i = 0; i < kRows / kStep; ++i, at += kStep * stride) {
+    const bool inside = row + r + i * kStep < rows && c * 8 < cols;
+    CopyAsync(to + i * kStep * kRowBytes, at, inside);  // reads nothing where not inside
+  }
+}
+
+/// sums = a b^T: a is 64 rows of a tile of kRows, b a tile of 64 rows.
+template <class Products, int kDim, int kRows>
+__device__ __forceinline__ void MultiplyRows(GroupSums& sums, uint32_t rows, uint32_t tile) {
+  const uint64_t a = TileAt(rows), b = TileAt(tile);
+#pragma unroll
+  for (int d = 0; d < kDim / 16; ++d) {
+    const uint64_t right = b + d / 4 * (64 * kRowBytes / 16) + d % 4 * kStepColumns;
+    const uint64_t left = a + d / 4 * (kRows * kRowBytes / 16) + d % 4 * kStepColumns;
+    if (d == 0)
+      Products::BeginAcross(sums, left, right);
+    else
+      Products::AddAcross(sums, left, right);
+  }
+}
+
+/// What sums were made into, as the left operand of a product.
+template <class Of>
+__device__ __forceinline__ void PackSums(const GroupSums& sums, GroupRows (&rows)[4]) {
+#pragma unroll
+  for (int d = 0; d < 4; ++d)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) rows[d][i] = Of::Pack2(sums[d * 8 + i * 2], sums[d * 8 + i * 2 + 1]);
+}
+
+/// sums += rows b: b is a tile of 64 rows.
+template <class Products, int kDim>
+__device__ __forceinline__ void AddProduct(GroupSums (&sums)[kDim / 64], const GroupRows (&rows)[4], uint32_t tile) {
+  const uint64_t b = TileAt(tile);
+#pragma unroll
+  for (int d = 0; d < 4; ++d)
+#pragma unroll
+    for (int n = 0; n < kDim / 64; ++n)
+      Products::Multiply(sums[n], rows[d], b + d * kStepRows + n * (64 * kRowBytes / 16));
+}
+
+/// Writes the warpgroup's rows, times `by`, from `row` on, to a matrix without gaps.
+template <class Of, int kDim>
+__device__ __forceinline__ void WriteRows(const GroupSums (&sums)[kDim / 64], const float (&by)[2], Address to,
+                                          int64_t matrix, int row, int rows, int cols) {
+  using T = typename Of::Element;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int r = row + warp * 16 + lane / 4 + h * 8;
+    if (r >= rows) continue;
+    T* y = At<T>(to) + (matrix * rows + r) * cols;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+      const int c = n * 8 + lane % 4 * 2;  // cols is a multiple of 8
+      const float* s = &sums[n / 8][n % 8 * 4 + h * 2];
+      if (c < cols) *reinterpret_cast<uint32_t*>(y + c) = Of::Pack2(s[0] * by[h], s[1] * by[h]);
+    }
+  }
+}
+
+}  // namespace tessera::cuda
+
+#endif  // TESSERA_INTERP_CUDA_KERNELS_WGMMA_CUH_
