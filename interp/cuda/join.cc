@@ -19,6 +19,20 @@ int Axis(int64_t axis, int rank) { return static_cast<int>(axis < 0 ? axis + ran
 
 int Log2(size_t size) { return std::countr_zero(size); }
 
+/// May a layout be read in units of 16 bytes? Its last dim must be a run of whole ones, and all steps, too.
+bool HasUnits(const Layout& l, int64_t size) {
+  if (l.rank == 0) return false;
+  int64_t all = l.dims[l.rank - 1];
+  for (int d = 0; d + 1 < l.rank; ++d) all |= l.strides[d];
+  return l.strides[l.rank - 1] == 1 && all * size % 16 == 0;
+}
+/// The same, counted in those.
+Layout InUnits(Layout l, int64_t size) {
+  l.dims[l.rank - 1] = l.dims[l.rank - 1] * size / 16;
+  for (int d = 0; d + 1 < l.rank; ++d) l.strides[d] = l.strides[d] * size / 16;
+  return l;
+}
+
 /// Joins operands that take rows(x) elements of every `pitch` elements of y, one after the other.
 template <class Rows>
 absl::Status Join(const interp::KernelArgs& args, int64_t pitch, Rows rows) {
@@ -45,7 +59,7 @@ absl::Status Join(const interp::KernelArgs& args, int64_t pitch, Rows rows) {
       part.first = a.count;
       part.row = row;
       part.place = place;
-      units = units && x.IsContiguous() && row * size % 16 == 0 && place * size % 16 == 0;
+      units = units && HasUnits(part.x.layout, size) && row * size % 16 == 0 && place * size % 16 == 0;
       a.count += count;
       place += row;
     }
@@ -57,6 +71,7 @@ absl::Status Join(const interp::KernelArgs& args, int64_t pitch, Rows rows) {
         a.part[i].first = a.part[i].first * size / 16;
         a.part[i].row = a.part[i].row * size / 16;
         a.part[i].place = a.part[i].place * size / 16;
+        a.part[i].x.layout = InUnits(a.part[i].x.layout, size);
       }
     }
     TSR_RETURN_IF_ERROR(Launch(args, kJoin[units ? 4 : Log2(SizeOf(y.dtype))], GridFor(a.count), a));

@@ -213,6 +213,7 @@ TEST_F(CudaTrace, AnotherClientOfCuptiLeavesEvents) {
 TEST_F(CudaTrace, CountersMeasureKernelsOfVersions) {
   auto options = HotAtOnce();
   options["trace_measures"] = "2";
+  options["debug"] = "2";
   OptionScope scope(options);
   constexpr int64_t kBytes = int64_t{4} << 26;
   std::string log;
@@ -247,7 +248,7 @@ TEST_F(CudaTrace, CountersMeasureKernelsOfVersions) {
   }
   EXPECT_TRUE(whole) << "one kernel reads all of it once";
   // A run after those was sampled. Devices are seen on which CUPTI gives nothing and says nothing.
-  if (data.pcs.empty()) GTEST_SKIP() << "CUPTI gave no samples of program counters";
+  if (data.pcs.empty()) GTEST_SKIP() << "CUPTI gave no samples of program counters\n" << log;
   int64_t samples = 0;
   for (const auto& row : data.pcs) {
     EXPECT_NE(data.FindVersion(row.version), nullptr);

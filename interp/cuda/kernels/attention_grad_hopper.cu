@@ -314,7 +314,7 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
 }  // namespace
 
 #ifndef TSR_Q_BLOCKS
-#define TSR_Q_BLOCKS 3
+#define TSR_Q_BLOCKS 4
 #endif
 #ifndef TSR_KEYS_BLOCKS
 #define TSR_KEYS_BLOCKS 3

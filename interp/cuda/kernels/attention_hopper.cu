@@ -91,13 +91,10 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
         }
       }
       sum[h] = fmaf(sum[h], alpha, part);
-      // Mostly no row of the warp has found a larger score.
-      if (__any_sync(kAllLanes, alpha != 1.0f)) {
 #pragma unroll
-        for (int n = 0; n < kDim / 8; ++n) {
-          out[n / 8][n % 8 * 4 + 2 * h] *= alpha;
-          out[n / 8][n % 8 * 4 + 2 * h + 1] *= alpha;
-        }
+      for (int n = 0; n < kDim / 8; ++n) {
+        out[n / 8][n % 8 * 4 + 2 * h] *= alpha;
+        out[n / 8][n % 8 * 4 + 2 * h + 1] *= alpha;
       }
     }
     GroupRows weights[4];
@@ -130,7 +127,7 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
     Attend<of, products, dim, groups>(a);                                        \
   }
 #ifndef TSR_FWD64
-#define TSR_FWD64 5
+#define TSR_FWD64 4
 #endif
 TSR_ATTENTION(f16, OfF16, GroupOfF16, 64, kHopperGroups64, TSR_FWD64)
 TSR_ATTENTION(f16, OfF16, GroupOfF16, 128, kHopperGroups128, 2)

@@ -102,7 +102,7 @@ __device__ __forceinline__ void BandUnits(const BandArgs& a) {
 
 }  // namespace
 
-#define TSR_KERNELS(bytes, T)                                                                      \
+#define TSR_KERNELS(bytes, T)                                                                         \
   extern "C" __global__ void join_##bytes(const __grid_constant__ JoinArgs a) { JoinElements<T>(a); } \
   extern "C" __global__ void pad_##bytes(const __grid_constant__ PadArgs a) { PadUnits<T>(a); }       \
   extern "C" __global__ void band_##bytes(const __grid_constant__ BandArgs a) { BandUnits<T>(a); }
@@ -118,7 +118,8 @@ extern "C" __global__ void join_16(const __grid_constant__ JoinArgs a) {
     const JoinPart& part = PartOf(a, i);
     const int64_t at = i - part.first;
     const Parts p = Divide(at, part.row);
-    CopyUnit(out + (p.quotient * a.pitch + part.place + p.rest) * 16, At<const char>(part.x.data) + at * 16, a.size);
+    CopyUnit(out + (p.quotient * a.pitch + part.place + p.rest) * 16,
+             At<const char>(part.x.data) + OffsetOf(part.x.layout, at) * 16, a.size);
   }
 }
 
