@@ -47,13 +47,12 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   const AttentionArgs& a = args.forward;
   extern __shared__ __align__(1024) unsigned char shared[];
   const uint32_t q_tile = SharedAddress(shared), g_tile = q_tile + kOwn, kv_tiles = g_tile + kOwn;
-  const int group = threadIdx.x / kGroupThreads, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int group = kGroups == 1 ? 0 : threadIdx.x / kGroupThreads, warp = threadIdx.x / 32 % 4,
+            lane = threadIdx.x % 32;
   const int64_t blocks = (a.queries + kRows - 1) / kRows;
   const int64_t head = blockIdx.x % a.heads, kv = head / a.share;
   // Later blocks see more keys under a causal mask: they go first.
   const int q0 = static_cast<int>(blocks - 1 - blockIdx.x / a.heads) * kRows, row0 = q0 + group * 64;
-  const T* k = At<const T>(a.k.data) + OffsetOf(a.k.at, kv);
-  const T* v = At<const T>(a.v.data) + OffsetOf(a.v.at, kv);
   const float scale = static_cast<float>(a.scale) * kLog2E;
   const int last = q0 + kRows < a.queries ? q0 + kRows : a.queries;
   const int keys = Seen(a, last - 1);
@@ -61,18 +60,21 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   const int all_see = Seen(a, row0);
   const int row_end = row0 + 64 < a.queries ? row0 + 64 : a.queries;
   const int any_sees = row0 < row_end ? Seen(a, row_end - 1) : 0;
-  const auto copy = [&](int k0, int stage) {
-    const uint32_t to = kv_tiles + stage * 2 * kTile;
-    CopyTile<T, kStep, kDim, kThreads>(k, a.k.row, k0, a.keys, a.dim, to);
-    CopyTile<T, kStep, kDim, kThreads>(v, a.v.row, k0, a.keys, a.value_dim, to + kTile);
+  TileCopier<T, kStep, kDim, kThreads> ks(At<const T>(a.k.data) + OffsetOf(a.k.at, kv), a.k.row, 0, a.keys, a.dim);
+  TileCopier<T, kStep, kDim, kThreads> vs(At<const T>(a.v.data) + OffsetOf(a.v.at, kv), a.v.row, 0, a.keys,
+                                          a.value_dim);
+  const auto copy = [&](int stage) {
+    ks.Next(kv_tiles + stage * 2 * kTile);
+    vs.Next(kv_tiles + stage * 2 * kTile + kTile);
     CommitCopies();
   };
 
-  CopyTile<T, kRows, kDim, kThreads>(At<const T>(a.q.data) + OffsetOf(a.q.at, head), a.q.row, q0, a.queries, a.dim,
-                                     q_tile);
-  CopyTile<T, kRows, kDim, kThreads>(At<const T>(args.g.data) + OffsetOf(args.g.at, head), args.g.row, q0, a.queries,
-                                     a.value_dim, g_tile);
-  copy(0, 0);
+  TileCopier<T, kRows, kDim, kThreads>(At<const T>(a.q.data) + OffsetOf(a.q.at, head), a.q.row, q0, a.queries, a.dim)
+      .Next(q_tile);
+  TileCopier<T, kRows, kDim, kThreads>(At<const T>(args.g.data) + OffsetOf(args.g.at, head), args.g.row, q0, a.queries,
+                                       a.value_dim)
+      .Next(g_tile);
+  copy(0);
   float less[2];
   SumRows<Of>(args, head, row0, less);
   GroupSums dq[kDim / 64] = {};
@@ -83,7 +85,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
     WaitForCopies<0>();
     ShowStores();
     __syncthreads();  // the tile is there, and the other is used up
-    if (k0 + kStep < keys) copy(k0 + kStep, stage ^ 1);
+    if (k0 + kStep < keys) copy(stage ^ 1);
     if (k0 >= any_sees) continue;
     const uint32_t k_tile = kv_tiles + stage * 2 * kTile, v_tile = k_tile + kTile;
     GroupSums s, e;
@@ -182,7 +184,8 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
   // Keys, values, two stages of queries and gradients, and of each stage the logarithm and the sum of each query.
   const uint32_t k_tile = SharedAddress(shared), v_tile = k_tile + kOwn, stages = v_tile + kOwn;
   float* const all_numbers = reinterpret_cast<float*>(shared + 2 * kOwn + 4 * kTile);
-  const int group = threadIdx.x / kGroupThreads, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int group = kGroups == 1 ? 0 : threadIdx.x / kGroupThreads, warp = threadIdx.x / 32 % 4,
+            lane = threadIdx.x % 32;
   const int64_t kv_heads = a.heads / a.share, kv = blockIdx.x % kv_heads;
   const int k0 = static_cast<int>(blockIdx.x / kv_heads) * kRows, row0 = k0 + group * 64;
   const float scale = static_cast<float>(a.scale) * kLog2E;
@@ -191,20 +194,20 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
   first = first < 0 ? 0 : first / kStep * kStep;
   // Over all heads that share the keys, one after the other.
   const int64_t head0 = kv * a.share, heads_end = first < a.queries ? head0 + a.share : head0;
+  using Copier = TileCopier<T, kStep, kDim, kThreads>;
+  const auto queries_of = [&](int64_t head) {
+    return Copier(At<const T>(a.q.data) + OffsetOf(a.q.at, head), a.q.row, first, a.queries, a.dim);
+  };
+  const auto grads_of = [&](int64_t head) {
+    return Copier(At<const T>(args.g.data) + OffsetOf(args.g.at, head), args.g.row, first, a.queries, a.value_dim);
+  };
+  Copier qs = queries_of(head0), gs = grads_of(head0);
   int64_t next_head = head0;
   int next_q = first;
-  const T *next_qs = nullptr, *next_gs = nullptr;
-  const auto find = [&] {
-    if (next_head >= heads_end) return;
-    next_qs = At<const T>(a.q.data) + OffsetOf(a.q.at, next_head);
-    next_gs = At<const T>(args.g.data) + OffsetOf(args.g.at, next_head);
-  };
-  find();
   /// The queries that come next. Those beyond the last are zeros, and so is then what they add.
   const auto copy = [&](int stage) {
-    const uint32_t to = stages + stage * 2 * kTile;
-    CopyTile<T, kStep, kDim, kThreads>(next_qs, a.q.row, next_q, a.queries, a.dim, to);
-    CopyTile<T, kStep, kDim, kThreads>(next_gs, args.g.row, next_q, a.queries, a.value_dim, to + kTile);
+    qs.Next(stages + stage * 2 * kTile);
+    gs.Next(stages + stage * 2 * kTile + kTile);
     CommitCopies();
     if (threadIdx.x < 2 * kStep) {
       const int r = static_cast<int>(threadIdx.x) % kStep;
@@ -214,14 +217,14 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
     next_q += kStep;
     if (next_q >= a.queries) {
       next_q = first;
-      ++next_head;
-      find();
+      if (++next_head < heads_end) qs = queries_of(next_head), gs = grads_of(next_head);
     }
   };
 
-  CopyTile<T, kRows, kDim, kThreads>(At<const T>(a.k.data) + OffsetOf(a.k.at, kv), a.k.row, k0, a.keys, a.dim, k_tile);
-  CopyTile<T, kRows, kDim, kThreads>(At<const T>(a.v.data) + OffsetOf(a.v.at, kv), a.v.row, k0, a.keys, a.value_dim,
-                                     v_tile);
+  TileCopier<T, kRows, kDim, kThreads>(At<const T>(a.k.data) + OffsetOf(a.k.at, kv), a.k.row, k0, a.keys, a.dim)
+      .Next(k_tile);
+  TileCopier<T, kRows, kDim, kThreads>(At<const T>(a.v.data) + OffsetOf(a.v.at, kv), a.v.row, k0, a.keys, a.value_dim)
+      .Next(v_tile);
   if (head0 < heads_end)
     copy(0);
   else

@@ -18,13 +18,12 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
   constexpr int kRows = 64 * kGroups, kThreads = kGroups * kGroupThreads, kTile = kStep * kDim * 2;
   extern __shared__ __align__(1024) unsigned char shared[];
   const uint32_t q_tile = SharedAddress(shared), kv_tiles = q_tile + kRows * kDim * 2;
-  const int group = threadIdx.x / kGroupThreads, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int group = kGroups == 1 ? 0 : threadIdx.x / kGroupThreads, warp = threadIdx.x / 32 % 4,
+            lane = threadIdx.x % 32;
   const int64_t blocks = (a.queries + kRows - 1) / kRows;
   const int64_t head = blockIdx.x % a.heads, kv = head / a.share;
   // Later blocks see more keys under a causal mask: they go first.
   const int q0 = static_cast<int>(blocks - 1 - blockIdx.x / a.heads) * kRows, row0 = q0 + group * 64;
-  const T* k = At<const T>(a.k.data) + OffsetOf(a.k.at, kv);
-  const T* v = At<const T>(a.v.data) + OffsetOf(a.v.at, kv);
   const float scale = static_cast<float>(a.scale) * kLog2E;
   const int last = q0 + kRows < a.queries ? q0 + kRows : a.queries;
   const int keys = Seen(a, last - 1);
@@ -32,16 +31,18 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
   const int all_see = Seen(a, row0);
   const int row_end = row0 + 64 < a.queries ? row0 + 64 : a.queries;
   const int any_sees = row0 < row_end ? Seen(a, row_end - 1) : 0;
-  const auto copy = [&](int k0, int stage) {
-    const uint32_t to = kv_tiles + stage * 2 * kTile;
-    CopyTile<T, kStep, kDim, kThreads>(k, a.k.row, k0, a.keys, a.dim, to);
-    CopyTile<T, kStep, kDim, kThreads>(v, a.v.row, k0, a.keys, a.value_dim, to + kTile);
+  TileCopier<T, kStep, kDim, kThreads> ks(At<const T>(a.k.data) + OffsetOf(a.k.at, kv), a.k.row, 0, a.keys, a.dim);
+  TileCopier<T, kStep, kDim, kThreads> vs(At<const T>(a.v.data) + OffsetOf(a.v.at, kv), a.v.row, 0, a.keys,
+                                          a.value_dim);
+  const auto copy = [&](int stage) {
+    ks.Next(kv_tiles + stage * 2 * kTile);
+    vs.Next(kv_tiles + stage * 2 * kTile + kTile);
     CommitCopies();
   };
 
-  CopyTile<T, kRows, kDim, kThreads>(At<const T>(a.q.data) + OffsetOf(a.q.at, head), a.q.row, q0, a.queries, a.dim,
-                                     q_tile);
-  copy(0, 0);
+  TileCopier<T, kRows, kDim, kThreads>(At<const T>(a.q.data) + OffsetOf(a.q.at, head), a.q.row, q0, a.queries, a.dim)
+      .Next(q_tile);
+  copy(0);
   GroupSums out[kDim / 64] = {};
   float max[2] = {-Inf(0.0f), -Inf(0.0f)}, sum[2] = {};
 
@@ -50,7 +51,7 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
     WaitForCopies<0>();
     ShowStores();
     __syncthreads();  // the tile is there, and the other is used up
-    if (k0 + kStep < keys) copy(k0 + kStep, stage ^ 1);
+    if (k0 + kStep < keys) copy(stage ^ 1);
     if (k0 >= any_sees) continue;
     const uint32_t k_tile = kv_tiles + stage * 2 * kTile, v_tile = k_tile + kTile;
     GroupSums s;

@@ -22,11 +22,12 @@ using GroupSums = float[32];
 using GroupRows = uint32_t[4];
 
 /// A tile as instructions name it: where it begins, in sixteens of bytes, and that its groups of eight rows follow each
-/// other. 16 columns further are 2 more; 16 rows further are 128 more.
-__device__ __forceinline__ uint64_t TileAt(uint32_t shared) {
-  return (uint64_t{1} << 62) | (uint64_t{kEightRows / 16} << 32) | (uint64_t{1} << 16) | ((shared & 0x3ffff) >> 4);
+/// other. 16 columns further are 2 more; 16 rows further are 128 more. Only the lower half differs from tile to tile.
+__device__ __forceinline__ uint32_t TileAt(uint32_t shared) { return 0x10000u | ((shared & 0x3ffffu) >> 4); }
+__device__ __forceinline__ uint64_t Descriptor(uint32_t tile) {
+  return (uint64_t{1} << 62) | (uint64_t{kEightRows / 16} << 32) | tile;
 }
-constexpr uint64_t kStepColumns = 2, kStepRows = 128;
+constexpr uint32_t kStepColumns = 2, kStepRows = 128;
 
 /// What threads have stored to shared memory is seen by the products they start.
 __device__ __forceinline__ void ShowStores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -78,30 +79,55 @@ TSR_PRODUCTS(GroupOfBF16, "bf16")
 #undef TSR_ALL_SUMS
 #undef TSR_SUMS
 
-/// Copies kRows rows of a matrix from `row` on to a tile, kDim / 64 times as wide: kDim columns, of which `cols` are
-/// there; the rest are zeros.
+/// Copies tile after tile of kRows rows of a matrix, kDim / 64 tiles side by side: kDim columns, of which `cols` are
+/// there, and `rows` rows; the rest are zeros.
 template <class T, int kRows, int kDim, int kThreads>
-__device__ __forceinline__ void CopyTile(const T* from, int64_t stride, int row, int rows, int cols, uint32_t to) {
-  constexpr int kChunks = kDim / 8, kStep = kThreads / kChunks;
-  static_assert(kStep % 8 == 0 && kRows % kStep == 0);
-  const int r = static_cast<int>(threadIdx.x) / kChunks, c = static_cast<int>(threadIdx.x) % kChunks;
-  to += c / 8 * (kRows * kRowBytes) + r * kRowBytes + ((c ^ r) % 8) * 16;
-  const T* at = from + (row + r) * stride + c * 8;
+class TileCopier {
+ public:
+  /// The first tile begins at `row`.
+  __device__ __forceinline__ TileCopier(const T* from, int64_t stride, int row, int rows, int cols)
+      : at_(from + (row + OwnRow()) * stride + OwnColumn() * 8),
+        step_(kStep * stride),
+        left_(rows - row),
+        bytes_(OwnColumn() * 8 < cols ? 16 : 0) {}
+
+  __device__ __forceinline__ void Next(uint32_t to) {
+    const int r = OwnRow(), c = OwnColumn();
+    to += c / 8 * (kRows * kRowBytes) + r * kRowBytes + ((c ^ r) % 8) * 16;
+    if (left_ >= kRows) {
 #pragma unroll
-  for (int i = 0; i < kRows / kStep; ++i, at += kStep * stride) {
-    const bool inside = row + r + i * kStep < rows && c * 8 < cols;
-    CopyAsync(to + i * kStep * kRowBytes, at, inside);  // reads nothing where not inside
+      for (int i = 0; i < kRows / kStep; ++i, at_ += step_) Copy(to + i * kStep * kRowBytes, bytes_);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kRows / kStep; ++i, at_ += step_)
+        Copy(to + i * kStep * kRowBytes, r + i * kStep < left_ ? bytes_ : 0);
+    }
+    left_ -= kRows;
   }
-}
+
+ private:
+  static constexpr int kChunks = kDim / 8, kStep = kThreads / kChunks;
+  static_assert(kStep % 8 == 0 && kRows % kStep == 0);
+  static __device__ __forceinline__ int OwnRow() { return static_cast<int>(threadIdx.x) / kChunks; }
+  static __device__ __forceinline__ int OwnColumn() { return static_cast<int>(threadIdx.x) % kChunks; }
+  /// Reads nothing where there are no bytes.
+  __device__ __forceinline__ void Copy(uint32_t to, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(at_), "r"(bytes) : "memory");
+  }
+
+  const T* at_;
+  int64_t step_;
+  int left_, bytes_;
+};
 
 /// sums = a b^T: a is 64 rows of a tile of kRows, b a tile of 64 rows.
 template <class Products, int kDim, int kRows>
 __device__ __forceinline__ void MultiplyRows(GroupSums& sums, uint32_t rows, uint32_t tile) {
-  const uint64_t a = TileAt(rows), b = TileAt(tile);
+  const uint32_t a = TileAt(rows), b = TileAt(tile);
 #pragma unroll
   for (int d = 0; d < kDim / 16; ++d) {
-    const uint64_t right = b + d / 4 * (64 * kRowBytes / 16) + d % 4 * kStepColumns;
-    const uint64_t left = a + d / 4 * (kRows * kRowBytes / 16) + d % 4 * kStepColumns;
+    const uint64_t right = Descriptor(b + d / 4 * (64 * kRowBytes / 16) + d % 4 * kStepColumns);
+    const uint64_t left = Descriptor(a + d / 4 * (kRows * kRowBytes / 16) + d % 4 * kStepColumns);
     if (d == 0)
       Products::BeginAcross(sums, left, right);
     else
@@ -121,12 +147,12 @@ __device__ __forceinline__ void PackSums(const GroupSums& sums, GroupRows (&rows
 /// sums += rows b: b is a tile of 64 rows.
 template <class Products, int kDim>
 __device__ __forceinline__ void AddProduct(GroupSums (&sums)[kDim / 64], const GroupRows (&rows)[4], uint32_t tile) {
-  const uint64_t b = TileAt(tile);
+  const uint32_t b = TileAt(tile);
 #pragma unroll
   for (int d = 0; d < 4; ++d)
 #pragma unroll
     for (int n = 0; n < kDim / 64; ++n)
-      Products::Multiply(sums[n], rows[d], b + d * kStepRows + n * (64 * kRowBytes / 16));
+      Products::Multiply(sums[n], rows[d], Descriptor(b + d * kStepRows + n * (64 * kRowBytes / 16)));
 }
 
 /// Writes the warpgroup's rows, times `by`, from `row` on, to a matrix without gaps.
