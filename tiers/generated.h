@@ -55,6 +55,7 @@ class GeneratedKernels {
     return n;
   }
 
+  bool WasChosen(int kernel) const { return bound_[static_cast<size_t>(kernel)].use; }
   /// Is the step part of a kernel that was chosen? Then it is done once the kernel at its position has run.
   bool Takes(int step) const {
     const int k = code_.kernel_of(step);

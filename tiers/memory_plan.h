@@ -33,6 +33,14 @@ struct MemoryPlan {
   std::vector<bool> escapes;
   /// The last step at which each value is needed.
   std::vector<int> last;
+  /// Eager: inputs in whose memory a result may be written, where nobody but the run holds the input and no other
+  /// result is there; in the order in which the program first uses them.
+  struct Donors {
+    std::vector<tracer::ValueId> inputs;
+    int kernel = -1;  // only where this one runs in place of the result's step; -1: in any case
+  };
+  /// Of each value; empty: of none.
+  std::vector<Donors> donors;
 };
 
 /// An operand that is converted before a kernel sees it: lives for one step.
