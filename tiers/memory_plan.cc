@@ -32,7 +32,7 @@ std::vector<int> LastNeeds(const Trace& trace, const Code* code, std::vector<boo
   }
   for (size_t k = 0; code != nullptr && k < code->kernels().size(); ++k) {
     const Code::Kernel& kernel = code->kernels()[k];
-    for (ValueId v : kernel.views) last[v] = std::max(last[v], kernel.position);
+    for (ValueId v : kernel.views) last[v] = std::max(last[v], kernel.latest);
     // Where the kernel is not used its steps run one by one, and read no more than it does.
     for (ValueId v : kernel.inner) last[v] = std::max(last[v], kernel.position);
   }
@@ -104,7 +104,7 @@ std::vector<std::vector<Reader>> ReadersOfInputs(const Trace& trace, const Code*
   for (size_t i = 0; i < trace.steps.size(); ++i) {
     const TraceStep& s = trace.steps[i];
     const int step = static_cast<int>(i), kernel = code != nullptr ? code->kernel_of(step) : -1;
-    const int latest = kernel >= 0 ? code->kernels()[static_cast<size_t>(kernel)].position : step;
+    const int latest = kernel >= 0 ? code->kernels()[static_cast<size_t>(kernel)].latest : step;
     for (ValueId v : s.in) {
       if (v == kNoValue) continue;
       const ValueId root = roots[static_cast<size_t>(v)];

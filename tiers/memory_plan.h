@@ -51,7 +51,8 @@ struct Extra {
 /// May the result of this step be a window onto its operand? True for view ops; some reshapes copy after all.
 bool MayShare(const tracer::TraceStep& step);
 
-/// With generated code: a kernel runs where its last step stood, so what it reads lives until then. Null: without.
+/// With generated code: a kernel runs where its last step stood, or with others like it at the last of them, so what it
+/// reads and writes lives until then. Null: without.
 MemoryPlan PlanMemory(const tracer::Trace& trace, const std::vector<Extra>& extras, const Code* code);
 
 /// Gives slots of those sizes places (*at) so that no two overlap in memory that live at a time, and returns the size
