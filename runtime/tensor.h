@@ -125,6 +125,8 @@ class Storage {
   Device& device() const { return *device_; }
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  /// Somebody else's memory.
+  bool is_wrapped() const { return done_ != nullptr; }
 
  private:
   friend struct FreeLists;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/log.h"
+#include "tiers/batches.h"
 
 namespace tessera::tiers {
 namespace {
@@ -123,6 +124,12 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       kernel.aligned.push_back(static_cast<size_t>(view));
     }
     positions.push_back(plan.Word());
+    kernel.many = plan.Word();
+    kernel.latest = kernel.position;
+    const auto parameters = static_cast<int64_t>(kernel.views.size() + kernel.dims.size() + 1);
+    if (kernel.many != 0 &&
+        (header.kind == kHostObject || kernel.many != MostOfMany(parameters) || !kernel.maps.empty()))
+      return Damaged();
     std::sort(kernel.steps.begin(), kernel.steps.end());
     if (kernel.steps.empty() || kernel.strides.size() != kernel.views.size() || kernel.views.size() > 64 ||
         kernel.position < 0 || kernel.position >= num_steps) {
@@ -156,6 +163,18 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       Kernel& kernel = code->kernels_[k];
       kernel.name = absl::StrCat("k", positions[k]);
       TSR_ASSIGN_OR_RETURN(kernel.function, code->device_code_->Find(kernel.name.c_str()));
+      if (kernel.many > 0) {
+        const std::string many = absl::StrCat(kernel.name, "_many");
+        TSR_ASSIGN_OR_RETURN(kernel.many_function, code->device_code_->Find(many.c_str()));
+      }
+    }
+    code->batches_ = FindBatches(trace, code->kernels_);
+    for (size_t b = 0; b < code->batches_.size(); ++b) {
+      const int last = code->kernels_[static_cast<size_t>(code->batches_[b].back())].position;
+      for (int k : code->batches_[b]) {
+        code->kernels_[static_cast<size_t>(k)].batch = static_cast<int>(b);
+        code->kernels_[static_cast<size_t>(k)].latest = last;
+      }
     }
     return std::shared_ptr<const Code>(std::move(code));
   }

@@ -43,6 +43,11 @@ class Code {
     std::vector<size_t> aligned;  // views that are read and written by vectors of 16 bytes
     /// Results of its steps that are never in memory.
     std::vector<tracer::ValueId> inner;
+    // The function that runs many kernels like this one in one launch, and how many at most; null: there is none.
+    const void* many_function = nullptr;
+    int64_t many = 0;
+    int batch = -1;  // in batches()
+    int latest = 0;  // where it runs at the latest: at its position, or at that of the last of its batch
   };
 
   /// Reads the plan, checks that it fits the trace, and loads the object.
@@ -54,6 +59,8 @@ class Code {
   const std::vector<Kernel>& kernels() const { return kernels_; }
   /// The kernel that takes the place of a step, or -1.
   int kernel_of(int step) const { return kernel_of_[static_cast<size_t>(step)]; }
+  /// Kernels that run in one launch, each a list in the order of positions: see tiers/batches.h.
+  const std::vector<std::vector<int>>& batches() const { return batches_; }
   size_t bytes() const { return bytes_; }
 
  private:
@@ -61,6 +68,7 @@ class Code {
   const TesseraCompilerApi& api_;
   std::vector<Kernel> kernels_;
   std::vector<int32_t> kernel_of_;
+  std::vector<std::vector<int>> batches_;
   uint64_t handle_ = 0;
   std::unique_ptr<rt::DeviceCode> device_code_;
   size_t bytes_ = 0;

@@ -75,14 +75,19 @@ namespace tessera::tiers {
 /// its position, and as lists (a count, then its elements) steps, inputs, outputs, dims as pairs, strides of each view
 /// (lists), tasks, blocks, unit, scratch; then its fixed scratch, its grain, and the threads of a block, the tasks that
 /// a block does, its bytes of dynamic shared memory and the most blocks for each multiprocessor (0: any number), which
-/// are 0 on the host; then its maps (lists), the list of aligned views, and the position of
-/// the kernel whose function it runs. tsr_target.launch in tiers/compiler/dialects/target.td says what they mean.
+/// are 0 on the host; then its maps (lists), the list of aligned views, the position of
+/// the kernel whose function it runs, and `many`. tsr_target.launch in tiers/compiler/dialects/target.td says what they
+/// mean.
 ///
 /// A function for CUDA devices is named k<position>, as on the host. It takes parameters of 8 bytes: the views (inputs,
 /// then outputs), the entries of dims, and the number of tasks; then its maps, which are CUtensorMap of 128 bytes. It
 /// is launched with ceil(tasks / per_block) blocks, or fewer: blocks go on until all tasks are done. A view with bit 63
 /// set is, without that bit, the address of a place in device memory where the address of the data is: so a recorded
 /// launch can be given other tensors.
+///
+/// k<position>_many runs up to `many` kernels that share the function in one launch, each with blocks of its own. Its
+/// one parameter is an array of words: the number of the first block of each kernel, padded to many + 1 words with the
+/// number of all blocks; then the parameters of each kernel, as above.
 struct ArtifactHeader {
   char magic[4];  // "TSRA"
   uint32_t version;
@@ -91,7 +96,11 @@ struct ArtifactHeader {
   uint64_t plan_words;
   uint64_t object_bytes;
 };
-inline constexpr uint32_t kArtifactVersion = 5;
+inline constexpr uint32_t kArtifactVersion = 6;
+
+/// The most kernels of so many parameters that one launch may have: all parameters of a launch are at most 4 KiB, which
+/// is what every driver takes.
+inline constexpr int64_t MostOfMany(int64_t parameters) { return (511 - 1) / (parameters + 1); }
 
 /// What the object of an artifact is. PTX is text that ends with a NUL, where no assembler was at hand: the driver has
 /// one.

@@ -213,4 +213,66 @@ absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
                          params.data());
 }
 
+void GeneratedKernels::ChooseBatches(int from, int to) {
+  for (size_t b = 0; b < last_of_batch_.size(); ++b) {
+    int chosen = 0, last = -1;
+    bool is_inside = true;
+    for (int k : code_.batches()[b]) {
+      const Code::Kernel& kernel = code_.kernels()[static_cast<size_t>(k)];
+      is_inside &= kernel.steps.front() >= from && kernel.position < to;
+      if (!bound_[static_cast<size_t>(k)].use) continue;
+      ++chosen;
+      last = k;
+    }
+    last_of_batch_[b] = is_inside && chosen > 1 ? last : -1;
+  }
+}
+
+absl::Status GeneratedKernels::SubmitMany(size_t batch, void* const* data) {
+  const std::vector<int>& kernels = code_.batches()[batch];
+  const Code::Kernel& like = code_.kernels()[static_cast<size_t>(kernels[0])];
+  const auto most = static_cast<size_t>(like.many);
+  const size_t each = like.views.size() + like.dims.size() + 1;
+  std::vector<uint64_t> words(most + 1 + most * each);  // as tiers/compiler.h says
+  size_t n = 0;
+  int64_t blocks = 0;
+  const auto launch = [&]() -> absl::Status {
+    if (n == 0) return absl::OkStatus();
+    std::fill(words.begin() + static_cast<std::ptrdiff_t>(n), words.begin() + static_cast<std::ptrdiff_t>(most) + 1,
+              static_cast<uint64_t>(blocks));
+    void* param = words.data();
+    TSR_RETURN_IF_ERROR(
+        device_->Launch(like.many_function, like.name.c_str(), {blocks, like.threads, like.shared, 0}, &param));
+    n = 0;
+    blocks = 0;
+    return absl::OkStatus();
+  };
+  for (int k : kernels) {
+    const Code::Kernel& kernel = code_.kernels()[static_cast<size_t>(k)];
+    const Bound& b = bound_[static_cast<size_t>(k)];
+    if (!b.use) continue;
+    rt::Count(rt::Metric::kernels_generated);
+    rt::Count(rt::Metric::kernels_batched);
+    if (b.tasks == 0) continue;
+    const int64_t own = (b.tasks - 1) / kernel.per_block + 1;
+    if (own > INT32_MAX - blocks) TSR_RETURN_IF_ERROR(launch());
+    words[n] = static_cast<uint64_t>(blocks);
+    blocks += std::min<int64_t>(own, INT32_MAX);
+    uint64_t* word = words.data() + most + 1 + n * each;
+    for (size_t i = 0; i < kernel.views.size(); ++i) {
+      const void* at = data[kernel.views[i]];
+      if (b.numbers[i] >= 0) {
+        const auto number = static_cast<size_t>(b.numbers[i]);
+        TSR_RETURN_IF_ERROR(WriteNumber(number, at));
+        at = numbers_[number].place;
+      }
+      *word++ = reinterpret_cast<uintptr_t>(at);
+    }
+    for (int64_t dim : b.dims) *word++ = static_cast<uint64_t>(dim);
+    *word = static_cast<uint64_t>(b.tasks);
+    if (++n == most) TSR_RETURN_IF_ERROR(launch());
+  }
+  return launch();
+}
+
 }  // namespace tessera::tiers

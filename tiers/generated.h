@@ -16,7 +16,10 @@ class GeneratedKernels {
   /// `is_number(v)`: is the value a number of the host?
   template <class IsNumber>
   GeneratedKernels(const Code& code, rt::Device& device, IsNumber is_number)
-      : code_(code), device_(device.kind() == rt::DeviceKind::cpu ? nullptr : &device), bound_(code.kernels().size()) {
+      : code_(code),
+        device_(device.kind() == rt::DeviceKind::cpu ? nullptr : &device),
+        bound_(code.kernels().size()),
+        last_of_batch_(code.batches().size(), -1) {
     if (device_ == nullptr) return;
     for (size_t k = 0; k < bound_.size(); ++k)
       for (tracer::ValueId v : code.kernels()[k].views) bound_[k].numbers.push_back(is_number(v) ? NumberOf(v) : -1);
@@ -43,6 +46,7 @@ class GeneratedKernels {
       bound_[k].use = use;
       all = all && (use || kernel.position < from || kernel.steps.front() >= to);
     }
+    if (!last_of_batch_.empty()) ChooseBatches(from, to);
     return all;
   }
 
@@ -55,6 +59,7 @@ class GeneratedKernels {
     return n;
   }
 
+  bool WasChosen(int kernel) const { return bound_[static_cast<size_t>(kernel)].use; }
   /// Is the step part of a kernel that was chosen? Then it is done once the kernel at its position has run.
   bool Takes(int step) const {
     const int k = code_.kernel_of(step);
@@ -64,7 +69,12 @@ class GeneratedKernels {
   absl::Status Run(int step, void* const* data) {
     const int k = code_.kernel_of(step);
     if (code_.kernels()[static_cast<size_t>(k)].position != step) return absl::OkStatus();
-    if (device_ != nullptr) return Submit(static_cast<size_t>(k), data);
+    if (device_ != nullptr) {
+      const int batch = code_.kernels()[static_cast<size_t>(k)].batch;
+      const int last = batch >= 0 ? last_of_batch_[static_cast<size_t>(batch)] : -1;
+      if (last < 0) return Submit(static_cast<size_t>(k), data);
+      return last == k ? SubmitMany(static_cast<size_t>(batch), data) : absl::OkStatus();
+    }
     Launch(static_cast<size_t>(k), data);
     return absl::OkStatus();
   }
@@ -99,10 +109,15 @@ class GeneratedKernels {
   void Launch(size_t k, void* const* data);
   /// The same on a device that is not the cpu.
   absl::Status Submit(size_t k, void* const* data);
+  /// Those batches whose kernels are all in the range, and of which at least two were chosen.
+  void ChooseBatches(int from, int to);
+  /// The kernels of a batch that were chosen, in as few launches as their parameters fit in.
+  absl::Status SubmitMany(size_t batch, void* const* data);
 
   const Code& code_;
   rt::Device* const device_;  // null: the cpu
   std::vector<Bound> bound_;
+  std::vector<int> last_of_batch_;  // the last kernel of each batch that was chosen: there it runs; -1: one by one
   std::vector<Number> numbers_;
   rt::Ref<rt::Storage> number_memory_;
   std::vector<uint64_t> number_bits_;  // what is there: 16 bytes for each

@@ -33,6 +33,18 @@ using rt::Ref;
 using tracer::Decide;
 using tracer::TraceAbort;
 
+// ", 148 of them in 6 launches"
+std::string BatchesOf(const Code& code) {
+  size_t kernels = 0, launches = 0;
+  for (const std::vector<int>& batch : code.batches()) {
+    const auto most = static_cast<size_t>(code.kernels()[static_cast<size_t>(batch[0])].many);
+    kernels += batch.size();
+    launches += (batch.size() + most - 1) / most;
+  }
+  if (kernels == 0) return "";
+  return absl::StrCat(", ", kernels, " of them in ", launches, launches == 1 ? " launch" : " launches");
+}
+
 /// Recordings that a place keeps of the same steps.
 constexpr size_t kMostSamples = 4;
 /// Recordings without two alike after which a place counts as unstable.
@@ -665,8 +677,9 @@ void Manager::BuildCode(const Job& job) {
   record.bytes = code != nullptr ? static_cast<int64_t>(code->bytes()) : 0;
   record.counters = version->counters;
   if (code != nullptr) {
-    record.note = absl::StrCat(code->kernels().size(), " kernels", from_cache ? ", from the cache" : "",
-                               schedule.empty() ? "" : absl::StrCat(", cut as ", schedule));
+    record.note =
+        absl::StrCat(code->kernels().size(), " kernels", BatchesOf(*code), from_cache ? ", from the cache" : "",
+                     schedule.empty() ? "" : absl::StrCat(", cut as ", schedule));
   }
   Book(anchor, *version, std::move(record));
   if (tuner != nullptr && version->tuner == nullptr) EndTuning(*tuner, *version);

@@ -32,7 +32,7 @@ std::vector<int> LastNeeds(const Trace& trace, const Code* code, std::vector<boo
   }
   for (size_t k = 0; code != nullptr && k < code->kernels().size(); ++k) {
     const Code::Kernel& kernel = code->kernels()[k];
-    for (ValueId v : kernel.views) last[v] = std::max(last[v], kernel.position);
+    for (ValueId v : kernel.views) last[v] = std::max(last[v], kernel.latest);
     // Where the kernel is not used its steps run one by one, and read no more than it does.
     for (ValueId v : kernel.inner) last[v] = std::max(last[v], kernel.position);
   }
@@ -89,6 +89,95 @@ ValueId TakenOver(const Trace& trace, const MemoryPlan& plan, const Code* code, 
   return SameType(value.type, trace.values[out].type) ? in : kNoValue;
 }
 
+// Who reads an input, and when at the latest.
+struct Reader {
+  int step;
+  int kernel;      // that has the step, or -1
+  int latest;      // where that runs at the latest; without a kernel the step itself
+  bool is_direct;  // not through a window, which may have other elements at the same place
+};
+
+std::vector<std::vector<Reader>> ReadersOfInputs(const Trace& trace, const Code* code) {
+  std::vector<std::vector<Reader>> readers(trace.values.size());
+  std::vector<ValueId> roots(trace.values.size());
+  for (size_t v = 0; v < roots.size(); ++v) roots[v] = static_cast<ValueId>(v);
+  for (size_t i = 0; i < trace.steps.size(); ++i) {
+    const TraceStep& s = trace.steps[i];
+    const int step = static_cast<int>(i), kernel = code != nullptr ? code->kernel_of(step) : -1;
+    const int latest = kernel >= 0 ? code->kernels()[static_cast<size_t>(kernel)].latest : step;
+    for (ValueId v : s.in) {
+      if (v == kNoValue) continue;
+      const ValueId root = roots[static_cast<size_t>(v)];
+      if (trace.values[static_cast<size_t>(root)].kind == TraceValue::Kind::input)
+        readers[static_cast<size_t>(root)].push_back({step, kernel, latest, root == v && !MayShare(s)});
+    }
+    if (MayShare(s))
+      for (ValueId v : s.out) roots[static_cast<size_t>(v)] = roots[static_cast<size_t>(s.in[0])];
+  }
+  return readers;
+}
+
+bool IsElementwise(const TraceStep& s) {
+  if (s.kind != TraceStep::Kind::op) return false;
+  return ir::Info(s.op).impl == ir::Impl::ew || s.op == ir::Op::k_cast || s.op == ir::Op::k_copy;
+}
+
+// Results may be written over inputs that are read no later than there. Where an input is read by the very kernel that
+// writes the result, each element has to be read, by whoever needs it, before it is written: kernels of element-wise
+// ops alone read everything at a point of their space before they write anything there, and every result has the dims
+// of the space; so an input with the same dims, read directly, is read at the point that it is written at.
+void FindDonors(const Trace& trace, const Code* code, MemoryPlan& plan) {
+  const std::vector<std::vector<Reader>> readers = ReadersOfInputs(trace, code);
+  std::vector<bool> is_elementwise(code != nullptr ? code->kernels().size() : 0);
+  for (size_t k = 0; k < is_elementwise.size(); ++k) {
+    const std::vector<int>& steps = code->kernels()[k].steps;
+    is_elementwise[k] = std::all_of(steps.begin(), steps.end(),
+                                    [&](int i) { return IsElementwise(trace.steps[static_cast<size_t>(i)]); });
+  }
+  // Inputs by type, in the order of their first use: programs tend to replace their state in that order, and a value
+  // that stays where it is from run to run keeps the addresses of the run the same.
+  std::map<std::vector<int64_t>, std::vector<ValueId>> inputs;
+  const auto type_of = [&](ValueId v) {
+    const TensorType& t = trace.values[static_cast<size_t>(v)].type;
+    std::vector<int64_t> key{static_cast<int64_t>(t.dtype)};
+    key.insert(key.end(), t.dims, t.dims + t.rank);
+    return key;
+  };
+  for (size_t v = 0; v < trace.values.size(); ++v)
+    if (trace.values[v].kind == TraceValue::Kind::input && !readers[v].empty())
+      inputs[type_of(static_cast<ValueId>(v))].push_back(static_cast<ValueId>(v));
+  for (auto& [type, list] : inputs)
+    std::sort(list.begin(), list.end(), [&](ValueId a, ValueId b) {
+      const int x = readers[static_cast<size_t>(a)][0].step, y = readers[static_cast<size_t>(b)][0].step;
+      return x != y ? x < y : a < b;
+    });
+  const bool loops_work_in_place = trace.device->kind() == rt::DeviceKind::cuda;
+  plan.donors.resize(trace.values.size());
+  for (size_t i = 0; i < trace.steps.size(); ++i) {
+    const TraceStep& s = trace.steps[i];
+    if (s.kind != TraceStep::Kind::op || MayShare(s)) continue;
+    const int step = static_cast<int>(i), kernel = code != nullptr ? code->kernel_of(step) : -1;
+    const int position = kernel >= 0 ? code->kernels()[static_cast<size_t>(kernel)].position : step;
+    const auto allows = [&](const Reader& r) {
+      if (kernel >= 0 && r.kernel == kernel) return is_elementwise[static_cast<size_t>(kernel)] && r.is_direct;
+      if (r.step == step) return loops_work_in_place && r.is_direct && IsElementwise(s);
+      return r.latest < position;
+    };
+    for (ValueId v : s.out) {
+      // Handles that died in the recording are gone when the version runs.
+      if (trace.values[static_cast<size_t>(v)].death != tracer::kAtEnd) continue;
+      const auto same = inputs.find(type_of(v));
+      if (same == inputs.end()) continue;
+      MemoryPlan::Donors& donors = plan.donors[static_cast<size_t>(v)];
+      donors.kernel = kernel;
+      for (ValueId in : same->second) {
+        const std::vector<Reader>& all = readers[static_cast<size_t>(in)];
+        if (std::all_of(all.begin(), all.end(), allows)) donors.inputs.push_back(in);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, const Code* code) {
@@ -139,6 +228,7 @@ MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, cons
     plan.lives.push_back(life);
   }
   for (const auto& [value, other] : also) plan.slots[value] = plan.slots[other];
+  if (trace.is_eager) FindDonors(trace, code, plan);
   return plan;
 }
 

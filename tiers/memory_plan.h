@@ -33,6 +33,14 @@ struct MemoryPlan {
   std::vector<bool> escapes;
   /// The last step at which each value is needed.
   std::vector<int> last;
+  /// Eager: inputs in whose memory a result may be written, where nobody but the run holds the input and no other
+  /// result is there; in the order in which the program first uses them.
+  struct Donors {
+    std::vector<tracer::ValueId> inputs;
+    int kernel = -1;  // only where this one runs in place of the result's step; -1: in any case
+  };
+  /// Of each value; empty: of none.
+  std::vector<Donors> donors;
 };
 
 /// An operand that is converted before a kernel sees it: lives for one step.
@@ -43,7 +51,8 @@ struct Extra {
 /// May the result of this step be a window onto its operand? True for view ops; some reshapes copy after all.
 bool MayShare(const tracer::TraceStep& step);
 
-/// With generated code: a kernel runs where its last step stood, so what it reads lives until then. Null: without.
+/// With generated code: a kernel runs where its last step stood, or with others like it at the last of them, so what it
+/// reads and writes lives until then. Null: without.
 MemoryPlan PlanMemory(const tracer::Trace& trace, const std::vector<Extra>& extras, const Code* code);
 
 /// Gives slots of those sizes places (*at) so that no two overlap in memory that live at a time, and returns the size

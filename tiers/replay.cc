@@ -154,16 +154,60 @@ absl::Status ReplayActivation::Place(int to) {
       if (tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed()) kept_.push_back(v);
     }
   }
+  looked_at_.clear();
+  for (ValueId v : kept_)
+    if (const int32_t root = roots_[v]; root >= 0 && root != v && plan_.slots[root] < 0) looked_at_.push_back(root);
   for (ValueId v : kept_) {
     if (trace_.values[v].step >= to) continue;
     const int32_t root = roots_[v];
     if (plan_.slots[root] < 0 || own_[root]) continue;
-    TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, BytesOf(views_[root])));
+    if (rt::Storage* donated = MemoryToTake(root)) {
+      storages_[root] = Ref<rt::Storage>::Share(donated);
+      taken_.push_back(root);
+    } else {
+      TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, BytesOf(views_[root])));
+    }
     own_[root] = true;
     stored_.push_back(root);
     SetData(root, storages_[root]->data());
   }
   if (numbers_changed_ || splats_stale_) FillStale();
+  return absl::OkStatus();
+}
+
+rt::Storage* ReplayActivation::MemoryToTake(ValueId result) {
+  // Little to gain below this.
+  constexpr size_t kLeast = 512;
+  if (plan_.donors.empty() || plan_.donors[result].inputs.empty()) return nullptr;
+  const View& y = views_[result];
+  if (BytesOf(y) < kLeast) return nullptr;
+  const auto storage_of = [&](ValueId v) -> rt::Storage* {
+    const TensorImpl* x = tensors_[v];
+    if (x == nullptr || !x->unique() || !x->SameDims(y) || !x->IsContiguous()) return nullptr;
+    rt::Storage* const storage = x->storage();
+    if (!storage->unique() || storage->is_wrapped() || x->data != storage->data()) return nullptr;
+    // A window onto it that somebody holds gets its memory when the run is done.
+    return std::find(looked_at_.begin(), looked_at_.end(), v) == looked_at_.end() ? storage : nullptr;
+  };
+  // What was there in the last run first: a loop does the same again.
+  const std::vector<ValueId>& inputs = plan_.donors[result].inputs;
+  donors_.resize(trace_.values.size(), 0);
+  uint32_t& last = donors_[result];
+  if (rt::Storage* storage = storage_of(inputs[last])) return storage;
+  for (last = 0; last < inputs.size(); ++last)
+    if (rt::Storage* storage = storage_of(inputs[last])) return storage;
+  last = 0;
+  return nullptr;
+}
+
+absl::Status ReplayActivation::MoveOut(bool all) {
+  for (ValueId v : taken_) {
+    const int kernel = plan_.donors[v].kernel;
+    if (trace_.values[v].step < position_) continue;
+    if (!all && (kernel < 0 || generated_->WasChosen(kernel))) continue;
+    TSR_ASSIGN_OR_RETURN(storages_[v], rt::Storage::Make(*trace_.device, BytesOf(views_[v])));
+    SetData(v, storages_[v]->data());
+  }
   return absl::OkStatus();
 }
 
@@ -268,10 +312,11 @@ absl::Status ReplayActivation::RunSteps(int to) {
   absl::Status status;
   bool stopped = false;
   const bool whole = from == 0 && to == static_cast<int>(fast_.size());
-  // Steps that are ops alone do the same when they run again.
+  // Steps that are ops alone do the same when they run again, unless they write over what they read.
   const rt::trace::Look look = graphs_ != nullptr && whole && rt::ActivityRecorder::is_on()
                                    ? rt::trace::HowToLook(version_.id)
                                    : rt::trace::Look::none;
+  if (!taken_.empty()) TSR_RETURN_IF_ERROR(MoveOut(/*all=*/look != rt::trace::Look::none));
   if (look != rt::trace::Look::none) [[unlikely]] {
     status = rt::trace::LookAtRun(look, *trace_.device, version_.id, [&] {
       position_ = 0;
@@ -556,6 +601,7 @@ void ReplayActivation::Forget() {
     SetData(v, arena_data_[v]);
   }
   stored_.clear();
+  taken_.clear();
   if (is_lent_) {
     Give(arena_);
     Give(spare_);

@@ -58,6 +58,11 @@ class ReplayActivation final : public Activation {
   void NoteNodes(int step);
   // All of them as a graph of the device. False: they are to be run one by one.
   bool RunGraph(absl::Status* status);
+  // The memory of an input that nobody else has, where the plan lets the result take it; null: there is none.
+  rt::Storage* MemoryToTake(ValueId result);
+  // Gives memory of their own to results that are in that of inputs: those that only a kernel may write there which was
+  // not chosen, or all.
+  absl::Status MoveOut(bool all);
   // Handles that are still held get what was computed for them.
   void Publish(int to);
 
@@ -129,12 +134,15 @@ class ReplayActivation final : public Activation {
   std::vector<const View*> operand_views_;
   std::vector<View*> result_views_;
   std::vector<View> cast_views_;
-  std::vector<void*> arena_data_;  // of each value with a slot
-  std::vector<ValueId> kept_;      // results that leave the version: of this range, or (functions) of all steps
-  std::vector<ValueId> stored_;    // values with a storage
-  std::vector<int32_t> roots_;     // the value whose memory each value lies in
-  std::vector<uint8_t> windowed_;  // some value is a window onto it
-  std::vector<uint8_t> own_;       // the value has memory of its own in this run
+  std::vector<void*> arena_data_;   // of each value with a slot
+  std::vector<ValueId> kept_;       // results that leave the version: of this range, or (functions) of all steps
+  std::vector<ValueId> stored_;     // values with a storage
+  std::vector<ValueId> taken_;      // those among them that are in the memory of an input
+  std::vector<uint32_t> donors_;    // which of its donors each result had last
+  std::vector<ValueId> looked_at_;  // inputs onto which somebody holds a window
+  std::vector<int32_t> roots_;      // the value whose memory each value lies in
+  std::vector<uint8_t> windowed_;   // some value is a window onto it
+  std::vector<uint8_t> own_;        // the value has memory of its own in this run
   std::vector<rt::Ref<rt::Storage>> storages_;
   std::vector<ValueId> lasting_;         // functions: results that may be tensors when a run ends
   std::vector<rt::TensorImpl*> old_;     // while an iteration begins: what it leaves behind, one reference each

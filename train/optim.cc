@@ -21,6 +21,29 @@ double Progress(int64_t warmup, int64_t total, int64_t step) {
   return std::min(1.0, static_cast<double>(step - warmup) / static_cast<double>(std::max<int64_t>(total - warmup, 1)));
 }
 
+// Rows first, which are many, and so are done in parallel by one kernel with the squares; the sums of all rows of all
+// tensors are then one vector. No sum waits for that of another tensor.
+Tensor SumOfSquares(const std::vector<Tensor>& tensors) {
+  constexpr size_t kMost = 128;  // operands of an op
+  std::vector<Tensor> parts;
+  for (const Tensor& x : tensors) {
+    // In f32 for narrow types: the square of an f16 is soon infinite.
+    const Tensor squared = square(IsNarrowFloat(x.dtype()) ? x.cast(f32) : x);
+    parts.push_back((squared.rank() > 0 ? sum(squared, {-1}) : squared).reshape({-1}));
+  }
+  while (parts.size() > 1) {
+    std::vector<Tensor> joined;
+    for (size_t from = 0; from < parts.size(); from += kMost) {
+      const size_t until = std::min(from + kMost, parts.size());
+      const std::vector<Tensor> some(parts.begin() + static_cast<std::ptrdiff_t>(from),
+                                     parts.begin() + static_cast<std::ptrdiff_t>(until));
+      joined.push_back(some.size() == 1 ? parts[from] : concat(some, 0));
+    }
+    parts = std::move(joined);
+  }
+  return sum(parts[0]);
+}
+
 std::string Shape(const Tensor& x) {
   std::string text = std::string(Name(x.dtype())) + "[";
   const Dims dims = x.dims();
@@ -82,15 +105,7 @@ std::vector<Optimizer::Entry*> Optimizer::TrainableEntries() {
 Tensor Optimizer::Factor(const std::vector<Tensor>& grads) {
   norm_ = finite_ = Tensor();
   if (options_.clip <= 0 && !scale_.defined()) return {};
-  Tensor squares;
-  for (const Tensor& g : grads) {
-    // In f32 for narrow types: the square of an f16 is soon infinite. Rows first, which are many, and so are done in
-    // parallel by one kernel with the squares.
-    const Tensor squared = square(IsNarrowFloat(g.dtype()) ? g.cast(f32) : g);
-    const Tensor part = squared.rank() > 0 ? sum(sum(squared, {-1})) : squared;
-    squares = squares.defined() ? squares + part : part;
-  }
-  norm_ = sqrt(squares);
+  norm_ = sqrt(SumOfSquares(grads));
   Tensor factor;
   if (scale_.defined()) {
     finite_ = isfinite(norm_);

@@ -411,17 +411,18 @@ TEST(CpuMath, SmallFunctions) {
 }
 
 /// Straight-line functions of one argument.
-#define TSR_UNARY_FUNCTIONS(X)                                                                                        \
-  X(Exp)                                                                                                              \
-  X(Exp2)                                                                                                             \
-  X(Expm1)                                                                                                            \
-  X(Log)                                                                                                              \
-  X(Log2)                                                                                                             \
-  X(Log10)                                                                                                            \
-  X(Log1p)                                                                                                            \
-  X(Rsqrt)                                                                                                            \
-  X(Cbrt) X(SinFast) X(CosFast) X(TanFast) X(Asin) X(Acos) X(Atan) X(Sinh) X(Cosh) X(Tanh) X(Asinh) X(Acosh) X(Atanh) \
-      X(Erf) X(Erfc) X(Sigmoid) X(Silu) X(Mish) X(Gelu) X(GeluTanh) X(Softplus) X(Selu) X(Sign)
+#define TSR_UNARY_FUNCTIONS(X)                                                                                       \
+  X(Exp)                                                                                                             \
+  X(Exp2)                                                                                                            \
+  X(Expm1)                                                                                                           \
+  X(Log)                                                                                                             \
+  X(Log2)                                                                                                            \
+  X(Log10)                                                                                                           \
+  X(Log1p)                                                                                                           \
+  X(Rsqrt)                                                                                                           \
+  X(Cbrt)                                                                                                            \
+  X(SinFast) X(CosFast) X(TanFast) X(Asin) X(Acos) X(Atan) X(Sinh) X(Cosh) X(Tanh) X(Asinh) X(Acosh) X(Atanh) X(Erf) \
+      X(Erfc) X(Sigmoid) X(Silu) X(Mish) X(Gelu) X(GeluTanh) X(Softplus) X(Selu) X(Sign)
 
 #define X(Name)                                                \
   struct Name##Function {                                      \

@@ -92,9 +92,9 @@ TSR_MATH double GeluTanh(double x) {
 // x Phi(x), Phi the normal distribution: -|x| Phi(-|x|) below zero, x - x Phi(-x) above, with
 // Phi(-a) = exp(-a^2/2) p(t) / (2 (a + K)) from special.h. 3 ulp (f32 3.0, f64 1.9).
 #if defined(__CUDACC__) || defined(__NVPTX__)
-// On a GPU the same as exp(-a^2/2) s p(s) / 2 with s = 1 / (a + 4), half the instructions: 4 ulp (3.93, over all floats).
-// Errors of s and of the exponent are small, so they are made good together at the end: the result changes 0.74 + 9.5 s
-// times as much as s does. At -0 the result is +0.
+// On a GPU the same as exp(-a^2/2) s p(s) / 2 with s = 1 / (a + 4), half the instructions: 4 ulp (3.93, over all
+// floats). Errors of s and of the exponent are small, so they are made good together at the end: the result changes
+// 0.74 + 9.5 s times as much as s does. At -0 the result is +0.
 TSR_MATH float Gelu(float x) {
   const float a = SmallerOf(Abs(x), 15.0f);
   const float half = 0.5f * a;

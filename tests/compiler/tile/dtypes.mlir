@@ -181,8 +181,8 @@ tsr_graph.trace "bf16" values [0] strides [[]] (%v0: !t) {
 // CHECK-NEXT:     %5 = tsr_tile.load %in1[%arg0] : f8E4M3FN -> vector<16xf32>
 // CHECK-NEXT:     %6 = tsr_tile.map "add_f32"(%4, %5) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
 // CHECK-NEXT:     %7 = tsr_tile.map "round_f8e4m3"(%6) : (vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:     tsr_tile.store %7, %out0[%arg0] : vector<16xf32> -> f8E4M3FN
 // CHECK-NEXT:     %8 = tsr_tile.map "lt_f32"(%7, %5) : (vector<16xf32>, vector<16xf32>) -> vector<16xi8>
+// CHECK-NEXT:     tsr_tile.store %7, %out0[%arg0] : vector<16xf32> -> f8E4M3FN
 // CHECK-NEXT:     tsr_tile.store %8, %out1[%arg0] : vector<16xi8> -> i1
 // CHECK-NEXT:   }
 // CHECK-NEXT:   scf.for %arg0 = %3 to %end step %c1_i64  : i64 {
@@ -190,8 +190,8 @@ tsr_graph.trace "bf16" values [0] strides [[]] (%v0: !t) {
 // CHECK-NEXT:     %5 = tsr_tile.load %in1[%arg0] : f8E4M3FN -> f32
 // CHECK-NEXT:     %6 = tsr_tile.map "add_f32"(%4, %5) : (f32, f32) -> f32
 // CHECK-NEXT:     %7 = tsr_tile.map "round_f8e4m3"(%6) : (f32) -> f32
-// CHECK-NEXT:     tsr_tile.store %7, %out0[%arg0] : f32 -> f8E4M3FN
 // CHECK-NEXT:     %8 = tsr_tile.map "lt_f32"(%7, %5) : (f32, f32) -> i8
+// CHECK-NEXT:     tsr_tile.store %7, %out0[%arg0] : f32 -> f8E4M3FN
 // CHECK-NEXT:     tsr_tile.store %8, %out1[%arg0] : i8 -> i1
 // CHECK-NEXT:   }
 // CHECK-NEXT: }

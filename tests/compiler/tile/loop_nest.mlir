@@ -146,24 +146,24 @@ tsr_graph.trace "number" values [0, 1] strides [[], []] (%v0: !t, %v1: tensor<f3
 // CHECK-NEXT:     %3 = arith.divui %1, %c16_i64 : i64
 // CHECK-NEXT:     %4 = arith.muli %3, %c16_i64 : i64
 // CHECK-NEXT:     scf.for %arg1 = %c0_i64 to %4 step %c16_i64  : i64 {
-// CHECK-NEXT:       %5 = arith.addi %2, %arg1 : i64
-// CHECK-NEXT:       %6 = arith.muli %arg1, %0 : i64
-// CHECK-NEXT:       %7 = arith.addi %arg0, %6 : i64
-// CHECK-NEXT:       %8 = tsr_tile.load %in0[%7] stride %0 : f32 -> vector<16xf32>
-// CHECK-NEXT:       %9 = tsr_tile.load %in1[%5] : f32 -> vector<16xf32>
-// CHECK-NEXT:       %10 = tsr_tile.map "add_f32"(%8, %9) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:       %5 = arith.muli %arg1, %0 : i64
+// CHECK-NEXT:       %6 = arith.addi %arg0, %5 : i64
+// CHECK-NEXT:       %7 = tsr_tile.load %in0[%6] stride %0 : f32 -> vector<16xf32>
+// CHECK-NEXT:       %8 = arith.addi %2, %arg1 : i64
+// CHECK-NEXT:       %9 = tsr_tile.load %in1[%8] : f32 -> vector<16xf32>
+// CHECK-NEXT:       %10 = tsr_tile.map "add_f32"(%7, %9) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
 // CHECK-NEXT:       %11 = tsr_tile.map "neg_f32"(%10) : (vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:       tsr_tile.store %11, %out0[%5] : vector<16xf32> -> f32
+// CHECK-NEXT:       tsr_tile.store %11, %out0[%8] : vector<16xf32> -> f32
 // CHECK-NEXT:     }
 // CHECK-NEXT:     scf.for %arg1 = %4 to %1 step %c1_i64  : i64 {
-// CHECK-NEXT:       %5 = arith.addi %2, %arg1 : i64
-// CHECK-NEXT:       %6 = arith.muli %arg1, %0 : i64
-// CHECK-NEXT:       %7 = arith.addi %arg0, %6 : i64
-// CHECK-NEXT:       %8 = tsr_tile.load %in0[%7] : f32 -> f32
-// CHECK-NEXT:       %9 = tsr_tile.load %in1[%5] : f32 -> f32
-// CHECK-NEXT:       %10 = tsr_tile.map "add_f32"(%8, %9) : (f32, f32) -> f32
+// CHECK-NEXT:       %5 = arith.muli %arg1, %0 : i64
+// CHECK-NEXT:       %6 = arith.addi %arg0, %5 : i64
+// CHECK-NEXT:       %7 = tsr_tile.load %in0[%6] : f32 -> f32
+// CHECK-NEXT:       %8 = arith.addi %2, %arg1 : i64
+// CHECK-NEXT:       %9 = tsr_tile.load %in1[%8] : f32 -> f32
+// CHECK-NEXT:       %10 = tsr_tile.map "add_f32"(%7, %9) : (f32, f32) -> f32
 // CHECK-NEXT:       %11 = tsr_tile.map "neg_f32"(%10) : (f32) -> f32
-// CHECK-NEXT:       tsr_tile.store %11, %out0[%5] : f32 -> f32
+// CHECK-NEXT:       tsr_tile.store %11, %out0[%8] : f32 -> f32
 // CHECK-NEXT:     }
 // CHECK-NEXT:   }
 // CHECK-NEXT: }
@@ -187,22 +187,22 @@ tsr_graph.trace "strided" values [0, 1] strides [[1, -1], []] (%v0: !t, %v1: !t)
 // CHECK-NEXT:     %4 = arith.divui %1, %c16_i64 : i64
 // CHECK-NEXT:     %5 = arith.muli %4, %c16_i64 : i64
 // CHECK-NEXT:     scf.for %arg1 = %c0_i64 to %5 step %c16_i64  : i64 {
-// CHECK-NEXT:       %6 = arith.addi %3, %arg1 : i64
-// CHECK-NEXT:       %7 = arith.addi %2, %arg1 : i64
-// CHECK-NEXT:       %8 = tsr_tile.load %in0[%7] : f32 -> vector<16xf32>
-// CHECK-NEXT:       %9 = tsr_tile.load %in1[%6] : f32 -> vector<16xf32>
-// CHECK-NEXT:       %10 = tsr_tile.map "add_f32"(%8, %9) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:       %6 = arith.addi %2, %arg1 : i64
+// CHECK-NEXT:       %7 = tsr_tile.load %in0[%6] : f32 -> vector<16xf32>
+// CHECK-NEXT:       %8 = arith.addi %3, %arg1 : i64
+// CHECK-NEXT:       %9 = tsr_tile.load %in1[%8] : f32 -> vector<16xf32>
+// CHECK-NEXT:       %10 = tsr_tile.map "add_f32"(%7, %9) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
 // CHECK-NEXT:       %11 = tsr_tile.map "neg_f32"(%10) : (vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:       tsr_tile.store %11, %out0[%6] : vector<16xf32> -> f32
+// CHECK-NEXT:       tsr_tile.store %11, %out0[%8] : vector<16xf32> -> f32
 // CHECK-NEXT:     }
 // CHECK-NEXT:     scf.for %arg1 = %5 to %1 step %c1_i64  : i64 {
-// CHECK-NEXT:       %6 = arith.addi %3, %arg1 : i64
-// CHECK-NEXT:       %7 = arith.addi %2, %arg1 : i64
-// CHECK-NEXT:       %8 = tsr_tile.load %in0[%7] : f32 -> f32
-// CHECK-NEXT:       %9 = tsr_tile.load %in1[%6] : f32 -> f32
-// CHECK-NEXT:       %10 = tsr_tile.map "add_f32"(%8, %9) : (f32, f32) -> f32
+// CHECK-NEXT:       %6 = arith.addi %2, %arg1 : i64
+// CHECK-NEXT:       %7 = tsr_tile.load %in0[%6] : f32 -> f32
+// CHECK-NEXT:       %8 = arith.addi %3, %arg1 : i64
+// CHECK-NEXT:       %9 = tsr_tile.load %in1[%8] : f32 -> f32
+// CHECK-NEXT:       %10 = tsr_tile.map "add_f32"(%7, %9) : (f32, f32) -> f32
 // CHECK-NEXT:       %11 = tsr_tile.map "neg_f32"(%10) : (f32) -> f32
-// CHECK-NEXT:       tsr_tile.store %11, %out0[%6] : f32 -> f32
+// CHECK-NEXT:       tsr_tile.store %11, %out0[%8] : f32 -> f32
 // CHECK-NEXT:     }
 // CHECK-NEXT:   }
 // CHECK-NEXT: }
@@ -224,20 +224,20 @@ tsr_graph.trace "apart" values [0, 1] strides [[-1, 1], []] (%v0: !t, %v1: !t) {
 // CHECK-NEXT:     %2 = arith.divui %0, %c16_i64 : i64
 // CHECK-NEXT:     %3 = arith.muli %2, %c16_i64 : i64
 // CHECK-NEXT:     scf.for %arg1 = %c0_i64 to %3 step %c16_i64  : i64 {
-// CHECK-NEXT:       %4 = arith.addi %1, %arg1 : i64
-// CHECK-NEXT:       %5 = tsr_tile.load %in0[%arg1] : f32 -> vector<16xf32>
-// CHECK-NEXT:       %6 = tsr_tile.load %in1[%4] : f32 -> vector<16xf32>
-// CHECK-NEXT:       %7 = tsr_tile.map "add_f32"(%5, %6) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:       %4 = tsr_tile.load %in0[%arg1] : f32 -> vector<16xf32>
+// CHECK-NEXT:       %5 = arith.addi %1, %arg1 : i64
+// CHECK-NEXT:       %6 = tsr_tile.load %in1[%5] : f32 -> vector<16xf32>
+// CHECK-NEXT:       %7 = tsr_tile.map "add_f32"(%4, %6) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
 // CHECK-NEXT:       %8 = tsr_tile.map "neg_f32"(%7) : (vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:       tsr_tile.store %8, %out0[%4] : vector<16xf32> -> f32
+// CHECK-NEXT:       tsr_tile.store %8, %out0[%5] : vector<16xf32> -> f32
 // CHECK-NEXT:     }
 // CHECK-NEXT:     scf.for %arg1 = %3 to %0 step %c1_i64  : i64 {
-// CHECK-NEXT:       %4 = arith.addi %1, %arg1 : i64
-// CHECK-NEXT:       %5 = tsr_tile.load %in0[%arg1] : f32 -> f32
-// CHECK-NEXT:       %6 = tsr_tile.load %in1[%4] : f32 -> f32
-// CHECK-NEXT:       %7 = tsr_tile.map "add_f32"(%5, %6) : (f32, f32) -> f32
+// CHECK-NEXT:       %4 = tsr_tile.load %in0[%arg1] : f32 -> f32
+// CHECK-NEXT:       %5 = arith.addi %1, %arg1 : i64
+// CHECK-NEXT:       %6 = tsr_tile.load %in1[%5] : f32 -> f32
+// CHECK-NEXT:       %7 = tsr_tile.map "add_f32"(%4, %6) : (f32, f32) -> f32
 // CHECK-NEXT:       %8 = tsr_tile.map "neg_f32"(%7) : (f32) -> f32
-// CHECK-NEXT:       tsr_tile.store %8, %out0[%4] : f32 -> f32
+// CHECK-NEXT:       tsr_tile.store %8, %out0[%5] : f32 -> f32
 // CHECK-NEXT:     }
 // CHECK-NEXT:   }
 // CHECK-NEXT: }

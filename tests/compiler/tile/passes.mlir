@@ -63,17 +63,17 @@
 // CHECK-NEXT:     %12 = arith.truncf %11 : f64 to f32
 // CHECK-NEXT:     %13 = tsr_tile.map "reciprocal_f32"(%12) : (f32) -> f32
 // CHECK-NEXT:     scf.for %arg1 = %c0_i64 to %3 step %c16_i64  : i64 {
-// CHECK-NEXT:       %14 = arith.addi %1, %arg1 : i64
-// CHECK-NEXT:       %15 = tsr_tile.load %scratch[%arg1] : f32 -> vector<16xf32>
-// CHECK-NEXT:       %16 = tsr_tile.splat %13 : f32 -> vector<16xf32>
-// CHECK-NEXT:       %17 = tsr_tile.map "mul_f32"(%15, %16) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:       tsr_tile.store %17, %out0[%14] : vector<16xf32> -> f32
+// CHECK-NEXT:       %14 = tsr_tile.load %scratch[%arg1] : f32 -> vector<16xf32>
+// CHECK-NEXT:       %15 = tsr_tile.splat %13 : f32 -> vector<16xf32>
+// CHECK-NEXT:       %16 = tsr_tile.map "mul_f32"(%14, %15) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:       %17 = arith.addi %1, %arg1 : i64
+// CHECK-NEXT:       tsr_tile.store %16, %out0[%17] : vector<16xf32> -> f32
 // CHECK-NEXT:     }
 // CHECK-NEXT:     scf.for %arg1 = %3 to %0 step %c1_i64  : i64 {
-// CHECK-NEXT:       %14 = arith.addi %1, %arg1 : i64
-// CHECK-NEXT:       %15 = tsr_tile.load %scratch[%arg1] : f32 -> f32
-// CHECK-NEXT:       %16 = tsr_tile.map "mul_f32"(%15, %13) : (f32, f32) -> f32
-// CHECK-NEXT:       tsr_tile.store %16, %out0[%14] : f32 -> f32
+// CHECK-NEXT:       %14 = tsr_tile.load %scratch[%arg1] : f32 -> f32
+// CHECK-NEXT:       %15 = tsr_tile.map "mul_f32"(%14, %13) : (f32, f32) -> f32
+// CHECK-NEXT:       %16 = arith.addi %1, %arg1 : i64
+// CHECK-NEXT:       tsr_tile.store %15, %out0[%16] : f32 -> f32
 // CHECK-NEXT:     }
 // CHECK-NEXT:   }
 // CHECK-NEXT: }

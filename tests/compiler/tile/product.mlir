@@ -110,18 +110,18 @@
 // CHECK-NEXT:           %27 = arith.muli %26, %c4_i64 : i64
 // CHECK-NEXT:           %28 = arith.addi %arg1, %27 : i64
 // CHECK-NEXT:           scf.for %arg4 = %arg1 to %28 step %c4_i64  : i64 {
-// CHECK-NEXT:             %29 = arith.addi %23, %arg4 : i64
-// CHECK-NEXT:             %30 = arith.addi %24, %arg4 : i64
-// CHECK-NEXT:             %31 = tsr_tile.load %17[%30] : f32 -> vector<4xf32>
-// CHECK-NEXT:             %32 = tsr_tile.map "relu_f32"(%31) : (vector<4xf32>) -> vector<4xf32>
-// CHECK-NEXT:             tsr_tile.store %32, %out0[%29] : vector<4xf32> -> f32
+// CHECK-NEXT:             %29 = arith.addi %24, %arg4 : i64
+// CHECK-NEXT:             %30 = tsr_tile.load %17[%29] : f32 -> vector<4xf32>
+// CHECK-NEXT:             %31 = tsr_tile.map "relu_f32"(%30) : (vector<4xf32>) -> vector<4xf32>
+// CHECK-NEXT:             %32 = arith.addi %23, %arg4 : i64
+// CHECK-NEXT:             tsr_tile.store %31, %out0[%32] : vector<4xf32> -> f32
 // CHECK-NEXT:           }
 // CHECK-NEXT:           scf.for %arg4 = %28 to %19 step %c1_i64  : i64 {
-// CHECK-NEXT:             %29 = arith.addi %23, %arg4 : i64
-// CHECK-NEXT:             %30 = arith.addi %24, %arg4 : i64
-// CHECK-NEXT:             %31 = tsr_tile.load %17[%30] : f32 -> f32
-// CHECK-NEXT:             %32 = tsr_tile.map "relu_f32"(%31) : (f32) -> f32
-// CHECK-NEXT:             tsr_tile.store %32, %out0[%29] : f32 -> f32
+// CHECK-NEXT:             %29 = arith.addi %24, %arg4 : i64
+// CHECK-NEXT:             %30 = tsr_tile.load %17[%29] : f32 -> f32
+// CHECK-NEXT:             %31 = tsr_tile.map "relu_f32"(%30) : (f32) -> f32
+// CHECK-NEXT:             %32 = arith.addi %23, %arg4 : i64
+// CHECK-NEXT:             tsr_tile.store %31, %out0[%32] : f32 -> f32
 // CHECK-NEXT:           }
 // CHECK-NEXT:         }
 // CHECK-NEXT:       }
@@ -300,16 +300,16 @@ tsr_graph.trace "stream" values [0, 1] strides [[], []] (%v0: !t, %v1: tensor<8x
 // CHECK-NEXT:           %26 = arith.muli %25, %c2_i64 : i64
 // CHECK-NEXT:           %27 = arith.addi %arg1, %26 : i64
 // CHECK-NEXT:           scf.for %arg4 = %arg1 to %27 step %c2_i64  : i64 {
-// CHECK-NEXT:             %28 = arith.addi %22, %arg4 : i64
-// CHECK-NEXT:             %29 = arith.addi %23, %arg4 : i64
-// CHECK-NEXT:             %30 = tsr_tile.load %scratch[%29] : f32 -> vector<2xf32>
-// CHECK-NEXT:             tsr_tile.store %30, %out0[%28] : vector<2xf32> -> f32
+// CHECK-NEXT:             %28 = arith.addi %23, %arg4 : i64
+// CHECK-NEXT:             %29 = tsr_tile.load %scratch[%28] : f32 -> vector<2xf32>
+// CHECK-NEXT:             %30 = arith.addi %22, %arg4 : i64
+// CHECK-NEXT:             tsr_tile.store %29, %out0[%30] : vector<2xf32> -> f32
 // CHECK-NEXT:           }
 // CHECK-NEXT:           scf.for %arg4 = %27 to %19 step %c1_i64  : i64 {
-// CHECK-NEXT:             %28 = arith.addi %22, %arg4 : i64
-// CHECK-NEXT:             %29 = arith.addi %23, %arg4 : i64
-// CHECK-NEXT:             %30 = tsr_tile.load %scratch[%29] : f32 -> f32
-// CHECK-NEXT:             tsr_tile.store %30, %out0[%28] : f32 -> f32
+// CHECK-NEXT:             %28 = arith.addi %23, %arg4 : i64
+// CHECK-NEXT:             %29 = tsr_tile.load %scratch[%28] : f32 -> f32
+// CHECK-NEXT:             %30 = arith.addi %22, %arg4 : i64
+// CHECK-NEXT:             tsr_tile.store %29, %out0[%30] : f32 -> f32
 // CHECK-NEXT:           }
 // CHECK-NEXT:         }
 // CHECK-NEXT:       }

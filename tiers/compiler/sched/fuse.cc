@@ -6,7 +6,7 @@
 //
 // Between two barriers ops are taken in order. A group has an iteration space (dims) and, once it holds a reduction, a
 // number of trailing dims that form a row. An op joins the group of one of its operands, or one that reads the same
-// tensor, if
+// tensor (reading one number twice costs nothing, and is no reason), if
 //   - its result has the dims of the space, or (with a row) is one number for each row;
 //   - it is a reduction or normalisation of a value with the dims of the space, over the row;
 //   - nothing outside the group has used a value of the group: a kernel runs where its last op stood, so whoever
@@ -73,6 +73,10 @@ int64_t TrailingAxes(Operation* op, int64_t rank) {
   const int64_t k = static_cast<int64_t>(axes.size());
   const uint64_t trailing = ((uint64_t{1} << k) - 1) << (rank - k);
   return mask == trailing ? k : 0;
+}
+
+bool IsOneElement(Type t) {
+  return llvm::all_of(DimsOf(t), [](const Dim& d) { return d.is_one(); });
 }
 
 bool OnlyUnitDimsDiffer(Type a, Type b) {
@@ -278,7 +282,9 @@ class Fuser {
     for (Value v : op->getOperands()) offer(Of(v));
     if (kind.c == Class::alias && candidates.empty()) return CloseUsed(op, nullptr);
     for (auto& g : groups_)
-      if (llvm::any_of(op->getOperands(), [&](Value v) { return g->reads.contains(Through(v)); })) offer(g.get());
+      if (llvm::any_of(op->getOperands(),
+                       [&](Value v) { return g->reads.contains(Through(v)) && !IsOneElement(v.getType()); }))
+        offer(g.get());
     Group* joined = nullptr;
     if (options_.fuse) {
       for (Group* g : candidates) {

@@ -5,9 +5,14 @@
 // threads take alike. Views are in global memory; saying so once, by a cast between address spaces, is enough for LLVM
 // to see it at each access. Scratch memory of the kernel is an array in shared memory.
 //
+// Where several kernels share a function it has a second form, which runs many of them in one launch: small kernels,
+// such as the updates of an optimiser, take less time than their launches. Each kernel has a range of blocks; a block
+// finds its kernel, takes its parameters, and does what the block of that number of that kernel would do.
+//
 // Narrow floats are converted by instructions: bf16 to f32 is a shift, and two f32 become two bf16 or f16 at once. A
 // NaN that is stored as bf16 or f16 loses its payload. Functions of ops are those of target/math_functions.cc, compiled
 // for the device, as on the host. What is special here are intrinsics of NVPTX: places, exchanges in a warp, barriers.
+#include "tiers/compiler.h"
 #include "tiers/compiler/passes.h"
 #include "tiers/compiler/target/codegen.h"
 #include "tiers/compiler/target/tensor_cores.h"
@@ -25,47 +30,107 @@ class DeviceLowering : public TileLowering {
  public:
   using TileLowering::TileLowering;
 
+  /// How many kernels a launch of RunMany() may have; 0: it cannot be made.
+  static int64_t MostAtOnce(tile::KernelOp kernel) {
+    const int64_t most = tiers::MostOfMany(NumParameters(kernel));
+    // Maps are no words. Blocks that stay for many rows are as many as the device has room for, not as there is work.
+    return kernel.getMaps() || (*kernel.getTeam())[3] > 0 || most < 2 ? 0 : most;
+  }
+  void SetMany(int64_t most) { many_ = most; }
+
   void Run() {
     MLIRContext* context = b_.getContext();
-    Type i64 = b_.getI64Type();
     Type ptr = LLVM::LLVMPointerType::get(context);
-    Block& body = kernel_.getBody().front();
-    const unsigned views = body.getNumArguments() - 4;
-    const unsigned dims = static_cast<unsigned>(kernel_.getDims().size());
-    SmallVector<Type> parameters(views + dims + 1, i64);
+    SmallVector<Type> parameters(static_cast<size_t>(NumParameters(kernel_)), b_.getI64Type());
+    const size_t words = parameters.size();
     const unsigned maps = kernel_.getMaps() ? static_cast<unsigned>(kernel_.getMaps()->size()) : 0;
     parameters.append(maps, ptr);
-    auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), parameters);
-    auto function = LLVM::LLVMFuncOp::create(b_, loc_, kernel_.getSymName(), type);
+    LLVM::LLVMFuncOp function = Function(kernel_.getSymName(), parameters);
+    // A map is 128 bytes of the launch's own.
+    for (size_t k = words; k < parameters.size(); ++k) {
+      function.setArgAttr(static_cast<unsigned>(k), "llvm.byval",
+                          TypeAttr::get(LLVM::LLVMArrayType::get(b_.getI8Type(), 128)));
+      function.setArgAttr(static_cast<unsigned>(k), "llvm.align", b_.getI64IntegerAttr(64));
+    }
+    Block* entry = function.addEntryBlock(b_);
+    b_.setInsertionPointToEnd(entry);
+    for (unsigned k = 0; k < maps; ++k) maps_.push_back(entry->getArgument(static_cast<unsigned>(words) + k));
+    Fill(function, entry->getArguments().take_front(words));
+    LaunchIt();
+  }
+
+  /// The function that runs up to `most` kernels in one launch. The kernel stays.
+  void RunMany(int64_t most) {
+    suffix_ = "_many";
+    Type i64 = b_.getI64Type();
+    Type ptr = LLVM::LLVMPointerType::get(b_.getContext());
+    const int64_t each = NumParameters(kernel_);
+    LLVM::LLVMFuncOp function = Function((kernel_.getSymName() + suffix_).str(), ptr);
+    const auto words = LLVM::LLVMArrayType::get(i64, static_cast<unsigned>(most + 1 + most * each));
+    function.setArgAttr(0, "llvm.byval", TypeAttr::get(words));
+    function.setArgAttr(0, "llvm.align", b_.getI64IntegerAttr(8));
+    Block* entry = function.addEntryBlock(b_);
+    b_.setInsertionPointToEnd(entry);
+    auto word = [&](Value index) {
+      Value at = LLVM::GEPOp::create(b_, loc_, ptr, i64, entry->getArgument(0), ValueRange(index));
+      return LLVM::LoadOp::create(b_, loc_, i64, at, 8);
+    };
+    auto plus = [&](Value x, Value y) { return LLVM::AddOp::create(b_, loc_, x, y); };
+    // The last kernel whose first block is not after this one.
+    Value block = Place("block"), member = Number(0);
+    for (int64_t step = static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(most))); step > 0; step /= 2) {
+      Value next = plus(member, Number(step));
+      Value index = LLVM::UMinOp::create(b_, loc_, next, Number(most));
+      Value is_there = LLVM::ICmpOp::create(b_, loc_, LLVM::ICmpPredicate::ule, word(index), block);
+      member = LLVM::SelectOp::create(b_, loc_, is_there, next, member);
+    }
+    Value first = word(member);
+    block_ = LLVM::SubOp::create(b_, loc_, block, first);
+    blocks_ = LLVM::SubOp::create(b_, loc_, word(plus(member, Number(1))), first);
+    Value from = plus(LLVM::MulOp::create(b_, loc_, member, Number(each)), Number(most + 1));
+    SmallVector<Value> parameters;
+    for (int64_t k = 0; k < each; ++k) parameters.push_back(word(plus(from, Number(k))));
+    Fill(function, parameters);
+  }
+
+ private:
+  static int64_t NumViews(tile::KernelOp kernel) { return kernel.getBody().front().getNumArguments() - 4; }
+  /// But for maps: views, dims, tasks.
+  static int64_t NumParameters(tile::KernelOp kernel) {
+    return NumViews(kernel) + static_cast<int64_t>(kernel.getDims().size()) + 1;
+  }
+
+  LLVM::LLVMFuncOp Function(StringRef name, ArrayRef<Type> parameters) {
+    auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b_.getContext()), parameters);
+    auto function = LLVM::LLVMFuncOp::create(b_, loc_, name, type);
     function.setCConv(LLVM::CConv::PTX_Kernel);
     const int64_t threads = (*kernel_.getTeam())[0];
     const std::string blocks = std::to_string((*kernel_.getTeam())[2]);
     SmallVector<Attribute> attributes = {b_.getStrArrayAttr({"nvvm.maxntid", std::to_string(threads)}),
                                          b_.getStrArrayAttr({"nvvm.minctasm", blocks})};
-    if (maps > 0) attributes.push_back(b_.getStringAttr(kHoldsSums));
+    if (kernel_.getMaps()) attributes.push_back(b_.getStringAttr(kHoldsSums));
     function.setPassthroughAttr(b_.getArrayAttr(attributes));
-    // A map is 128 bytes of the launch's own.
-    for (unsigned k = views + dims + 1; k < parameters.size(); ++k) {
-      function.setArgAttr(k, "llvm.byval", TypeAttr::get(LLVM::LLVMArrayType::get(b_.getI8Type(), 128)));
-      function.setArgAttr(k, "llvm.align", b_.getI64IntegerAttr(64));
-    }
-    Block* entry = function.addEntryBlock(b_);
-    b_.setInsertionPointToEnd(entry);
+    return function;
+  }
+
+  /// The body of the kernel, with these parameters.
+  void Fill(LLVM::LLVMFuncOp function, ValueRange parameters) {
+    Type ptr = LLVM::LLVMPointerType::get(b_.getContext());
+    Block& body = kernel_.getBody().front();
+    const auto views = static_cast<unsigned>(NumViews(kernel_));
+    const auto dims = static_cast<unsigned>(kernel_.getDims().size());
     IRMapping map;
-    for (unsigned k = 0; k < views; ++k) map.map(body.getArgument(k), Resolved(entry->getArgument(k)));
+    for (unsigned k = 0; k < views; ++k) map.map(body.getArgument(k), Resolved(parameters[k]));
     Value scratch = kernel_.getFixed() > 0 ? SharedMemory(kernel_.getFixed()) : LLVM::ZeroOp::create(b_, loc_, ptr);
     map.map(body.getArgument(views), scratch);
     // Nothing reads the table but tsr_tile.dim.
     map.map(body.getArgument(views + 1), LLVM::ZeroOp::create(b_, loc_, ptr).getResult());
     map.map(body.getArgument(views + 2), Number(0));
-    map.map(body.getArgument(views + 3), entry->getArgument(views + dims));
-    for (unsigned k = 0; k < dims; ++k) dims_.push_back(entry->getArgument(views + k));
-    for (unsigned k = 0; k < maps; ++k) maps_.push_back(entry->getArgument(views + dims + 1 + k));
+    map.map(body.getArgument(views + 3), parameters[views + dims]);
+    for (unsigned k = 0; k < dims; ++k) dims_.push_back(parameters[views + k]);
     LowerBody(function, map);
-    LaunchIt();
   }
 
- private:
   void LaunchIt() override {
     // A block that fetches its next row while it works on one stays for many rows.
     const ArrayRef<int64_t> team = *kernel_.getTeam();
@@ -103,7 +168,7 @@ class DeviceLowering : public TileLowering {
   }
 
   Value SharedMemory(uint64_t bytes) {
-    const std::string name = (kernel_.getSymName() + "_shared").str();
+    const std::string name = (kernel_.getSymName() + suffix_ + "_shared").str();
     auto type = LLVM::LLVMArrayType::get(b_.getI8Type(), static_cast<unsigned>(bytes));
     LLVM::GlobalOp global;
     {
@@ -245,6 +310,8 @@ class DeviceLowering : public TileLowering {
   // ---- threads
 
   Value Place(StringRef what) {
+    if (what == "block" && block_) return block_;
+    if (what == "blocks" && blocks_) return blocks_;
     const StringRef name = what == "thread"  ? "llvm.nvvm.read.ptx.sreg.tid.x"
                            : what == "block" ? "llvm.nvvm.read.ptx.sreg.ctaid.x"
                                              : "llvm.nvvm.read.ptx.sreg.nctaid.x";
@@ -357,6 +424,8 @@ class DeviceLowering : public TileLowering {
   }
 
   SmallVector<Value> dims_, maps_;
+  StringRef suffix_;      // of the function
+  Value block_, blocks_;  // this one and how many there are, of one kernel of many; null: of the launch
 };
 
 class LowerToNvvmPass : public PassWrapper<LowerToNvvmPass, OperationPass<ModuleOp>> {
@@ -371,14 +440,25 @@ class LowerToNvvmPass : public PassWrapper<LowerToNvvmPass, OperationPass<Module
     SmallVector<tile::KernelOp> kernels;
     getOperation().walk([&](tile::KernelOp kernel) { kernels.push_back(kernel); });
     SharedCode shared;
+    SmallVector<StringAttr> functions;
+    llvm::DenseMap<StringAttr, int64_t> users, most;
     for (tile::KernelOp kernel : kernels) {
       if (!kernel.getTeam()) {
         kernel.emitOpError("is no kernel for a CUDA device: it has no team");
         return signalPassFailure();
       }
-      const StringAttr function = shared.FunctionOf(kernel);
+      functions.push_back(shared.FunctionOf(kernel));
+      ++users[functions.back()];
+    }
+    for (auto [kernel, function] : llvm::zip(kernels, functions)) {
+      const bool is_own = function == kernel.getSymNameAttr();
+      if (is_own && users.lookup(function) > 1) {
+        const int64_t n = most[function] = DeviceLowering::MostAtOnce(kernel);
+        if (n > 0) DeviceLowering(getOperation(), kernel).RunMany(n);
+      }
       DeviceLowering lowering(getOperation(), kernel);
-      function == kernel.getSymNameAttr() ? lowering.Run() : lowering.Share(function);
+      lowering.SetMany(most.lookup(function));
+      is_own ? lowering.Run() : lowering.Share(function);
     }
   }
 };

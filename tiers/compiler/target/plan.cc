@@ -50,6 +50,7 @@ std::vector<Launch> PlanOf(ModuleOp module) {
     if (ArrayAttr maps = op.getMapsAttr())
       for (Attribute m : maps) launch.maps.push_back(List(cast<DenseI64ArrayAttr>(m).asArrayRef()));
     if (op.getAligned()) launch.aligned = List(*op.getAligned());
+    launch.many = static_cast<int64_t>(op.getMany());
     plan.push_back(std::move(launch));
   }
   return plan;
@@ -85,6 +86,7 @@ std::string ArtifactOf(ArrayRef<Launch> plan, uint32_t kind, StringRef object) {
     int64_t function = launch.position;
     (void)StringRef(launch.code).drop_front(1).getAsInteger(10, function);
     words.push_back(function);
+    words.push_back(launch.many);
   }
   const tiers::ArtifactHeader header = {{'T', 'S', 'R', 'A'}, tiers::kArtifactVersion, kind, 0, words.size(),
                                         object.size()};

@@ -27,6 +27,7 @@ struct Launch {
   std::vector<std::vector<int64_t>> maps;
   std::vector<int64_t> aligned;
   std::string code;  // the function's name: the kernel's, or that of another one which is the same
+  int64_t many = 0;  // kernels that a launch of code + "_many" may have; 0: there is no such function
 };
 
 std::vector<Launch> PlanOf(mlir::ModuleOp module);

@@ -63,6 +63,7 @@ class TileLowering {
   mlir::OpBuilder b_;
   mlir::Location loc_;
   mlir::FlatSymbolRefAttr code_;  // null: the kernel's own
+  int64_t many_ = 0;              // kernels that a launch may have; 0: one
 
  private:
   void Lower(mlir::Operation* op);

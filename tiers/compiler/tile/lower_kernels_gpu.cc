@@ -5,8 +5,9 @@
 //
 //   element by element    A row is cut into pieces of as many elements as a team has in flight. Each thread loads its
 //                         vectors of all operands, then computes, then stores: loads do not wait for one another, or
-//                         for stores that might be to the same place. A scalar loop does what is left over, or
-//                         everything where an operand's address or strides are no multiple of a vector.
+//                         for stores that might be to the same place. (The core relies on that: a result may be where
+//                         an operand is.) A scalar loop does what is left over, or everything where an operand's
+//                         address or strides are no multiple of a vector.
 //   rows with reductions  Every element is read once, and kept in registers through all passes over its row. (A value
 //                         that a later pass needs is kept as it was computed: nothing is computed twice.) Where a row
 //                         has fewer elements than there is room for, the last ones are loaded again and count for
@@ -209,6 +210,7 @@ class GpuLowering : public GpuRows {
       if (!(g_.lanes > 1 && !is_aligned_ && exact_row_ >= 0 && exact_row_ % g_.lanes == 0))
         For(Sum(from, team_thread_), until, I64(g_.team), {}, [&](Value i, ValueRange) {
           Chunk one{i, Value(), 1, false};
+          for (Value v : Yield().getValues()) LoadFor(v, one);
           for (size_t k : StoresOf(0)) Store(k, one, is_row);
           return SmallVector<Value>();
         });

@@ -378,6 +378,8 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
       const Spill& s = spills_[k];
       tile::StoreOp::create(b_, loc_, Tile(s.value), ScratchView(s), i, Value(), TypeAttr::get(s.type), UnitAttr());
     }
+    // A result may be where an operand is: everything is read before anything is written.
+    for (size_t k : stores) Tile(yield.getValues()[static_cast<unsigned>(k)]);
     for (size_t k : stores) {
       Value v = yield.getValues()[static_cast<unsigned>(k)];
       const size_t view = num_inputs_ + k;
