@@ -120,13 +120,25 @@ class ActivityScope {
   void* first_ = nullptr;  // the event before
 };
 
-/// What the counters of a GPU say of each kernel that `work` puts on the device: a row for each, in order, with a value
-/// for each row of cuda/measures.def (-1: this GPU does not have it). `work` runs several times,
+struct KernelMeasures {
+  /// A row for each kernel, in order, with a value for each row of cuda/measures.def (-1: this GPU does not have it).
+  std::vector<std::vector<double>> kernels;
+  int64_t passes = 0;  // how often `work` ran
+  std::string took;    // what each part took, in milliseconds
+};
+/// What the counters of a GPU say of each kernel that `work` puts on the device. `work` runs several times,
 /// and must do the same each time. No activity may be recorded meanwhile. The status says why nothing was measured;
 /// `work` has run all the same, and *status is what it returned last.
-absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
-                                                                const std::function<absl::Status()>& work,
-                                                                absl::Status* status);
+absl::StatusOr<KernelMeasures> MeasureKernels(Device& device, const std::function<absl::Status()>& work,
+                                              absl::Status* status);
+
+/// What measuring kernels of a chip ("GH100") takes. CUPTI knows that without a device.
+struct MeasurePlan {
+  int64_t passes = 0;   // runs until all counters were read
+  int64_t metrics = 0;  // rows of cuda/measures.def that the chip has
+  std::string missing;  // the others, as CUPTI names them
+};
+absl::StatusOr<MeasurePlan> PlanMeasures(const char* chip);
 
 /// An instruction of a kernel at which warps were seen.
 struct PcSample {

@@ -91,9 +91,10 @@ void ActivityScope::Close() {
     cuda::EndStretch(cuda::DeviceOf(*device_), static_cast<CUevent>(first_), owner_);
 }
 
-absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
-                                                                const std::function<absl::Status()>& work,
-                                                                absl::Status* status) {
+absl::StatusOr<MeasurePlan> PlanMeasures(const char* chip) { return cuda::PlanMeasures(chip); }
+
+absl::StatusOr<KernelMeasures> MeasureKernels(Device& device, const std::function<absl::Status()>& work,
+                                              absl::Status* status) {
   if (device.kind() == DeviceKind::cuda) return cuda::MeasureKernels(cuda::DeviceOf(device), work, status);
   *status = work();
   return Unsupported(std::string(device.name()), " has no counters");

@@ -123,7 +123,7 @@ std::string GpuSample(int64_t launches, int64_t rank, const std::string& boot) {
               {"dram_percent", 91.2},
               {"occupancy_percent", 84},
               {"load_bytes_per_sector_percent", 100}});
-  r.Measures(2, graph, {{"time_ns", 46'000}, {"tensor_percent", 68}, {"sm_percent", 70}, {"occupancy_percent", 18}});
+  r.Measures(2, graph, {{"time_ns", 46'000}, {"tensor_percent", 68}, {"issue_percent", 22}, {"occupancy_percent", 18}});
   r.Measures(3, graph,
              {{"time_ns", 61'000},
               {"tensor_percent", 31},

@@ -70,6 +70,8 @@ std::string GpusText(const Analysis& a) {
     absl::StrAppend(&out, "  ", Count(a.data->gpu_lost, "record"), " found no room and are missing\n");
   if (const std::string how = MetaOf(*a.data, "gpu"); !how.empty() && !out.empty())
     absl::StrAppend(&out, "  recorded by ", how, "\n");
+  if (const std::string measured = MetaOf(*a.data, "measures"); !measured.empty() && !out.empty())
+    absl::StrAppend(&out, "  counters were read of ", measured, "\n");
   return out;
 }
 
