@@ -12,7 +12,7 @@ absl::StatusOr<Device*> Cuda(int) {
 }
 
 constinit std::atomic<ActivityRecorder::Mode> ActivityRecorder::mode_{Mode::off};
-absl::Status ActivityRecorder::Start(Sink) { return NotFound("this build of Tessera has no CUDA"); }
+absl::Status ActivityRecorder::Start(Sink, LinkSink) { return NotFound("this build of Tessera has no CUDA"); }
 absl::Status ActivityRecorder::StartEvents(Sink) { return NotFound("this build of Tessera has no CUDA"); }
 void ActivityRecorder::Flush() {}
 void ActivityRecorder::Stop() {}

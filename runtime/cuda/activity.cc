@@ -28,10 +28,10 @@ absl::Status Busy() { return Unsupported("the activity of GPUs is being recorded
 
 constinit std::atomic<ActivityRecorder::Mode> ActivityRecorder::mode_{Mode::off};
 
-absl::Status ActivityRecorder::Start(Sink sink) {
+absl::Status ActivityRecorder::Start(Sink sink, LinkSink links) {
   std::lock_guard lock(StartMutex());
   if (is_on()) return Busy();
-  TSR_RETURN_IF_ERROR(cuda::StartCupti(std::move(sink)));
+  TSR_RETURN_IF_ERROR(cuda::StartCupti(std::move(sink), std::move(links)));
   mode_.store(Mode::cupti);
   TSR_LOG(2, version(), " records what runs on the GPUs");
   return absl::OkStatus();

@@ -53,7 +53,8 @@ struct MetaRow {
   }
 };
 
-/// table: "op", "event", "deopt_reason", "guard", "trace_abort", "metric", "compile_stage", "activity", "measure".
+/// table: "op", "event", "deopt_reason", "guard", "trace_abort", "metric", "compile_stage", "memory_reason",
+/// "activity", "measure".
 struct NameRow {
   std::string table;
   int64_t number = 0;
@@ -233,6 +234,17 @@ struct GpuRow {
   void Fields(F& f) {
     f(number), f(name), f(target), f(multiprocessors), f(memory_bytes), f(bytes_per_s), f(matrix_flops);
     f(vector_flops), f(threads), f(blocks), f(registers), f(shared_bytes);
+  }
+};
+
+/// Ends: number of a GpuRow, or -1 where it is another device; and its name.
+struct LinkRow {
+  int64_t gpu0 = -1, gpu1 = -1;
+  std::string name0, name1;
+  int64_t links = 0, bytes_per_s = 0, version = 0, by_switch = 0;
+  template <class F>
+  void Fields(F& f) {
+    f(gpu0), f(gpu1), f.Name(name0), f.Name(name1), f(links), f(bytes_per_s), f(version), f(by_switch);
   }
 };
 

@@ -90,6 +90,11 @@ void Take(absl::Span<const Activity> activities) {
   }
 }
 
+void TakeLink(const GpuLink& link) {
+  Recorder::Get().Add(LinkRow{link.ends[0].gpu, link.ends[1].gpu, link.ends[0].name, link.ends[1].name, link.links,
+                              link.bytes_per_s, link.version, link.by_switch});
+}
+
 void AddMeasures(State& state, const Device& device, int64_t version, const KernelMeasures& measured) {
   int64_t gpu = 0;
   for (const auto& [known, row] : state.gpus)
@@ -121,7 +126,7 @@ void Start(State& state) {
   if (!state.recording || state.gpus.empty() || state.started || !options().trace_gpu()) return;
   std::string how;
   const int64_t start = NowNs();
-  absl::Status status = ActivityRecorder::Start(Take);
+  absl::Status status = ActivityRecorder::Start(Take, TakeLink);
   if (status.ok()) {
     how = absl::StrCat(ActivityRecorder::version(), ", started in ", (NowNs() - start) / 1000000, " ms");
   } else {

@@ -431,6 +431,24 @@ TEST(ToolsTraceGpu, WithoutCuptiThatIsSaid) {
   EXPECT_THAT(KernelsTable(a, 3), HasSubstr("tanh at walk.cc:8"));
 }
 
+TEST(ToolsTraceGpu, WhatAGpuIsConnectedToIsSaid) {
+  Recording recording;
+  recording.Gpu().Activity(ActivityKind::stretch, 0, 1000, 0, kOp).EndBatch();
+  // Twice: a recording that was interrupted is told again.
+  for (int i = 0; i < 2; ++i) {
+    recording.Add(rt::trace::LinkRow{1, 0, "GPU-b", "GPU-a", 18, 450'000'000'000, 4, 1});
+    recording.Add(rt::trace::LinkRow{0, -1, "GPU-a", "processor 0", 1, 0, 2, 0});
+    recording.Add(rt::trace::LinkRow{1, 2, "GPU-b", "GPU-c", 18, 450'000'000'000, 4, 1});
+  }
+  const TraceData data = recording.Read();
+  const std::string text = GpusText(Analyse(data));
+  EXPECT_THAT(text, HasSubstr("  NVLink            18 links to GPU 1 through a switch, 450 GB/s, version 4\n"
+                              "  NVLink            1 link to processor 0, rate not known, version 2\n"));
+  EXPECT_THAT(LinksOf(data, 0), testing::SizeIs(2));
+  EXPECT_THAT(ReportJson(Analyse(data), "x"),
+              HasSubstr(R"("links":["18 links to GPU 1 through a switch, 450 GB/s, version 4",)"));
+}
+
 TEST(ToolsTraceGpu, WhatMeasuringTookIsSaid) {
   Recording recording;
   recording.Gpu().Activity(ActivityKind::stretch, 0, 1000, 0, kOp).EndBatch();

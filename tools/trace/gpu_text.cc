@@ -64,6 +64,7 @@ std::string GpusText(const Analysis& a) {
                         RateText(static_cast<double>(gpu.bytes[i]) / std::max(static_cast<double>(t.ns) / 1e9, 1e-9)));
       line(std::string(rt::kActivities[i].name).c_str(), text);
     }
+    for (const std::string& link : LinksOf(*a.data, gpu.number)) line("NVLink", link);
     if (gpu.most_bytes > 0) line("memory", absl::StrCat(BytesText(static_cast<double>(gpu.most_bytes)), " at most"));
   }
   if (!out.empty() && a.data->gpu_lost > 0)

@@ -287,6 +287,19 @@ class Page {
           .Number(op.elements)
           .Close(']');
     }
+    json_.Close(']').Key("taken").Open('[');
+    for (size_t i = 0; i < a_.memory_rows.size() && i < 60; ++i) {
+      const MemorySummary& row = a_.memory_rows[i];
+      json_.Open('[')
+          .Text(MemoryOf(row.gpu))
+          .Text(row.is_taken ? "taken" : "given back")
+          .Text(data_.Words("memory_reason", row.reason))
+          .Number(row.runs.count)
+          .Number(row.bytes)
+          .Number(row.runs.ns)
+          .Number(row.runs.longest_ns)
+          .Close(']');
+    }
     json_.Close(']').Key("lines").Open('[');
     for (size_t i = 0; i < a_.site_rows.size() && i < 200; ++i) {
       const SiteSummary& s = a_.site_rows[i];
