@@ -168,6 +168,18 @@ struct DeoptRow {
   }
 };
 
+/// The first few of each version: they may come with every step.
+struct RefusalRow {
+  int64_t ticks = 0, version = 0;
+  int64_t serves = 0;  // the version that ran in its place
+  int64_t guard = -1, step = -1, value = -1, dim = -1;
+  std::string expected, seen;
+  template <class F>
+  void Fields(F& f) {
+    f(ticks), f(version), f(serves), f(guard), f(step), f(value), f(dim), f.Text(expected), f.Text(seen);
+  }
+};
+
 struct AbortRow {
   std::string place;
   int64_t reason = 0, count = 0, ns = 0;

@@ -532,7 +532,8 @@ void Recorder::PutRows() {
   }
   // Deopts go with the events that they belong to, and what GPUs did is as old as they are.
   for (const auto& [kind, rows] : pending)
-    Put(kind, rows.rows, rows.bytes, kind == BlockKind::deopts || kind == BlockKind::batches ? NowNs() : 0);
+    Put(kind, rows.rows, rows.bytes,
+        kind == BlockKind::deopts || kind == BlockKind::refusals || kind == BlockKind::batches ? NowNs() : 0);
 }
 
 // last_ns: when the block may go from those that are kept; 0: never.

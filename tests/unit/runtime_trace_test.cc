@@ -306,6 +306,7 @@ std::string Sample() {
   add(GpuSampleRow{1500, 0, 30, 40});
   add(MeasureRow{0, 0, ActivityOwner{ActivityOwner::Kind::step, 0, 1}.Pack(), {1500, -1000}});
   add(PcRow{1, "k0", 16, {{"wait", 3}}});
+  add(RefusalRow{1500, 1, 2, 4, 0, 0, 0, "8", "9"});
   add(LinkRow{0, 1, "GPU-a", "GPU-b", 18, 450'000'000'000, 4, 1});
   std::string events;
   for (const uint64_t v : {1, 0}) PutUnsigned(&events, v);

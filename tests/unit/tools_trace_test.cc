@@ -159,12 +159,15 @@ TEST(ToolsTrace, WhatVersionsRefusedAndWhereTheyLeftForABridge) {
   recording.Version(1, "replay", 10, 40, 100, 600).Version(2, "replay", 10, 40, 100, 600);
   recording.Add(rt::trace::NameRow{"guard", 6, "exact_dim", ""});
   recording.Event(EventKind::version_refused, 10, 0, 1, 6, 2).Event(EventKind::version_refused, 20, 0, 1, -1, 2);
+  recording.Add(rt::trace::RefusalRow{10, 1, 2, 6, 0, 0, 1, "8", "12"});
   recording.Event(EventKind::bridge, 30, 0, 2, 3);
   const TraceData data = recording.Read();
   const Analysis a = Analyse(data);
   const auto explained = ExplainTrace(a, "walk.cc:8", "");
   ASSERT_TRUE(explained.ok());
   EXPECT_THAT(*explained, HasSubstr("refused     2 times where it begins, while another version of the place served"));
+  EXPECT_THAT(*explained, HasSubstr("guard exact_dim, dim 1 of x0: expected 8, seen 12; version 2 served"));
+  EXPECT_THAT(ReportJson(a, "x"), HasSubstr(R"("refusals":[[10,"exact_dim","x0","8","12",2]])"));
   EXPECT_THAT(*explained, HasSubstr("bridges     left 1 time for a bridge, not for tier 1"));
   const std::string events = EventsText(a, false);
   EXPECT_THAT(events, HasSubstr("version_refused refused: version 1 of walk.cc:8, guard exact_dim"));

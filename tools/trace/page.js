@@ -449,6 +449,9 @@ const showTrace = index => {
   if (guards.length) root.append(el('h3', {}, 'Guards of the newest version, and those that failed'), table(['>version', 'guard', '>checked', '>failed'], guards));
   if (p.deoptRows.length) root.append(el('h3', {}, 'Deopts'), table(['>at', '>version', 'reason', 'guard', 'expected', 'seen', 'policy', '>line'],
     p.deoptRows.map(d => ({cells: [T(d[0]), N(d[1]), d[2], d[3], d[4], d[5], d[6], N(d[7])]}))));
+  const refusals = p.versions.flatMap(v => v.refusals.map(r => ({cells: [T(r[0]), N(v.id), r[1], r[2], r[3], r[4], N(r[5])]})));
+  if (refusals.length) root.append(el('h3', {}, 'Refused where a version begins, while another one served'),
+    table(['>at', '>version', 'guard', 'value', 'expected', 'seen', '>served by'], refusals));
   // The trace beside its source.
   const trace = p.traces[p.traces.length - 1];
   if (trace) {

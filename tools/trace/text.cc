@@ -178,6 +178,15 @@ void VersionText(const Analysis& a, const VersionSummary& v, std::string* out) {
   if (v.refused > 0)
     line("refused", absl::StrCat(v.refused, v.refused == 1 ? " time" : " times",
                                  " where it begins, while another version of the place served"));
+  int64_t told = 0;
+  for (const rt::trace::RefusalRow& r : a.data->refusals) {
+    if (r.version != row.id || ++told > 5) continue;
+    std::string of = r.value >= 0 ? absl::StrCat(" of x", r.value) : "";
+    if (r.dim >= 0) of = absl::StrCat(", dim ", r.dim, of);
+    line("", absl::StrCat("guard ", r.guard >= 0 ? a.data->Name("guard", r.guard) : "not known", of, ": expected ",
+                          KeepEnd(r.expected), ", seen ", KeepEnd(r.seen), "; version ", r.serves, " served"));
+  }
+  if (told > 5) line("", absl::StrCat("and ", told - 5, " more"));
   if (v.bridges > 0)
     line("bridges",
          absl::StrCat("left ", v.bridges, v.bridges == 1 ? " time" : " times", " for a bridge, not for tier 1"));
