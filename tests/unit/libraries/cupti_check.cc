@@ -13,6 +13,15 @@
 namespace tessera {
 namespace {
 
+TEST(CuptiOfAnotherVersion, IsNotUsedAndThatIsSaid) {
+  if (std::getenv("STAND_IN_VERSION") == nullptr) GTEST_SKIP() << "run in a process of its own";
+  const absl::Status started = rt::ActivityRecorder::Start([](absl::Span<const rt::Activity>) {});
+  EXPECT_TRUE(absl::IsNotFound(started)) << started;
+  EXPECT_THAT(std::string(started.message()), testing::HasSubstr("CUPTI is version 110000, and this was built for"));
+  EXPECT_FALSE(rt::ActivityRecorder::is_on());
+  EXPECT_FALSE(cuda::PushOwner(7));
+}
+
 class CuptiStandIn : public testing::Test {
  protected:
   absl::Status Start() {
