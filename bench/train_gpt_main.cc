@@ -1,7 +1,9 @@
 // Trains a GPT from the start of a process and prints what it did as one JSON object; train_gpt.cc runs it.
 //
-//   tessera_train_gpt SIZE STEPS DEVICE F32|BF16 STARTED    STARTED: seconds on the steady clock when it was executed
+//   tessera_train_gpt SIZE STEPS DEVICE F32|BF16 STARTED [FILE]
 //
+// STARTED: seconds on the steady clock when it was executed. With FILE, what recording a trace there costs is measured
+// after STEPS steps: stretches of steps that are recorded and that are not, in turn.
 // SIZE is tiny, 10m or 124m, or 124m_lengths: another sequence length in every step, 128 to 1024 by eights.
 #include <tessera/data.h>
 #include <tessera/nn.h>
@@ -14,6 +16,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <functional>
 
 namespace {
 
@@ -56,10 +60,59 @@ double Metric(const char* name) {
   return 0;
 }
 
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+/// `step(read)` trains one step, and with `read` waits for its loss.
+void MeasureRecording(const std::function<void(bool read)>& step, const std::string& file) {
+  constexpr int kSteps = 20, kRounds = 8;
+  const auto stretch = [&](int steps) {
+    step(true);
+    const double start = Now();
+    for (int i = 1; i <= steps; ++i) step(i == steps);
+    return (Now() - start) / steps;
+  };
+  const auto recorded = [&](int steps, double* bytes) {
+    const auto check = [](const Status& status) {
+      if (!status.ok()) throw Error(status);
+    };
+    check(Runtime::trace_start(file));
+    const double seconds = stretch(steps);
+    check(Runtime::trace_stop());
+    *bytes = static_cast<double>(std::filesystem::file_size(file));
+    std::filesystem::remove(file);
+    return seconds;
+  };
+  std::vector<double> before, with, without, ratios;
+  double bytes = 0, more_bytes = 0;
+  for (int i = 0; i < 4; ++i) before.push_back(stretch(kSteps));
+  // The texts of stages are asked for once in a process: this one is not timed.
+  (void)recorded(kSteps, &bytes);
+  for (int i = 0; i < kRounds; ++i) {
+    const double a1 = recorded(kSteps, &bytes), b1 = stretch(kSteps), b2 = stretch(kSteps),
+                 a2 = recorded(kSteps, &bytes);
+    for (const double a : {a1, a2}) with.push_back(a);
+    for (const double b : {b1, b2}) without.push_back(b);
+    ratios.push_back((b1 + b2) / (a1 + a2));
+  }
+  (void)recorded(2 * kSteps, &more_bytes);
+  // What is in a file once, and what each step adds to it.
+  const double each = (more_bytes - bytes) / kSteps, once = bytes - (kSteps + 1) * each;
+  std::sort(ratios.begin(), ratios.end());
+  std::printf(
+      "{\"before_s\": %.6f, \"with_s\": %.6f, \"without_s\": %.6f, \"with_best_s\": %.6f, \"without_best_s\": %.6f, "
+      "\"ratio\": %.6f, \"worst_ratio\": %.6f, \"best_ratio\": %.6f, \"bytes_once\": %.0f, \"bytes_each\": %.0f}\n",
+      Median(before), Median(with), Median(without), *std::min_element(with.begin(), with.end()),
+      *std::min_element(without.begin(), without.end()), ratios[ratios.size() / 2], ratios.front(), ratios.back(), once,
+      each);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 6) return 2;
+  if (argc != 6 && argc != 7) return 2;
   const Size* size = std::find_if(std::begin(kSizes), std::end(kSizes),
                                   [&](const Size& s) { return std::strcmp(s.name, argv[1]) == 0; });
   if (size == std::end(kSizes)) return 2;
@@ -83,7 +136,7 @@ int main(int argc, char** argv) try {
   optim::AdamW optimizer(params, {.rate = 3e-4, .decay = 0.1, .clip = 1.0});
   std::vector<double> ends;
   double first = 0, loss_value = 0, half_versions = 0, half_ops = 0;
-  for (int step = 0; step < steps; ++step) {
+  const auto train = [&](int step, bool read) {
     auto [x, y] = batches.next();
     if (lengths) {
       const int64_t length = 128 + 8 * (step * 37 % 113);
@@ -92,12 +145,21 @@ int main(int argc, char** argv) try {
     }
     auto [loss, grads] = nn::value_and_grad(params, [&] { return gpt.loss(x, y); });
     optimizer.step(grads);
-    if (step == 0 || step % kChunk == kChunk - 1) {
-      loss_value = loss.item<double>();
+    if (read) loss_value = loss.item<double>();
+  };
+  for (int step = 0; step < steps; ++step) {
+    const bool read = step == 0 || step % kChunk == kChunk - 1;
+    train(step, read);
+    if (read) {
       ends.push_back(Now());
       if (step == 0) first = ends.back() - started;
     }
     if (step == steps / 2) half_versions = Metric("version_ops"), half_ops = Metric("ops_executed");
+  }
+  if (argc == 7) {
+    int step = steps;
+    MeasureRecording([&](bool read) { train(step++, read); }, argv[6]);
+    return 0;
   }
   std::vector<double> late;
   for (size_t i = ends.size() / 2 + 1; i < ends.size(); ++i) late.push_back((ends[i] - ends[i - 1]) / kChunk);

@@ -61,14 +61,28 @@ struct Activity {
   uint32_t blocks = 0, threads = 0, registers = 0, shared_bytes = 0;
 };
 
+/// A connection of two devices by NVLink: what CUPTI tells when a recording starts, where there is any.
+struct GpuLink {
+  struct End {
+    int gpu = -1;      // number of a device; -1: a processor, or a GPU that this process does not see
+    std::string name;  // "GPU-0a1b...", as nvidia-smi has it, or "processor 0"
+  };
+  End ends[2];
+  int64_t links = 0;        // physical ones
+  int64_t bytes_per_s = 0;  // at most
+  int64_t version = 0;      // of NVLink
+  bool by_switch = false;
+};
+
 class ActivityRecorder {
  public:
   /// Called on a thread of CUPTI's, with each buffer that is full and with the rest when the recording stops.
   using Sink = std::function<void(absl::Span<const Activity>)>;
+  using LinkSink = std::function<void(const GpuLink&)>;
 
   /// Starts to record by CUPTI. The status says why not: there is no CUPTI, it is another version than this was built
   /// for, another tool holds it, or a recording is under way.
-  static absl::Status Start(Sink sink);
+  static absl::Status Start(Sink sink, LinkSink links = {});
   /// Starts to time each ActivityScope by events, in place of that.
   static absl::Status StartEvents(Sink sink);
   /// Gives what is finished and has not been given yet.
@@ -120,13 +134,25 @@ class ActivityScope {
   void* first_ = nullptr;  // the event before
 };
 
-/// What the counters of a GPU say of each kernel that `work` puts on the device: a row for each, in order, with a value
-/// for each row of cuda/measures.def (-1: this GPU does not have it). `work` runs several times,
+struct KernelMeasures {
+  /// A row for each kernel, in order, with a value for each row of cuda/measures.def (-1: this GPU does not have it).
+  std::vector<std::vector<double>> kernels;
+  int64_t passes = 0;  // how often `work` ran
+  std::string took;    // what each part took, in milliseconds
+};
+/// What the counters of a GPU say of each kernel that `work` puts on the device. `work` runs several times,
 /// and must do the same each time. No activity may be recorded meanwhile. The status says why nothing was measured;
 /// `work` has run all the same, and *status is what it returned last.
-absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
-                                                                const std::function<absl::Status()>& work,
-                                                                absl::Status* status);
+absl::StatusOr<KernelMeasures> MeasureKernels(Device& device, const std::function<absl::Status()>& work,
+                                              absl::Status* status);
+
+/// What measuring kernels of a chip ("GH100") takes. CUPTI knows that without a device.
+struct MeasurePlan {
+  int64_t passes = 0;   // runs until all counters were read
+  int64_t metrics = 0;  // rows of cuda/measures.def that the chip has
+  std::string missing;  // the others, as CUPTI names them
+};
+absl::StatusOr<MeasurePlan> PlanMeasures(const char* chip);
 
 /// An instruction of a kernel at which warps were seen.
 struct PcSample {

@@ -12,7 +12,7 @@ absl::StatusOr<Device*> Cuda(int) {
 }
 
 constinit std::atomic<ActivityRecorder::Mode> ActivityRecorder::mode_{Mode::off};
-absl::Status ActivityRecorder::Start(Sink) { return NotFound("this build of Tessera has no CUDA"); }
+absl::Status ActivityRecorder::Start(Sink, LinkSink) { return NotFound("this build of Tessera has no CUDA"); }
 absl::Status ActivityRecorder::StartEvents(Sink) { return NotFound("this build of Tessera has no CUDA"); }
 void ActivityRecorder::Flush() {}
 void ActivityRecorder::Stop() {}
@@ -21,8 +21,10 @@ std::string ActivityRecorder::version() { return ""; }
 int64_t RecordedNodes(Device&) { return -1; }
 void ActivityScope::Open(Device&, ActivityOwner) { (void)device_, (void)owner_, (void)outer_, (void)first_; }
 void ActivityScope::Close() { (void)has_range_, (void)mode_; }
-absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device&, const std::function<absl::Status()>& work,
-                                                                absl::Status* status) {
+absl::StatusOr<MeasurePlan> PlanMeasures(const char*) { return NotFound("this build of Tessera has no CUDA"); }
+
+absl::StatusOr<KernelMeasures> MeasureKernels(Device&, const std::function<absl::Status()>& work,
+                                              absl::Status* status) {
   *status = work();
   return NotFound("this build of Tessera has no CUDA");
 }

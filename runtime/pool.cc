@@ -10,9 +10,9 @@
 #include <mutex>
 
 #include "runtime/fault.h"
+#include "runtime/memory_events.h"
 #include "runtime/options.h"
 #include "runtime/per_thread.h"
-#include "runtime/ring.h"
 #include "runtime/sanitizer.h"
 
 namespace tessera::rt {
@@ -161,20 +161,23 @@ struct Garbage {
   CachedBlock* blocks = nullptr;  // through class_next
   Span* spans = nullptr;          // through next
   int64_t held_after = 0;
+  MemoryReason why = MemoryReason::limit;
 
   void Discard() {
     while (blocks != nullptr) {
       CachedBlock* b = blocks;
       blocks = b->class_next;
       const size_t bytes = b->bytes;
+      const MemoryEvent event;
       Unmap(b, bytes);
-      Record(EventKind::system_free, static_cast<int64_t>(bytes), held_after);
+      event.Done(EventKind::system_free, bytes, held_after, {why});
     }
     while (spans != nullptr) {
       Span* s = spans;
       spans = s->next;
+      const MemoryEvent event;
       Unmap(s, kSpanBytes);
-      Record(EventKind::system_free, kSpanBytes, held_after);
+      event.Done(EventKind::system_free, kSpanBytes, held_after, {why});
     }
   }
 };
@@ -323,8 +326,9 @@ bool NewSpan(std::unique_lock<std::mutex>& lock) {
   const int64_t held = store.held();
   lock.unlock();
   garbage.Discard();
+  const MemoryEvent event;
   void* memory = allowed ? Map(kSpanBytes, kSpanBytes) : nullptr;
-  if (memory != nullptr) Record(EventKind::system_allocation, kSpanBytes, held);
+  if (memory != nullptr) event.Done(EventKind::system_allocation, kSpanBytes, held, {MemoryReason::span});
   lock.lock();
   if (memory == nullptr) {
     if (allowed) store.span_bytes -= kSpanBytes;
@@ -385,6 +389,7 @@ FreeBlock* TakeBlocks(int size_class, uint32_t want, uint32_t* got) {
 /// Gives the first n blocks of a chain back to the store; `chain` is then the rest.
 void GiveBlocks(int size_class, FreeBlock*& chain, uint32_t n) {
   Garbage garbage;
+  garbage.why = MemoryReason::empty_spans;
   {
     std::lock_guard lock(store.mutex);
     store.small_taken -= static_cast<int64_t>(n * SmallBytes(size_class));
@@ -404,6 +409,26 @@ void GiveBlocks(int size_class, FreeBlock*& chain, uint32_t n) {
   garbage.Discard();
 }
 
+void FlushCache(ThreadCache& cache) {
+  for (int c = 0; c < kSmallClasses; ++c) {
+    ThreadCache::Bin& bin = cache.bins[c];
+    if (bin.count > 0) GiveBlocks(c, bin.head, bin.count);
+    bin.count = 0;
+  }
+}
+
+/// Everything that is cached, but for other threads' small blocks, goes back.
+void Trim(MemoryReason why) {
+  if (ThreadCache* mine = PerThread<ThreadCache>::Peek()) FlushCache(*mine);
+  Garbage garbage;
+  garbage.why = why;
+  {
+    std::lock_guard lock(store.mutex);
+    store.ShrinkTo(0, garbage);
+  }
+  garbage.Discard();
+}
+
 [[gnu::noinline]] void* SmallSlow(int size_class, size_t asked) noexcept {
   Setup();
   const auto bytes = static_cast<int64_t>(SmallBytes(size_class));
@@ -412,7 +437,7 @@ void GiveBlocks(int size_class, FreeBlock*& chain, uint32_t n) {
   uint32_t got = 0;
   FreeBlock* chain = TakeBlocks(size_class, want, &got);
   if (chain == nullptr) {
-    PoolTrim();
+    Trim(MemoryReason::refused);
     chain = TakeBlocks(size_class, want, &got);
     if (chain == nullptr) return nullptr;
   }
@@ -455,14 +480,6 @@ void GiveBlocks(int size_class, FreeBlock*& chain, uint32_t n) {
   ++bin.count;
 }
 
-void FlushCache(ThreadCache& cache) {
-  for (int c = 0; c < kSmallClasses; ++c) {
-    ThreadCache::Bin& bin = cache.bins[c];
-    if (bin.count > 0) GiveBlocks(c, bin.head, bin.count);
-    bin.count = 0;
-  }
-}
-
 void ThreadCache::Retire() { FlushCache(*this); }
 
 void ThreadCache::Fold() {
@@ -495,6 +512,7 @@ void* TakeLarge(size_t asked) {
   }
   garbage.Discard();
   const bool huge = bytes >= kHugeBytes;
+  const MemoryEvent event;
   void* p = Map(bytes, huge ? kHugeBytes : PageBytes());
   if (p == nullptr) {
     std::lock_guard lock(store.mutex);
@@ -504,7 +522,7 @@ void* TakeLarge(size_t asked) {
     return nullptr;
   }
   if (huge && options().huge_pages()) madvise(p, bytes, MADV_HUGEPAGE);
-  Record(EventKind::system_allocation, static_cast<int64_t>(bytes), held);
+  event.Done(EventKind::system_allocation, bytes, held, {MemoryReason::block});
   Poison(p, bytes);
   Unpoison(p, asked);
   return p;
@@ -523,6 +541,7 @@ void* TakeLarge(size_t asked) {
     std::lock_guard lock(store.mutex);
     store.large_in_use -= static_cast<int64_t>(bytes);
     store.Cache(b);
+    if (store.large_cached > keep) garbage.why = MemoryReason::cache_full;
     while (store.large_cached > keep) store.EvictOldest(garbage);
     if (store.limit > 0) store.ShrinkTo(store.limit, garbage);
     garbage.held_after = store.held();
@@ -536,7 +555,7 @@ void* TakeLarge(size_t asked) {
   if (bytes > kLargestRequest || bytes > physical) return nullptr;
   Setup();
   if (void* p = TakeLarge(bytes)) return p;
-  PoolTrim();
+  Trim(MemoryReason::refused);
   return TakeLarge(bytes);
 }
 
@@ -591,15 +610,7 @@ void PoolFree(void* p, size_t bytes) noexcept {
   Add(mine->in_use, -int64_t{bin.bytes});
 }
 
-void PoolTrim() noexcept {
-  if (ThreadCache* mine = PerThread<ThreadCache>::Peek()) FlushCache(*mine);
-  Garbage garbage;
-  {
-    std::lock_guard lock(store.mutex);
-    store.ShrinkTo(0, garbage);
-  }
-  garbage.Discard();
-}
+void PoolTrim() noexcept { Trim(MemoryReason::trim); }
 
 MemoryStats PoolStats() noexcept {
   Setup();

@@ -13,6 +13,7 @@
 #include "runtime/clock.h"
 #include "runtime/metrics.h"
 #include "runtime/sanitizer.h"
+#include "tiers/recording.h"
 #include "tracer/control.h"
 #include "tracer/eager_recorder.h"
 
@@ -120,7 +121,7 @@ bool Deferral::OnDrop(TensorImpl& x) {
 }
 
 bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& version, const interp::EagerCall& call,
-                     absl::Span<TensorImpl*> out) {
+                     absl::Span<TensorImpl*> out, GuardFailure* why) {
   for (const View* v : call.in) {
     if (v == nullptr || v->weak) continue;
     auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*v));
@@ -174,6 +175,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
   }
   set_path(stream_.path);
   Leave();
+  if (!ok && why != nullptr) *why = failure;
   if (!ok) Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
   return ok;
 }
@@ -388,7 +390,11 @@ Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<Tenso
     failure.source = call.source();
     failure.expected = "success";
     failure.seen = "an error";
-  } else if (!forced_ && Switch(call, out)) {
+  } else if (rt::EventsOn() && !forced_ && TryMatch<true>(step, call, out, &failure)) {
+    // Whoever wants events wants to know why a version is left for another one, too.
+    Leave();
+    return Outcome::waits;
+  } else if (!forced_ && Switch(call, out, failure)) {
     Leave();
     return Outcome::waits;
   } else if (TryMatch<true>(steps_[matched_], call, out, &failure)) {
@@ -402,7 +408,7 @@ Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<Tenso
   return Outcome::left;
 }
 
-bool Deferral::Switch(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+bool Deferral::Switch(const interp::EagerCall& call, absl::Span<TensorImpl*> out, const GuardFailure& why) {
   if (activation_->position() > 0) return false;  // what was computed stays with its version
   for (const Ref<Version>& other : anchor_->versions()) {
     if (other == version_ || other->trace().config_epoch != version_->trace().config_epoch) continue;
@@ -420,7 +426,7 @@ bool Deferral::Switch(const interp::EagerCall& call, absl::Span<TensorImpl*> out
     left->Return(std::move(a));
     Follow();
     if (TryMatch<false>(*next_, call, out, nullptr)) {
-      rt::Record(rt::EventKind::version_refused, left_id, -1, version_->id);
+      RecordRefusal(left_id, why, version_->id);
       return true;
     }
     // Some operand is not what this one expects either: it is left like any other.

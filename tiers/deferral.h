@@ -21,9 +21,10 @@ class Deferral final : public rt::Watcher {
   explicit Deferral(interp::Stream& stream);
 
   // ---- on the thread of the stream
-  /// Begins to match a version with this op as its first. False: it is not; nothing changed.
+  /// Begins to match a version with this op as its first. False: it is not, for the reason that is in *why (where that
+  /// is not null); nothing changed.
   bool Start(const std::shared_ptr<Anchor>& anchor, const rt::Ref<Version>& version, const interp::EagerCall& call,
-             absl::Span<rt::TensorImpl*> out);
+             absl::Span<rt::TensorImpl*> out, GuardFailure* why = nullptr);
   enum class Outcome : uint8_t {
     waits,  // the op waits; `out` is filled
     left,   // it is not the op of the trace: what waited was run
@@ -62,8 +63,9 @@ class Deferral final : public rt::Watcher {
   template <bool kExplain>
   [[gnu::always_inline]] bool TryMatch(const Layout::Step& step, const interp::EagerCall& call,
                                        absl::Span<rt::TensorImpl*> out, GuardFailure* failure);
-  /// Goes on with another version of the anchor that has the same steps so far and takes this one, too.
-  bool Switch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  /// Goes on with another version of the anchor that has the same steps so far and takes this one, too. `why`: what
+  /// the one that is left did not take; used where somebody wants to know.
+  bool Switch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out, const GuardFailure& why);
   /// Lets the op wait if it is the next step and that is a plain one. The owner is inside.
   [[gnu::always_inline]] bool MatchPlain(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   /// The same for any step and any op. Leaves.

@@ -11,6 +11,7 @@
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 #include "tiers/profile.h"
+#include "tiers/recording.h"
 #include "tracer/control.h"
 
 namespace tessera::tiers {
@@ -259,13 +260,13 @@ bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, a
 
 bool EagerTiers::Enter(EagerThread& t, EagerAnchor& a, const EagerCall& call, absl::Span<TensorImpl*> out) {
   const Version* refused = nullptr;
+  GuardFailure why;
   for (const Ref<Version>& v : a.anchor->versions()) {
-    if (!t.deferral.Start(a.anchor, v, call, out)) {
+    if (!t.deferral.Start(a.anchor, v, call, out, rt::EventsOn() ? &why : nullptr)) {
       refused = v.get();
       continue;
     }
-    // Which guard it was is not known: what comes first is checked as a whole.
-    if (refused != nullptr) rt::Record(rt::EventKind::version_refused, refused->id, -1, v->id);
+    if (refused != nullptr) RecordRefusal(refused->id, why, v->id);
     t.stream.mode = Stream::Mode::matching;
     return true;
   }

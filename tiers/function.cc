@@ -10,6 +10,7 @@
 #include "runtime/options.h"
 #include "tiers/function_place.h"
 #include "tiers/profile.h"
+#include "tiers/recording.h"
 #include "tracer/control.h"
 
 namespace tessera::tiers {
@@ -124,9 +125,7 @@ class Driver {
       }
       Lease lease(version);
       if (Start(*f, *lease, &failure)) {
-        if (refused != nullptr)
-          rt::Record(rt::EventKind::version_refused, refused->version->id, static_cast<int64_t>(failure.guard),
-                     version.id);
+        if (refused != nullptr) RecordRefusal(refused->version->id, failure, version.id);
         return Run(place, *f, lease);
       }
       refused = f.get();

@@ -41,6 +41,8 @@ constexpr char kCubin[] = "cubin";
 /// A longer text is cut off.
 constexpr size_t kMostStageBytes = 1 << 20;
 constexpr size_t kMostVersions = 4096;
+/// Of one version that are told with what was seen; the others are events alone.
+constexpr int kMostRefusals = 32;
 /// Texts of earlier recordings that are kept.
 constexpr size_t kMostTextBytes = 16 << 20;
 
@@ -106,7 +108,18 @@ class Recording {
     jobs_.clear();
     guards_.clear();
     seen_.clear();
+    refusals_.clear();
     spent_ns_ = 0;
+  }
+
+  void AddRefusal(int64_t version, const GuardFailure& failure, int64_t serves) {
+    {
+      std::lock_guard lock(mutex_);
+      if (++refusals_[version] > kMostRefusals) return;
+    }
+    Recorder::Get().Add(rt::trace::RefusalRow{rt::Ticks(), version, serves, static_cast<int64_t>(failure.guard),
+                                              failure.step, failure.value, failure.dim, failure.expected,
+                                              failure.seen});
   }
 
   void Add(const Version& version) {
@@ -224,6 +237,7 @@ class Recording {
   int64_t spent_ns_ = 0;
   std::map<int64_t, std::vector<rt::trace::StageRow>> texts_;  // by version
   size_t text_bytes_ = 0;
+  std::map<int64_t, int> refusals_;  // by version, of this recording
   std::map<int64_t, std::vector<rt::trace::GuardRow>> guards_;
   std::map<int64_t, std::tuple<int64_t, int64_t, std::string, std::string>> seen_;
 };
@@ -317,6 +331,12 @@ void TakeSignal(int number) {
 }  // namespace
 
 void RecordVersion(const Version& version) { Recording::Get().Add(version); }
+
+void RecordRefusal(int64_t version, const GuardFailure& failure, int64_t serves) {
+  rt::Record(rt::EventKind::version_refused, version, static_cast<int64_t>(failure.guard), serves);
+  if (rt::RecorderOn()) [[unlikely]]
+    Recording::Get().AddRefusal(version, failure, serves);
+}
 
 void StartRecording() {
   Recorder::SetCollector(&Collect);

@@ -11,6 +11,10 @@ namespace tessera::tiers {
 /// from a thread of low priority.
 void RecordVersion(const Version& version);
 
+/// A guard of `version` failed where it begins, and `serves` runs in its place: an event, and to a recording that is
+/// open what was expected and seen. Nothing but a load where nobody wants to know.
+void RecordRefusal(int64_t version, const GuardFailure& failure, int64_t serves);
+
 /// Makes recordings possible and begins those that options ask for. Once, when the tiers start.
 void StartRecording();
 

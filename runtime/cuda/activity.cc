@@ -28,10 +28,10 @@ absl::Status Busy() { return Unsupported("the activity of GPUs is being recorded
 
 constinit std::atomic<ActivityRecorder::Mode> ActivityRecorder::mode_{Mode::off};
 
-absl::Status ActivityRecorder::Start(Sink sink) {
+absl::Status ActivityRecorder::Start(Sink sink, LinkSink links) {
   std::lock_guard lock(StartMutex());
   if (is_on()) return Busy();
-  TSR_RETURN_IF_ERROR(cuda::StartCupti(std::move(sink)));
+  TSR_RETURN_IF_ERROR(cuda::StartCupti(std::move(sink), std::move(links)));
   mode_.store(Mode::cupti);
   TSR_LOG(2, version(), " records what runs on the GPUs");
   return absl::OkStatus();
@@ -91,9 +91,10 @@ void ActivityScope::Close() {
     cuda::EndStretch(cuda::DeviceOf(*device_), static_cast<CUevent>(first_), owner_);
 }
 
-absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
-                                                                const std::function<absl::Status()>& work,
-                                                                absl::Status* status) {
+absl::StatusOr<MeasurePlan> PlanMeasures(const char* chip) { return cuda::PlanMeasures(chip); }
+
+absl::StatusOr<KernelMeasures> MeasureKernels(Device& device, const std::function<absl::Status()>& work,
+                                              absl::Status* status) {
   if (device.kind() == DeviceKind::cuda) return cuda::MeasureKernels(cuda::DeviceOf(device), work, status);
   *status = work();
   return Unsupported(std::string(device.name()), " has no counters");

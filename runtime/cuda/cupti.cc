@@ -5,15 +5,18 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/clock.h"
 #include "runtime/cuda/cupti_table.h"
+#include "runtime/cuda/driver.h"
 #include "runtime/cuda/library.h"
 #include "runtime/log.h"
 
@@ -88,6 +91,7 @@ struct Call {
 struct State {
   std::mutex mutex;
   rt::ActivityRecorder::Sink sink;           // null: off
+  rt::ActivityRecorder::LinkSink link_sink;  // may be null
   std::unordered_map<uint32_t, Call> calls;  // by correlation, while their activity is still to come
   std::vector<Activity> pending;             // read, and not given yet
   std::unordered_set<std::string> names;     // of kernels
@@ -165,6 +169,47 @@ Activity Read(const CUpti_Activity& record, State& state) {
   return a;
 }
 
+int GpuOf(const CUuuid& uuid) {
+  const auto driver = GetDriver();
+  int count = 0;
+  if (!driver.ok() || (*driver)->cuDeviceGetCount(&count) != CUDA_SUCCESS) return -1;
+  for (int i = 0; i < count; ++i) {
+    CUdevice device;
+    CUuuid its = {};
+    if ((*driver)->cuDeviceGet(&device, i) == CUDA_SUCCESS &&
+        (*driver)->cuDeviceGetUuid(&its, device) == CUDA_SUCCESS && std::memcmp(&its, &uuid, sizeof its) == 0)
+      return i;
+  }
+  return -1;
+}
+
+/// "GPU-" and 32 digits in groups of 8, 4, 4, 4 and 12.
+std::string UuidText(const CUuuid& uuid) {
+  const std::string digits = absl::BytesToHexString(absl::string_view(uuid.bytes, sizeof uuid.bytes));
+  std::string text = "GPU";
+  size_t at = 0;
+  for (const size_t n : {8, 4, 4, 4, 12}) {
+    absl::StrAppend(&text, "-", digits.substr(at, n));
+    at += n;
+  }
+  return text;
+}
+
+rt::GpuLink ReadLink(const CUpti_ActivityNvLink4& r) {
+  rt::GpuLink link;
+  const auto end = [](CUpti_DevType type, const auto& id) {
+    if (type == CUPTI_DEV_TYPE_GPU) return rt::GpuLink::End{GpuOf(id.uuidDev), UuidText(id.uuidDev)};
+    return rt::GpuLink::End{-1, absl::StrCat("processor ", id.npu.index)};
+  };
+  link.ends[0] = end(r.typeDev0, r.idDev0);
+  link.ends[1] = end(r.typeDev1, r.idDev1);
+  link.links = r.physicalNvLinkCount;
+  link.bytes_per_s = static_cast<int64_t>(r.bandwidth) * 1000;
+  link.version = r.nvlinkVersion;
+  link.by_switch = r.nvswitchConnected != 0;
+  return link;
+}
+
 /// Gives what the buffer before brought to the sink.
 void Deliver(State& state) {
   for (Activity& a : state.pending) {
@@ -193,6 +238,8 @@ void CUPTIAPI TakeBuffer(CUcontext context, uint32_t stream, uint8_t* buffer, si
     } else if (record->kind == CUPTI_ACTIVITY_KIND_DRIVER || record->kind == CUPTI_ACTIVITY_KIND_RUNTIME) {
       const auto& r = reinterpret_cast<const CUpti_ActivityAPI&>(*record);
       state.calls[r.correlationId].start_ns = static_cast<int64_t>(r.start);
+    } else if (record->kind == CUPTI_ACTIVITY_KIND_NVLINK) {
+      if (state.link_sink) state.link_sink(ReadLink(reinterpret_cast<const CUpti_ActivityNvLink4&>(*record)));
     } else {
       activities.push_back(Read(*record, state));
     }
@@ -208,13 +255,14 @@ void CUPTIAPI TakeBuffer(CUcontext context, uint32_t stream, uint8_t* buffer, si
 
 void Disable(const Cupti& cupti) {
   for (const CUpti_ActivityKind kind : kKinds) cupti.cuptiActivityDisable(kind);
+  cupti.cuptiActivityDisable(CUPTI_ACTIVITY_KIND_NVLINK);
 }
 
 void CUPTIAPI Ignore(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
 
 }  // namespace
 
-absl::Status StartCupti(rt::ActivityRecorder::Sink sink) {
+absl::Status StartCupti(rt::ActivityRecorder::Sink sink, rt::ActivityRecorder::LinkSink links) {
   TSR_ASSIGN_OR_RETURN(const Cupti* cupti, GetCupti());
   State& state = TheState();
   const auto check = [&](const char* call, CUptiResult result) { return CheckCupti(*cupti, call, result); };
@@ -223,6 +271,7 @@ absl::Status StartCupti(rt::ActivityRecorder::Sink sink) {
   {
     std::lock_guard lock(state.mutex);
     state.sink = std::move(sink);
+    state.link_sink = std::move(links);
     state.calls.clear();
     state.pending.clear();
     state.lost.store(0);
@@ -240,8 +289,12 @@ absl::Status StartCupti(rt::ActivityRecorder::Sink sink) {
     cupti->cuptiUnsubscribe(g_subscriber);
     std::lock_guard lock(state.mutex);
     state.sink = nullptr;
+    state.link_sink = nullptr;
     return status;
   }
+  // Tells of all links at once. Where there are none, it may refuse.
+  if (const CUptiResult result = cupti->cuptiActivityEnable(CUPTI_ACTIVITY_KIND_NVLINK); result != CUPTI_SUCCESS)
+    TSR_LOG(2, "CUPTI tells nothing of NVLink: ", std::string(check("cuptiActivityEnable", result).message()));
   cupti->cuptiActivityFlushPeriod(kFlushMs);
   g_on.store(cupti);
   return absl::OkStatus();
@@ -267,6 +320,7 @@ void StopCupti() {
   std::lock_guard lock(state.mutex);
   Deliver(state);
   state.sink = nullptr;
+  state.link_sink = nullptr;
 }
 
 int64_t LostByCupti() { return TheState().lost.load(std::memory_order_relaxed); }
@@ -296,7 +350,7 @@ void PopOwner() {
 
 namespace tessera::cuda {
 
-absl::Status StartCupti(rt::ActivityRecorder::Sink) {
+absl::Status StartCupti(rt::ActivityRecorder::Sink, rt::ActivityRecorder::LinkSink) {
   return NotFound("times of kernels on a GPU need CUPTI, and this was built without its headers");
 }
 void FlushCupti() {}

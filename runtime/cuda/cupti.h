@@ -10,7 +10,7 @@
 namespace tessera::cuda {
 
 /// As ActivityRecorder's.
-absl::Status StartCupti(rt::ActivityRecorder::Sink sink);
+absl::Status StartCupti(rt::ActivityRecorder::Sink sink, rt::ActivityRecorder::LinkSink links);
 void FlushCupti();
 void StopCupti();
 int64_t LostByCupti();

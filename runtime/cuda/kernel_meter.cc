@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/clock.h"
 #include "runtime/cuda/device.h"
 
@@ -39,9 +40,88 @@ Params Sized(size_t size) {
 struct Counters {
   CUpti_Profiler_Host_Object* host = nullptr;
   std::vector<const char*> metrics;
-  std::vector<size_t> which;  // row of measures.def
+  std::vector<size_t> which;    // row of measures.def
+  std::vector<size_t> missing;  // rows that the chip does not have
+  size_t passes = 0;            // runs until all were read
   std::vector<uint8_t> available, config;
 };
+
+using Host = CUpti_Profiler_Host_Object*;
+
+absl::StatusOr<Host> NewHost(const Cupti& cupti, const char* chip, const uint8_t* available) {
+  auto host = TSR_PARAMS(CUpti_Profiler_Host_Initialize_Params);
+  host.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
+  host.pChipName = chip;
+  host.pCounterAvailabilityImage = available;
+  TSR_RETURN_IF_ERROR(CheckCupti(cupti, "cuptiProfilerHostInitialize", cupti.cuptiProfilerHostInitialize(&host)));
+  return host.pHostObject;
+}
+
+void DeleteHost(const Cupti& cupti, Host host) {
+  auto p = TSR_PARAMS(CUpti_Profiler_Host_Deinitialize_Params);
+  p.pHostObject = host;
+  cupti.cuptiProfilerHostDeinitialize(&p);
+}
+
+CUptiResult AddMetrics(const Cupti& cupti, Host host, const char** names, size_t count) {
+  auto add = TSR_PARAMS(CUpti_Profiler_Host_ConfigAddMetrics_Params);
+  add.pHostObject = host;
+  add.ppMetricNames = names;
+  add.numMetrics = count;
+  return cupti.cuptiProfilerHostConfigAddMetrics(&add);
+}
+
+/// With `chip` and, where there is a device, what of its counters may be read. All metrics go into one call, because
+/// each call begins passes of its own.
+absl::StatusOr<std::unique_ptr<Counters>> ChooseCounters(const Cupti& cupti, const char* chip,
+                                                         std::vector<uint8_t> available) {
+  const auto check = [&](const char* call, CUptiResult result) { return CheckCupti(cupti, call, result); };
+  auto counters = std::make_unique<Counters>();
+  counters->available = std::move(available);
+  const uint8_t* image = counters->available.empty() ? nullptr : counters->available.data();
+  for (size_t m = 0; m < kNumMetrics; ++m) {
+    counters->metrics.push_back(kMetrics[m]);
+    counters->which.push_back(m);
+  }
+  TSR_ASSIGN_OR_RETURN(counters->host, NewHost(cupti, chip, image));
+  if (AddMetrics(cupti, counters->host, counters->metrics.data(), kNumMetrics) != CUPTI_SUCCESS) {
+    // A name that the chip does not know spoils the object that it was added to.
+    DeleteHost(cupti, counters->host);
+    counters->metrics.clear();
+    counters->which.clear();
+    for (size_t m = 0; m < kNumMetrics; ++m) {
+      const char* name = kMetrics[m];
+      TSR_ASSIGN_OR_RETURN(const Host alone, NewHost(cupti, chip, image));
+      const bool known = AddMetrics(cupti, alone, &name, 1) == CUPTI_SUCCESS;
+      DeleteHost(cupti, alone);
+      if (known) counters->metrics.push_back(name);
+      (known ? counters->which : counters->missing).push_back(m);
+    }
+    if (counters->metrics.empty()) return Unsupported("CUPTI knows no counters of ", chip);
+    TSR_ASSIGN_OR_RETURN(counters->host, NewHost(cupti, chip, image));
+    TSR_RETURN_IF_ERROR(check("cuptiProfilerHostConfigAddMetrics",
+                              AddMetrics(cupti, counters->host, counters->metrics.data(), counters->metrics.size())));
+  }
+  auto size = TSR_PARAMS(CUpti_Profiler_Host_GetConfigImageSize_Params);
+  size.pHostObject = counters->host;
+  TSR_RETURN_IF_ERROR(check("cuptiProfilerHostGetConfigImageSize", cupti.cuptiProfilerHostGetConfigImageSize(&size)));
+  counters->config.resize(size.configImageSize);
+  auto config = TSR_PARAMS(CUpti_Profiler_Host_GetConfigImage_Params);
+  config.pHostObject = counters->host;
+  config.configImageSize = counters->config.size();
+  config.pConfigImage = counters->config.data();
+  TSR_RETURN_IF_ERROR(check("cuptiProfilerHostGetConfigImage", cupti.cuptiProfilerHostGetConfigImage(&config)));
+  auto passes = TSR_PARAMS(CUpti_Profiler_Host_GetNumOfPasses_Params);
+  passes.configImageSize = counters->config.size();
+  passes.pConfigImage = counters->config.data();
+  TSR_RETURN_IF_ERROR(check("cuptiProfilerHostGetNumOfPasses", cupti.cuptiProfilerHostGetNumOfPasses(&passes)));
+  counters->passes = passes.numOfPasses;
+  return counters;
+}
+
+std::string Names(absl::Span<const size_t> rows) {
+  return absl::StrJoin(rows, ", ", [](std::string* out, size_t m) { absl::StrAppend(out, kMetrics[m]); });
+}
 
 absl::StatusOr<const Counters*> FindCounters(const Cupti& cupti, Device& device) {
   const auto check = [&](const char* call, CUptiResult result) { return CheckCupti(cupti, call, result); };
@@ -50,45 +130,19 @@ absl::StatusOr<const Counters*> FindCounters(const Cupti& cupti, Device& device)
   auto chip = TSR_PARAMS(CUpti_Device_GetChipName_Params);
   chip.deviceIndex = static_cast<size_t>(device.index());
   TSR_RETURN_IF_ERROR(check("cuptiDeviceGetChipName", cupti.cuptiDeviceGetChipName(&chip)));
-  auto counters = std::make_unique<Counters>();
+  std::vector<uint8_t> image;
   auto available = TSR_PARAMS(CUpti_Profiler_GetCounterAvailability_Params);
   available.ctx = device.context();
   for (const bool sized : {false, true}) {
-    if (sized) counters->available.resize(available.counterAvailabilityImageSize);
-    if (sized) available.pCounterAvailabilityImage = counters->available.data();
+    if (sized) image.resize(available.counterAvailabilityImageSize);
+    if (sized) available.pCounterAvailabilityImage = image.data();
     TSR_RETURN_IF_ERROR(
         check("cuptiProfilerGetCounterAvailability", cupti.cuptiProfilerGetCounterAvailability(&available)));
   }
-  auto host = TSR_PARAMS(CUpti_Profiler_Host_Initialize_Params);
-  host.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
-  host.pChipName = chip.pChipName;
-  host.pCounterAvailabilityImage = counters->available.data();
-  TSR_RETURN_IF_ERROR(check("cuptiProfilerHostInitialize", cupti.cuptiProfilerHostInitialize(&host)));
-  counters->host = host.pHostObject;
-  std::string missing;
-  for (size_t m = 0; m < kNumMetrics; ++m) {
-    const char* name = kMetrics[m];
-    auto add = TSR_PARAMS(CUpti_Profiler_Host_ConfigAddMetrics_Params);
-    add.pHostObject = counters->host;
-    add.ppMetricNames = &name;
-    add.numMetrics = 1;
-    if (cupti.cuptiProfilerHostConfigAddMetrics(&add) != CUPTI_SUCCESS) {
-      absl::StrAppend(&missing, missing.empty() ? "" : ", ", name);
-      continue;
-    }
-    counters->metrics.push_back(name);
-    counters->which.push_back(m);
-  }
-  if (!missing.empty()) TSR_LOG(1, device.name(), " does not have these metrics: ", missing);
-  auto size = TSR_PARAMS(CUpti_Profiler_Host_GetConfigImageSize_Params);
-  size.pHostObject = counters->host;
-  TSR_RETURN_IF_ERROR(check("cuptiProfilerHostGetConfigImageSize", cupti.cuptiProfilerHostGetConfigImageSize(&size)));
-  counters->config.resize(size.configImageSize);
-  auto image = TSR_PARAMS(CUpti_Profiler_Host_GetConfigImage_Params);
-  image.pHostObject = counters->host;
-  image.configImageSize = counters->config.size();
-  image.pConfigImage = counters->config.data();
-  TSR_RETURN_IF_ERROR(check("cuptiProfilerHostGetConfigImage", cupti.cuptiProfilerHostGetConfigImage(&image)));
+  TSR_ASSIGN_OR_RETURN(auto counters, ChooseCounters(cupti, chip.pChipName, std::move(image)));
+  if (!counters->missing.empty()) TSR_LOG(1, device.name(), " does not have these metrics: ", Names(counters->missing));
+  TSR_LOG(1, "kernels of ", device.name(), " are measured by ", counters->metrics.size(), " counters in ",
+          counters->passes, " passes");
   return counters.release();  // for as long as the process lives
 }
 
@@ -197,9 +251,16 @@ class Meter {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
-                                                                const std::function<absl::Status()>& work,
-                                                                absl::Status* status) {
+absl::StatusOr<rt::MeasurePlan> PlanMeasures(const char* chip) {
+  TSR_ASSIGN_OR_RETURN(const Cupti* cupti, GetCupti());
+  TSR_ASSIGN_OR_RETURN(const auto counters, ChooseCounters(*cupti, chip, {}));
+  DeleteHost(*cupti, counters->host);
+  return rt::MeasurePlan{static_cast<int64_t>(counters->passes), static_cast<int64_t>(counters->metrics.size()),
+                         Names(counters->missing)};
+}
+
+absl::StatusOr<rt::KernelMeasures> MeasureKernels(Device& device, const std::function<absl::Status()>& work,
+                                                  absl::Status* status) {
   // One at a time: the GPU has one set of counters.
   static auto* const mutex = new std::mutex;
   std::lock_guard lock(*mutex);
@@ -244,7 +305,8 @@ absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
   meter.reset();
   note("close");
   TSR_LOG(2, "measured ", rows.ok() ? rows->size() : 0, " kernels in ", passes, " passes; milliseconds: ", took);
-  return rows;
+  if (!rows.ok()) return rows.status();
+  return rt::KernelMeasures{*std::move(rows), passes, took};
 }
 
 }  // namespace tessera::cuda
@@ -253,10 +315,14 @@ absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
 
 namespace tessera::cuda {
 
-absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device&, const std::function<absl::Status()>& work,
-                                                                absl::Status* status) {
-  *status = work();
+absl::StatusOr<rt::MeasurePlan> PlanMeasures(const char*) {
   return NotFound("measures of kernels need CUPTI, and this was built without its headers");
+}
+
+absl::StatusOr<rt::KernelMeasures> MeasureKernels(Device&, const std::function<absl::Status()>& work,
+                                                  absl::Status* status) {
+  *status = work();
+  return PlanMeasures(nullptr).status();
 }
 
 }  // namespace tessera::cuda

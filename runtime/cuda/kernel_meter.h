@@ -4,11 +4,8 @@
 #define TESSERA_RUNTIME_CUDA_KERNEL_METER_H_
 
 #include <functional>
-#include <string_view>
-#include <vector>
 
-#include "absl/types/span.h"
-#include "runtime/device.h"
+#include "runtime/activity.h"
 #include "runtime/status.h"
 
 namespace tessera::cuda {
@@ -17,9 +14,11 @@ class Device;
 
 /// As rt::MeasureKernels. The status may be that the counters are for administrators alone, that another tool has them,
 /// or that there is no CUPTI.
-absl::StatusOr<std::vector<std::vector<double>>> MeasureKernels(Device& device,
-                                                                const std::function<absl::Status()>& work,
-                                                                absl::Status* status);
+absl::StatusOr<rt::KernelMeasures> MeasureKernels(Device& device, const std::function<absl::Status()>& work,
+                                                  absl::Status* status);
+
+/// As rt::PlanMeasures.
+absl::StatusOr<rt::MeasurePlan> PlanMeasures(const char* chip);
 
 }  // namespace tessera::cuda
 

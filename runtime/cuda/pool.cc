@@ -145,16 +145,17 @@ absl::StatusOr<std::unique_ptr<Pool>> Pool::Make(Device& device, CUdevice handle
 
 // ---- what the driver gives
 
-void* Pool::FromDriver(size_t bytes) {
+void* Pool::FromDriver(size_t bytes, rt::MemoryReason why) {
   MakeRoom(bytes);
   if (!WithinLimit(bytes)) return nullptr;
   const Driver& driver = TheDriver();
+  const rt::MemoryEvent event;
   CUdeviceptr p = 0;
   CUresult result = driver.cuMemAllocFromPoolAsync(&p, bytes, driver_pool_, device_.live_stream());
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     // Everything that is cached goes, what the device still uses is waited for, and the driver's pages become free.
-    while (!cached_.empty()) EvictOldest();
-    while (DropEmptySpan()) {
+    while (!cached_.empty()) EvictOldest(rt::MemoryReason::refused);
+    while (DropEmptySpan(rt::MemoryReason::refused)) {
     }
     driver.cuStreamSynchronize(device_.live_stream());
     driver.cuMemPoolTrimTo(driver_pool_, 0);
@@ -163,17 +164,18 @@ void* Pool::FromDriver(size_t bytes) {
   if (result != CUDA_SUCCESS) return nullptr;
   held_ += static_cast<int64_t>(bytes);
   ++system_allocations_;
-  rt::Record(rt::EventKind::system_allocation, static_cast<int64_t>(bytes), held_);
+  event.Done(rt::EventKind::system_allocation, bytes, held_, {why, device_.index()});
   return reinterpret_cast<void*>(p);
 }
 
-void Pool::ToDriver(void* p, size_t bytes) {
+void Pool::ToDriver(void* p, size_t bytes, rt::MemoryReason why) {
+  const rt::MemoryEvent event;
   TheDriver().cuMemFreeAsync(reinterpret_cast<CUdeviceptr>(p), device_.live_stream());
   held_ -= static_cast<int64_t>(bytes);
-  rt::Record(rt::EventKind::system_free, static_cast<int64_t>(bytes), held_);
+  event.Done(rt::EventKind::system_free, bytes, held_, {why, device_.index()});
 }
 
-void Pool::EvictOldest() {
+void Pool::EvictOldest(rt::MemoryReason why) {
   const auto last = std::prev(cached_.end());
   const auto [begin, end] = by_size_.equal_range(last->bytes);
   for (auto it = begin; it != end; ++it) {
@@ -182,16 +184,16 @@ void Pool::EvictOldest() {
     break;
   }
   large_cached_ -= static_cast<int64_t>(last->bytes);
-  ToDriver(last->data, last->bytes);
+  ToDriver(last->data, last->bytes, why);
   cached_.erase(last);
 }
 
-bool Pool::DropEmptySpan() {
+bool Pool::DropEmptySpan(rt::MemoryReason why) {
   for (auto it = spans_.begin(); it != spans_.end(); ++it) {
     if (it->second.used > 0) continue;
     const int c = it->second.size_class;
     std::erase(room_[static_cast<size_t>(c)], it->first);
-    ToDriver(reinterpret_cast<void*>(it->first), SpanBytes(c));
+    ToDriver(reinterpret_cast<void*>(it->first), SpanBytes(c), why);
     spans_.erase(it);
     return true;
   }
@@ -200,8 +202,8 @@ bool Pool::DropEmptySpan() {
 
 void Pool::MakeRoom(size_t bytes) {
   if (limit_ == 0) return;
-  while (!WithinLimit(bytes) && !cached_.empty()) EvictOldest();
-  while (!WithinLimit(bytes) && DropEmptySpan()) {
+  while (!WithinLimit(bytes) && !cached_.empty()) EvictOldest(rt::MemoryReason::limit);
+  while (!WithinLimit(bytes) && DropEmptySpan(rt::MemoryReason::limit)) {
   }
 }
 
@@ -216,7 +218,7 @@ uint32_t Pool::TakeBlocks(int size_class, uint32_t want, void** blocks) {
     if (room.empty()) {
       if (n > 0) break;
       const size_t span_bytes = SpanBytes(size_class);
-      void* memory = FromDriver(span_bytes);
+      void* memory = FromDriver(span_bytes, rt::MemoryReason::span);
       if (memory == nullptr) break;
       Span& span = spans_[reinterpret_cast<uintptr_t>(memory)];
       span.size_class = size_class;
@@ -318,7 +320,7 @@ void* Pool::AllocateLarge(size_t bytes) {
     by_size_.erase(it);
     large_cached_ -= static_cast<int64_t>(bytes);
   } else {
-    p = FromDriver(bytes);
+    p = FromDriver(bytes, rt::MemoryReason::block);
     if (p == nullptr) return nullptr;
   }
   large_in_use_ += static_cast<int64_t>(bytes);
@@ -334,7 +336,7 @@ void Pool::FreeLarge(void* p, size_t bytes) {
   cached_.push_front({bytes, p});
   by_size_.emplace(bytes, cached_.begin());
   const int64_t most = rt::options().cuda_cache_bytes();
-  while (most >= 0 && large_cached_ > most && !cached_.empty()) EvictOldest();
+  while (most >= 0 && large_cached_ > most && !cached_.empty()) EvictOldest(rt::MemoryReason::cache_full);
 }
 
 // ---- all
@@ -356,8 +358,8 @@ void Pool::Free(void* p, size_t bytes) noexcept {
 void Pool::Trim() {
   if (ThreadBlocks* mine = Threads::Peek()) mine->Empty(device_.index());
   std::lock_guard lock(mutex_);
-  while (!cached_.empty()) EvictOldest();
-  while (DropEmptySpan()) {
+  while (!cached_.empty()) EvictOldest(rt::MemoryReason::trim);
+  while (DropEmptySpan(rt::MemoryReason::trim)) {
   }
   TheDriver().cuStreamSynchronize(device_.live_stream());
   TheDriver().cuMemPoolTrimTo(driver_pool_, 0);

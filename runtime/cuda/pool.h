@@ -21,6 +21,7 @@
 
 #include "runtime/cuda/driver.h"
 #include "runtime/device.h"
+#include "runtime/memory_events.h"
 
 namespace tessera::cuda {
 
@@ -62,10 +63,10 @@ class Pool {
   void GiveBlocks(int size_class, void** blocks, uint32_t n);
   // The rest with the lock held.
   bool WithinLimit(size_t more) const { return limit_ == 0 || held_ + static_cast<int64_t>(more) <= limit_; }
-  void* FromDriver(size_t bytes);
-  void ToDriver(void* p, size_t bytes);
-  void EvictOldest();
-  bool DropEmptySpan();
+  void* FromDriver(size_t bytes, rt::MemoryReason why);
+  void ToDriver(void* p, size_t bytes, rt::MemoryReason why);
+  void EvictOldest(rt::MemoryReason why);
+  bool DropEmptySpan(rt::MemoryReason why);
   /// Gives cached memory up until that many bytes more may be held.
   void MakeRoom(size_t bytes);
   void UpdatePeak();

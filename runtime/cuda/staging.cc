@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/cuda/device.h"
+#include "runtime/memory_events.h"
 
 namespace tessera::cuda {
 
@@ -12,8 +13,12 @@ absl::Status Staging::Start() {
   const Driver& driver = TheDriver();
   for (Piece& piece : pieces_) {
     void* memory = piece.memory;
-    if (memory == nullptr)
+    if (memory == nullptr) {
+      const rt::MemoryEvent event;
       TSR_RETURN_IF_ERROR(device_.Check("cuMemHostAlloc", driver.cuMemHostAlloc(&memory, kPiece, 0)));
+      event.Done(rt::EventKind::system_allocation, kPiece, static_cast<int64_t>(&piece - pieces_ + 1) * kPiece,
+                 {rt::MemoryReason::staging});
+    }
     piece.memory = static_cast<char*>(memory);
     if (piece.event == nullptr)
       TSR_RETURN_IF_ERROR(device_.Check("cuEventCreate", driver.cuEventCreate(&piece.event, CU_EVENT_DISABLE_TIMING)));

@@ -53,7 +53,8 @@ struct MetaRow {
   }
 };
 
-/// table: "op", "event", "deopt_reason", "guard", "trace_abort", "metric", "compile_stage", "activity", "measure".
+/// table: "op", "event", "deopt_reason", "guard", "trace_abort", "metric", "compile_stage", "memory_reason",
+/// "activity", "measure".
 struct NameRow {
   std::string table;
   int64_t number = 0;
@@ -167,6 +168,18 @@ struct DeoptRow {
   }
 };
 
+/// The first few of each version: they may come with every step.
+struct RefusalRow {
+  int64_t ticks = 0, version = 0;
+  int64_t serves = 0;  // the version that ran in its place
+  int64_t guard = -1, step = -1, value = -1, dim = -1;
+  std::string expected, seen;
+  template <class F>
+  void Fields(F& f) {
+    f(ticks), f(version), f(serves), f(guard), f(step), f(value), f(dim), f.Text(expected), f.Text(seen);
+  }
+};
+
 struct AbortRow {
   std::string place;
   int64_t reason = 0, count = 0, ns = 0;
@@ -233,6 +246,17 @@ struct GpuRow {
   void Fields(F& f) {
     f(number), f(name), f(target), f(multiprocessors), f(memory_bytes), f(bytes_per_s), f(matrix_flops);
     f(vector_flops), f(threads), f(blocks), f(registers), f(shared_bytes);
+  }
+};
+
+/// Ends: number of a GpuRow, or -1 where it is another device; and its name.
+struct LinkRow {
+  int64_t gpu0 = -1, gpu1 = -1;
+  std::string name0, name1;
+  int64_t links = 0, bytes_per_s = 0, version = 0, by_switch = 0;
+  template <class F>
+  void Fields(F& f) {
+    f(gpu0), f(gpu1), f.Name(name0), f.Name(name1), f(links), f(bytes_per_s), f(version), f(by_switch);
   }
 };
 

@@ -30,6 +30,7 @@ struct State {
   std::vector<std::pair<Device*, GpuRow>> gpus;
   bool recording = false;  // events are recorded, and GPUs with them, once there are any
   std::atomic<bool> started{false};
+  int64_t measured_runs = 0;
 
   // ---- rows of the recording at hand
   std::mutex rows_mutex;
@@ -89,18 +90,27 @@ void Take(absl::Span<const Activity> activities) {
   }
 }
 
-void AddMeasures(const State& state, const Device& device, int64_t version,
-                 const std::vector<std::vector<double>>& kernels) {
+void TakeLink(const GpuLink& link) {
+  Recorder::Get().Add(LinkRow{link.ends[0].gpu, link.ends[1].gpu, link.ends[0].name, link.ends[1].name, link.links,
+                              link.bytes_per_s, link.version, link.by_switch});
+}
+
+void AddMeasures(State& state, const Device& device, int64_t version, const KernelMeasures& measured) {
   int64_t gpu = 0;
   for (const auto& [known, row] : state.gpus)
     if (known == &device) gpu = row.number;
   int32_t at = 0;
-  for (const std::vector<double>& kernel : kernels) {
+  for (const std::vector<double>& kernel : measured.kernels) {
     MeasureRow row = {gpu, 0, ActivityOwner{ActivityOwner::Kind::step, at++, version}.Pack(), {}};
     for (const double value : kernel)
       row.thousandths.push_back(static_cast<int64_t>(std::clamp(value, -1.0, 1e15) * 1000));
     Recorder::Get().Add(std::move(row));
   }
+  // So that whoever wonders what measuring costs can see. A later row replaces an earlier one.
+  ++state.measured_runs;
+  Recorder::Get().Add(MetaRow{
+      "measures", absl::StrCat(state.measured_runs, " runs, the last one of ", measured.kernels.size(), " kernels in ",
+                               measured.passes, " passes; milliseconds of that: ", measured.took)});
 }
 
 void AddPcs(int64_t version, const std::vector<PcSample>& samples) {
@@ -116,7 +126,7 @@ void Start(State& state) {
   if (!state.recording || state.gpus.empty() || state.started || !options().trace_gpu()) return;
   std::string how;
   const int64_t start = NowNs();
-  absl::Status status = ActivityRecorder::Start(Take);
+  absl::Status status = ActivityRecorder::Start(Take, TakeLink);
   if (status.ok()) {
     how = absl::StrCat(ActivityRecorder::version(), ", started in ", (NowNs() - start) / 1000000, " ms");
   } else {
@@ -160,6 +170,7 @@ void BeginGpus() {
     state.cannot.clear();
   }
   state.recording = true;
+  state.measured_runs = 0;
   Start(state);
 }
 

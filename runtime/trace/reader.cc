@@ -248,6 +248,7 @@ void Finish(TraceData* data, const std::vector<RawTraceEvent>& events) {
   KeepLast(&data->sources, [](const SourceRow& r) { return r.file; });
   KeepLast(&data->meta, [](const MetaRow& r) { return r.key; });
   KeepLast(&data->gpus, [](const GpuRow& r) { return r.number; });
+  KeepLast(&data->links, [](const LinkRow& r) { return std::pair(r.name0, r.name1); });
   KeepLast(&data->kernels, [](const KernelRow& r) { return r.number; });
   KeepLast(&data->graphs, [](const GraphRow& r) { return r.number; });
   std::sort(data->versions.begin(), data->versions.end(), [](const auto& x, const auto& y) { return x.id < y.id; });

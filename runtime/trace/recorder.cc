@@ -26,6 +26,7 @@
 #include "runtime/device.h"
 #include "runtime/file.h"
 #include "runtime/log.h"
+#include "runtime/memory_events.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 #include "runtime/sha256.h"
@@ -44,6 +45,14 @@ constexpr size_t kMostSourceFiles = 256;
 /// Clients that look on at once, and what one of them may be behind before it is left.
 constexpr size_t kMostClients = 4;
 constexpr size_t kMostUnsentBytes = 32 << 20;
+
+constexpr bool IsSize(std::string_view word) { return word.starts_with("bytes") || word.starts_with("elements"); }
+/// Which words of an event are sizes: a redacted file has none.
+constexpr auto kSizes = [] {
+  std::array<std::array<bool, 3>, kNumEventKinds> sizes{};
+  for (const EventInfo& e : kEvents) sizes[static_cast<size_t>(e.id)] = {IsSize(e.a), IsSize(e.b), IsSize(e.c)};
+  return sizes;
+}();
 
 constinit std::atomic<Recorder::Collector> g_collector{nullptr};
 // Whoever wakes the thread of the recorder needs no lock: it looks by itself every few milliseconds.
@@ -481,11 +490,12 @@ void Recorder::Drain(ThreadBuffer& buffer) {
       PutSigned(&bytes, e.end - before);
       before = e.end;
       PutUnsigned(&bytes, e.kind_and_took & ThreadBuffer::kTook);
-      auto& [a, b, c] = last[kind];
-      const int64_t size = redacts && kind == static_cast<size_t>(EventKind::op) ? 0 : e.b;
-      PutSigned(&bytes, e.a - std::exchange(a, e.a));
-      PutSigned(&bytes, size - std::exchange(b, size));
-      PutSigned(&bytes, e.c - std::exchange(c, e.c));
+      auto& before_it = last[kind];
+      int64_t words[] = {e.a, e.b, e.c};
+      for (size_t w = 0; w < 3; ++w) {
+        if (redacts && kSizes[kind][w]) words[w] = 0;
+        PutSigned(&bytes, words[w] - std::exchange(before_it[w], words[w]));
+      }
     }
     buffer.tail_.store(tail, std::memory_order_release);
     events_.fetch_add(rows, kRelaxed);
@@ -522,7 +532,8 @@ void Recorder::PutRows() {
   }
   // Deopts go with the events that they belong to, and what GPUs did is as old as they are.
   for (const auto& [kind, rows] : pending)
-    Put(kind, rows.rows, rows.bytes, kind == BlockKind::deopts || kind == BlockKind::batches ? NowNs() : 0);
+    Put(kind, rows.rows, rows.bytes,
+        kind == BlockKind::deopts || kind == BlockKind::refusals || kind == BlockKind::batches ? NowNs() : 0);
 }
 
 // last_ns: when the block may go from those that are kept; 0: never.
@@ -607,6 +618,9 @@ void Recorder::Preamble() {
 #define TSR_COMPILE_STAGE(stage, summary) \
   name("compile_stage", static_cast<int64_t>(CompileStage::stage), #stage, summary);
 #include "runtime/compile_stages.def"
+#define TSR_MEMORY_REASON(reason, summary) \
+  name("memory_reason", static_cast<int64_t>(MemoryReason::reason), #reason, summary);
+#include "runtime/memory_reasons.def"
   Add(MetaRow{"command", FirstLineOf("/proc/self/cmdline")});
   Add(MetaRow{"process", absl::StrCat(getpid())});
   Add(MetaRow{"version", TESSERA_VERSION});

@@ -84,7 +84,52 @@ class Look(Case):
         self.assertRegex(text, r"k5 at train.cc:46 +60 +30")
 
 
+def toolkit(name):
+    """A program of the CUDA toolkit, or None."""
+    for folder in (os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin"), "/usr/local/cuda/bin"):
+        if os.access(os.path.join(folder, name), os.X_OK):
+            return os.path.join(folder, name)
+    return shutil.which(name)
+
+
+KERNEL = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k5(.param .u64 out) {
+  .reg .b64 %rd<3>;
+  .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [out];
+  cvta.to.global.u64 %rd2, %rd1;
+  mov.u32 %r1, %tid.x;
+  st.global.u32 [%rd2], %r1;
+  ret;
+}
+"""
+
+
 class Sass(Case):
+    def test_the_real_one(self):
+        disassembler, assembler = toolkit("nvdisasm"), toolkit("ptxas")
+        if not disassembler or not assembler:
+            self.skipTest("the CUDA toolkit's nvdisasm or ptxas is not installed")
+        ptx, cubin = self.path("k.ptx"), self.path("k.cubin")
+        with open(ptx, "w", encoding="utf-8") as file:
+            file.write(KERNEL)
+        subprocess.run([assembler, "-arch=sm_90a", "-o", cubin, ptx], check=True)
+        trace = self.sample("sass.trace", 3, 0, "boot-1", cubin)
+        path = os.path.dirname(disassembler)
+        text = self.ok("explain", trace, "@Step:40", "--stage", "sass", PATH=path)
+        self.assertRegex(text, r"\.text\.k5:")
+        self.assertRegex(text, r"/\*0000\*/ +\S+")
+        self.assertRegex(text, r"STG|ST\.E")
+        self.assertIn("EXIT", text)
+        # Where warps were seen stands in the margin of that instruction, and nowhere else.
+        self.assertEqual(re.findall(r"^41 long_scoreboard +/\*(\w+)\*/", text, re.M), ["0010"])
+        page = self.path("real.html")
+        self.ok("report", trace, "--html", page, PATH=path)
+        with open(page, encoding="utf-8") as file:
+            self.assertIn("EXIT", file.read())
+
     def test_nvdisasm_makes_text_of_a_cubin(self):
         # A program of that name which says what it was given: the real one comes with the CUDA toolkit.
         tools = self.path("tools")

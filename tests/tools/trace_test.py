@@ -405,6 +405,8 @@ class Page(Case):
         parsed, text = self.dom("file://" + self.page)
         for part in ("facts", "findings", "mix", "timeline", "warm-up", "traces"):
             self.assertIn(part, parsed.ids)
+        for word in ("Memory that pools took from the system", "the blocks for small tensors of one size had run out"):
+            self.assertIn(word, text)
         for word in ("What to look at first", "@step:1", "program.tsr:3", "tanh", "a dim is not one that the version serves"):
             self.assertIn(word, text)
         self.assertNotIn("stage-left", parsed.ids, "no trace is open")

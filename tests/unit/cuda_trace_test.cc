@@ -247,6 +247,7 @@ TEST_F(CudaTrace, CountersMeasureKernelsOfVersions) {
     EXPECT_LE(value(row, "occupancy_percent"), 100);
   }
   EXPECT_TRUE(whole) << "one kernel reads all of it once";
+  EXPECT_THAT(data.meta, testing::Contains(testing::Field(&rt::trace::MetaRow::key, "measures")));
   // A run after those was sampled. Devices are seen on which CUPTI gives nothing and says nothing.
   if (data.pcs.empty()) GTEST_SKIP() << "CUPTI gave no samples of program counters\n" << log;
   int64_t samples = 0;

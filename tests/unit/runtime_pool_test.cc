@@ -6,11 +6,13 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "runtime/fault.h"
+#include "runtime/memory_events.h"
 #include "runtime/options.h"
 #include "runtime/pool.h"
 #include "runtime/sanitizer.h"
@@ -118,6 +120,69 @@ TEST_F(PoolTest, CacheKeepsTheLatestUpToItsBound) {
   void* again = PoolAllocate(3 * kMiB);
   EXPECT_EQ(again, b);
   PoolFree(again, 3 * kMiB);
+}
+
+/// What pools took from the system and gave back while events were on: kind, bytes and why.
+struct SystemEvent {
+  EventKind kind;
+  int64_t bytes, reason;
+  bool operator==(const SystemEvent&) const = default;
+};
+template <class F>
+std::vector<SystemEvent> SystemEventsOf(const F& run) {
+  // A ring of a size that no other test uses starts empty.
+  EXPECT_TRUE(options().Set("events", "2048").ok());
+  const int64_t before = GlobalRing()->written();
+  run();
+  std::vector<SystemEvent> found;
+  std::vector<Event> all = GlobalRing()->Snapshot();
+  all.erase(all.begin(), all.end() - std::min<int64_t>(GlobalRing()->written() - before, std::ssize(all)));
+  EXPECT_TRUE(options().Set("events", "0").ok());
+  for (const Event& e : all) {
+    if (e.kind != EventKind::system_allocation && e.kind != EventKind::system_free) continue;
+    EXPECT_EQ(MemoryWhy::GpuOf(e.c), -1);
+    EXPECT_GE(e.duration_ns, 0);
+    found.push_back({e.kind, e.a, MemoryWhy::ReasonOf(e.c)});
+  }
+  return found;
+}
+
+TEST_F(PoolTest, WhatTheSystemIsAskedForIsAnEventWithItsReason) {
+  constexpr auto kTake = EventKind::system_allocation, kGive = EventKind::system_free;
+  const auto why = [](MemoryReason reason) { return static_cast<int64_t>(reason); };
+  constexpr int64_t kThree = 3 * kMiB, kFour = 4 * kMiB;
+  PoolTrim();
+  using Events = std::vector<SystemEvent>;
+  EXPECT_EQ(SystemEventsOf([] { PoolFree(PoolAllocate(3 * kMiB), 3 * kMiB); }),
+            (Events{{kTake, kThree, why(MemoryReason::block)}}));
+  EXPECT_EQ(SystemEventsOf([] { PoolFree(PoolAllocate(3 * kMiB), 3 * kMiB); }), Events{}) << "it was kept";
+  EXPECT_EQ(SystemEventsOf([] { PoolTrim(); }), (Events{{kGive, kThree, why(MemoryReason::trim)}}));
+  ASSERT_TRUE(options().Set("memory_cache_bytes", "3145728").ok());
+  EXPECT_EQ(SystemEventsOf([] { PoolFree(PoolAllocate(4 * kMiB), 4 * kMiB); }),
+            (Events{{kTake, kFour, why(MemoryReason::block)}, {kGive, kFour, why(MemoryReason::cache_full)}}));
+  ASSERT_TRUE(options().Set("memory_cache_bytes", "-1").ok());
+  PoolFree(PoolAllocate(3 * kMiB), 3 * kMiB);
+  const MemoryStats now = PoolStats();
+  EXPECT_EQ(SystemEventsOf([&] { PoolSetLimit(now.bytes_in_use + now.bytes_cached - kThree); }),
+            (Events{{kGive, kThree, why(MemoryReason::limit)}}));
+  PoolSetLimit(0);
+  std::vector<void*> blocks;
+  const Events spans = SystemEventsOf([&] {
+    for (int i = 0; i < 2000; ++i) blocks.push_back(PoolAllocate(10000));
+  });
+  ASSERT_GE(spans.size(), 17u);
+  EXPECT_EQ(spans[0], (SystemEvent{kTake, kSpanBytes, why(MemoryReason::span)}));
+  const Events empty = SystemEventsOf([&] {
+    for (void* p : blocks) PoolFree(p, 10000);
+  });
+  ASSERT_FALSE(empty.empty());
+  EXPECT_EQ(empty[0], (SystemEvent{kGive, kSpanBytes, why(MemoryReason::empty_spans)}));
+  // More than the limit allows: what is kept goes, and it is refused all the same.
+  PoolFree(PoolAllocate(3 * kMiB), 3 * kMiB);
+  PoolSetLimit(PoolStats().bytes_in_use + PoolStats().bytes_cached);
+  const Events refused = SystemEventsOf([] { EXPECT_EQ(PoolAllocate(size_t{1} << 30), nullptr); });
+  EXPECT_NE(std::find(refused.begin(), refused.end(), SystemEvent{kGive, kThree, why(MemoryReason::refused)}),
+            refused.end());
 }
 
 TEST_F(PoolTest, EmptySpansGoBackToTheSystem) {

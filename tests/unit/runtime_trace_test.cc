@@ -14,6 +14,7 @@
 #include "runtime/fault.h"
 #include "runtime/file.h"
 #include "runtime/log.h"
+#include "runtime/memory_events.h"
 #include "runtime/options.h"
 #include "runtime/trace/file.h"
 #include "runtime/trace/reader.h"
@@ -248,6 +249,7 @@ TEST_F(Recording, RedactedFilesTellNothing) {
   const uint32_t site = Recorder::Get().SiteNumber(*buffer, &path, -1, kFile, 42, 7, "", "secret_function");
   EXPECT_EQ(buffer->FindSite(&path, -1, kFile, 42), site);
   RecordSince(EventKind::op, Ticks(), 3, 31337, site);
+  RecordFor(EventKind::system_allocation, 5, 31337, 31337, MemoryWhy{MemoryReason::span, 1}.Pack());
   Recorder::Get().Add(StageRow{1, "graph", "secret text"});
   Recorder::Get().Add(
       DeoptRow{0, 1, "secret_model.cc:42", 4, 4, 0, 0, 0, kFile, 42, "secret expected", "secret seen", "keep"});
@@ -260,6 +262,11 @@ TEST_F(Recording, RedactedFilesTellNothing) {
   EXPECT_TRUE(data.is_redacted);
   for (const TraceEvent& e : data.events)
     if (e.kind == EventKind::op) EXPECT_EQ(e.b, 0) << "sizes are shapes";
+  for (const TraceEvent& e : data.events) {
+    if (e.kind != EventKind::system_allocation) continue;
+    EXPECT_EQ(e.a + e.b, 0) << "and so are bytes";
+    EXPECT_EQ(MemoryWhy::GpuOf(e.c), 1);
+  }
   ASSERT_EQ(data.deopts.size(), 1u);
   EXPECT_EQ(data.deopts[0].reason, 4);
   EXPECT_EQ(data.deopts[0].file, data.sites.back().file) << "the same name has the same token";
@@ -299,6 +306,8 @@ std::string Sample() {
   add(GpuSampleRow{1500, 0, 30, 40});
   add(MeasureRow{0, 0, ActivityOwner{ActivityOwner::Kind::step, 0, 1}.Pack(), {1500, -1000}});
   add(PcRow{1, "k0", 16, {{"wait", 3}}});
+  add(RefusalRow{1500, 1, 2, 4, 0, 0, 0, "8", "9"});
+  add(LinkRow{0, 1, "GPU-a", "GPU-b", 18, 450'000'000'000, 4, 1});
   std::string events;
   for (const uint64_t v : {1, 0}) PutUnsigned(&events, v);
   for (int i = 0; i < 2; ++i) {

@@ -1,14 +1,18 @@
 // Every row of the tables of the tiers (deopt_reasons.def, guards.def, trace_abort.def, and the rows of metrics.def and
 // events.def that are theirs) is provoked here, by a program wherever one can. The switches have no default, so that a
 // new row does not compile before it has its provocation.
+#include <cstdio>
 #include <set>
 #include <thread>
 
 #include "runtime/fault.h"
 #include "runtime/metrics.h"
 #include "runtime/ring.h"
+#include "runtime/trace/reader.h"
 #include "tests/unit/tiers_function_testing.h"
 #include "tiers_testing.h"
+#include "tools/trace/analysis.h"
+#include "tools/trace/text.h"
 
 namespace tessera {
 namespace {
@@ -268,9 +272,18 @@ void Provoke(DeoptReason reason) {
 TEST(TiersTables, EveryDeoptReasonIsBooked) {
   for (const deopt::DeoptReasonInfo& row : deopt::kDeoptReasons) {
     SCOPED_TRACE(row.name);
+    // Whoever looks at a recording sees it with its words.
+    const std::string path = ::testing::TempDir() + "tiers_tables_test_deopts";
+    ASSERT_TRUE(Runtime::trace_start(path).ok());
     Provoke(row.id);
+    ASSERT_TRUE(Runtime::trace_stop().ok());
     EXPECT_GT(Ledger::Get().count(row.id), 0) << Runtime::explain();
     EXPECT_NE(Runtime::explain().find(row.name), std::string::npos) << Runtime::explain();
+    const auto data = rt::trace::ReadTraceFile(path);
+    std::remove(path.c_str());
+    ASSERT_TRUE(data.ok()) << data.status();
+    const std::string text = tools::ReportText(tools::Analyse(*data), /*rows=*/100);
+    EXPECT_NE(text.find(row.message), std::string::npos) << text;
   }
 }
 

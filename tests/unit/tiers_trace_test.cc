@@ -226,6 +226,39 @@ TEST(TiersTrace, AVersionThatRefusesSaysWhichGuardFailedAndWhoServes) {
     EXPECT_EQ(data.FindVersion(e->a)->place, data.FindVersion(e->c)->place);
     EXPECT_THAT(data.Name("guard", e->b), ::testing::AnyOf("exact_dim", "range")) << "a dim of 1 has its own version";
   }
+  ASSERT_FALSE(data.refusals.empty());
+  EXPECT_THAT(data.refusals[0].seen, ::testing::AnyOf("1", "8"));
+}
+
+TEST(TiersTrace, EagerVersionsSayThatToo) {
+  // A round begins with a dim of 1 or of 8; within one, the second operand is what differs.
+  for (const bool at_once : {true, false}) {
+    const TraceData data = RecordHot(PathOf("refused_eager"), [&] {
+      const Tensor first = ones({8}), others[] = {ones({8}), ones({1})};
+      for (int i = 0; i < 200; ++i) {
+        const Tensor& other = others[i % 2];
+        const Tensor x = exp(at_once ? other : first);
+        const Tensor y = tanh(x) * other;
+        (y + x).to_bytes();
+      }
+    });
+    const auto refused = Of(data, EventKind::version_refused);
+    ASSERT_FALSE(refused.empty()) << at_once;
+    for (const TraceEvent* e : refused) {
+      ASSERT_NE(data.FindVersion(e->a), nullptr);
+      EXPECT_NE(e->a, e->c);
+      EXPECT_THAT(data.Name("guard", e->b), ::testing::AnyOf("exact_dim", "range", "equal_dims")) << at_once;
+    }
+    // With what was expected and seen, for the first few.
+    ASSERT_FALSE(data.refusals.empty());
+    EXPECT_LE(data.refusals.size(), 32u * data.versions.size());
+    for (const auto& row : data.refusals) {
+      EXPECT_THAT(row.seen, ::testing::AnyOf("1", "8")) << at_once;
+      EXPECT_FALSE(row.expected.empty());
+      EXPECT_NE(row.expected, row.seen);
+      EXPECT_GE(row.value, 0);
+    }
+  }
 }
 
 }  // namespace

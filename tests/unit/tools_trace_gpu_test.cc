@@ -329,8 +329,14 @@ TEST(ToolsTraceVerdicts, EachRuleSpeaks) {
   EXPECT_THAT(words(20'000, {}, 900), HasSubstr("a short last wave: 1.12 waves of blocks"));
   EXPECT_THAT(words(3000, {}), HasSubstr("tiny: 3 us"));
   EXPECT_THAT(words(20'000, {{"tensor_percent", 70}}), HasSubstr("tensor cores busy 70 %"));
-  EXPECT_THAT(words(20'000, {{"sm_percent", 80}}), HasSubstr("arithmetic-bound: multiprocessors busy 80 %"));
+  EXPECT_THAT(words(20'000, {{"issue_percent", 80}, {"fma_percent", 70}}),
+              HasSubstr("arithmetic-bound: issue slots busy 80 %"));
+  EXPECT_THAT(words(20'000, {{"issue_percent", 30}, {"special_percent", 90}, {"alu_percent", 20}}),
+              HasSubstr("arithmetic-bound: units for special functions and conversions busy 90 %"));
+  EXPECT_THAT(words(20'000, {{"fma_percent", 61}}), HasSubstr("units for products and sums busy 61 %"));
+  EXPECT_THAT(words(20'000, {{"alu_percent", 75}}), HasSubstr("units for integers, comparisons and logic busy 75 %"));
   EXPECT_THAT(words(20'000, {{"l2_percent", 80}}), HasSubstr("bound by the L2 cache, 80 %"));
+  EXPECT_THAT(words(20'000, {{"l2_out_percent", 70}}), HasSubstr("bound by the L2 cache, 70 %"));
   EXPECT_THAT(words(20'000, {{"l1_percent", 90}}), HasSubstr("bound by the L1 cache and shared memory, 90 %"));
   EXPECT_THAT(words(20'000, {{"bank_conflicts", 3}, {"shared_wavefronts", 10}}), HasSubstr("bank conflicts: 30 %"));
   EXPECT_THAT(words(20'000, {{"load_bytes_per_sector_percent", 25}}),
@@ -423,6 +429,33 @@ TEST(ToolsTraceGpu, WithoutCuptiThatIsSaid) {
   EXPECT_THAT(Titles(a), HasSubstr("CUPTI could not be used | events: another tool holds CUPTI"));
   EXPECT_EQ(a.kernels.at(0).name, "all that it launched");
   EXPECT_THAT(KernelsTable(a, 3), HasSubstr("tanh at walk.cc:8"));
+}
+
+TEST(ToolsTraceGpu, WhatAGpuIsConnectedToIsSaid) {
+  Recording recording;
+  recording.Gpu().Activity(ActivityKind::stretch, 0, 1000, 0, kOp).EndBatch();
+  // Twice: a recording that was interrupted is told again.
+  for (int i = 0; i < 2; ++i) {
+    recording.Add(rt::trace::LinkRow{1, 0, "GPU-b", "GPU-a", 18, 450'000'000'000, 4, 1});
+    recording.Add(rt::trace::LinkRow{0, -1, "GPU-a", "processor 0", 1, 0, 2, 0});
+    recording.Add(rt::trace::LinkRow{1, 2, "GPU-b", "GPU-c", 18, 450'000'000'000, 4, 1});
+  }
+  const TraceData data = recording.Read();
+  const std::string text = GpusText(Analyse(data));
+  EXPECT_THAT(text, HasSubstr("  NVLink            18 links to GPU 1 through a switch, 450 GB/s, version 4\n"
+                              "  NVLink            1 link to processor 0, rate not known, version 2\n"));
+  EXPECT_THAT(LinksOf(data, 0), testing::SizeIs(2));
+  EXPECT_THAT(ReportJson(Analyse(data), "x"),
+              HasSubstr(R"("links":["18 links to GPU 1 through a switch, 450 GB/s, version 4",)"));
+}
+
+TEST(ToolsTraceGpu, WhatMeasuringTookIsSaid) {
+  Recording recording;
+  recording.Gpu().Activity(ActivityKind::stretch, 0, 1000, 0, kOp).EndBatch();
+  for (const char* so_far : {"1 runs, the last one of 3 kernels in 4 passes", "2 runs, the last one in 4 passes"})
+    recording.Add(rt::trace::MetaRow{"measures", so_far});
+  const TraceData data = recording.Read();
+  EXPECT_THAT(GpusText(Analyse(data)), HasSubstr("counters were read of 2 runs, the last one in 4 passes\n"));
 }
 
 TEST(ToolsTraceGpu, AGpuOfWhichNothingIsKnownIsMentioned) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "runtime/memory_events.h"
 #include "tests/unit/trace_testing.h"
 #include "tools/trace/analysis.h"
 #include "tools/trace/export.h"
@@ -121,17 +123,51 @@ TEST(ToolsTrace, WhatMattersIsFound) {
   EXPECT_FALSE(ExplainTrace(a, "walk.cc:8", "asm").ok());
 }
 
+TEST(ToolsTrace, MemoryFromTheSystemIsShown) {
+  Recording recording;
+  for (const auto& [number, name, words] :
+       {std::tuple(rt::MemoryReason::block, "block", "no block was free"),
+        std::tuple(rt::MemoryReason::cache_full, "cache_full", "too much was kept")})
+    recording.Add(rt::trace::NameRow{"memory_reason", static_cast<int64_t>(number), name, words});
+  const int64_t host = rt::MemoryWhy{rt::MemoryReason::block}.Pack(),
+                gpu = rt::MemoryWhy{rt::MemoryReason::cache_full, 3}.Pack();
+  recording.Event(EventKind::op, 0, 10'000, 3, 8, 1);
+  recording.Event(EventKind::system_allocation, 100, 300, 1 << 20, 1 << 20, host);
+  recording.Event(EventKind::system_allocation, 500, 100, 1 << 21, 3 << 20, host);
+  recording.Event(EventKind::system_free, 700, 2'000, 1 << 21, 1 << 20, gpu);
+  const TraceData data = recording.Read();
+  const Analysis a = Analyse(data);
+  ASSERT_EQ(a.memory_rows.size(), 2u);
+  EXPECT_EQ(a.memory_rows[0].gpu, 3);
+  EXPECT_FALSE(a.memory_rows[0].is_taken);
+  EXPECT_EQ(a.memory_rows[1].bytes, 3 << 20);
+  EXPECT_EQ(a.memory_rows[1].runs.count, 2);
+  EXPECT_EQ(a.memory_rows[1].runs.longest_ns, 300);
+  EXPECT_EQ(NsOf(a, Lane::other), 0) << "it is time of the op";
+  const std::string text = ReportText(a);
+  EXPECT_THAT(text, HasSubstr("memory that pools took from the system and gave back"));
+  EXPECT_THAT(text, testing::ContainsRegex("GPU 3 +given back +1 +2 MiB +2 us +2 us +too much was kept"));
+  EXPECT_THAT(text, testing::ContainsRegex("host +taken +2 +3 MiB +400 ns +300 ns +no block was free"));
+  EXPECT_THAT(text, HasSubstr("Memory was taken from the system and given back 3 times (about 2.4 us)"));
+  EXPECT_THAT(EventsText(a, false), HasSubstr("system_free give back memory of the GPU 3: cache_full, bytes 2097152"));
+  EXPECT_THAT(ChromeTrace(a), HasSubstr("take memory of the host: block"));
+  EXPECT_THAT(ReportJson(a, "x"), HasSubstr(R"(["GPU 3","given back","too much was kept",1,2097152,2000,2000])"));
+}
+
 TEST(ToolsTrace, WhatVersionsRefusedAndWhereTheyLeftForABridge) {
   Recording recording;
   recording.Version(1, "replay", 10, 40, 100, 600).Version(2, "replay", 10, 40, 100, 600);
   recording.Add(rt::trace::NameRow{"guard", 6, "exact_dim", ""});
   recording.Event(EventKind::version_refused, 10, 0, 1, 6, 2).Event(EventKind::version_refused, 20, 0, 1, -1, 2);
+  recording.Add(rt::trace::RefusalRow{10, 1, 2, 6, 0, 0, 1, "8", "12"});
   recording.Event(EventKind::bridge, 30, 0, 2, 3);
   const TraceData data = recording.Read();
   const Analysis a = Analyse(data);
   const auto explained = ExplainTrace(a, "walk.cc:8", "");
   ASSERT_TRUE(explained.ok());
   EXPECT_THAT(*explained, HasSubstr("refused     2 times where it begins, while another version of the place served"));
+  EXPECT_THAT(*explained, HasSubstr("guard exact_dim, dim 1 of x0: expected 8, seen 12; version 2 served"));
+  EXPECT_THAT(ReportJson(a, "x"), HasSubstr(R"("refusals":[[10,"exact_dim","x0","8","12",2]])"));
   EXPECT_THAT(*explained, HasSubstr("bridges     left 1 time for a bridge, not for tier 1"));
   const std::string events = EventsText(a, false);
   EXPECT_THAT(events, HasSubstr("version_refused refused: version 1 of walk.cc:8, guard exact_dim"));

@@ -39,7 +39,7 @@ Tensor Step(const Tensor& x) {
 
 }  // namespace
 
-std::string GpuSample(int64_t launches, int64_t rank, const std::string& boot) {
+std::string GpuSample(int64_t launches, int64_t rank, const std::string& boot, const std::string& cubin) {
   // Another rank began a little later, on the same clock.
   const int64_t base = 5'000'000'000 + rank * 2'000'000;
   Recording r(base);
@@ -68,8 +68,10 @@ std::string GpuSample(int64_t launches, int64_t rank, const std::string& boot) {
       "loop"});
   r.Add(rt::trace::StageRow{kVersion, "report", kReport});
   r.Add(rt::trace::StageRow{kVersion, "cubin",
-                            absl::Base64Escape("\x7f"
-                                               "ELF of no machine")});
+                            absl::Base64Escape(cubin.empty() ? "\x7f"
+                                                               "ELF of no machine"
+                                                             : cubin)});
+  if (!cubin.empty()) r.Add(rt::trace::PcRow{kVersion, "k5", 16, {{"long_scoreboard", 41}}});
   r.Kernel(1, "k1", 16384, 256, 40, 128).Kernel(2, "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", 132, 384, 168, 220'000);
   r.Kernel(3, "tessera_attention<bf16, 64>", 768, 128, 255, 98'304).Kernel(4, "k5", 26, 512, 120, 4096);
   r.Kernel(5, "layer_norm_bf16", 8192, 256, 32, 64).Kernel(6, "splitk_reduce", 512, 256, 24, 0);
@@ -123,7 +125,7 @@ std::string GpuSample(int64_t launches, int64_t rank, const std::string& boot) {
               {"dram_percent", 91.2},
               {"occupancy_percent", 84},
               {"load_bytes_per_sector_percent", 100}});
-  r.Measures(2, graph, {{"time_ns", 46'000}, {"tensor_percent", 68}, {"sm_percent", 70}, {"occupancy_percent", 18}});
+  r.Measures(2, graph, {{"time_ns", 46'000}, {"tensor_percent", 68}, {"issue_percent", 22}, {"occupancy_percent", 18}});
   r.Measures(3, graph,
              {{"time_ns", 61'000},
               {"tensor_percent", 31},

@@ -130,8 +130,10 @@ class Recording {
 
 /// A file as a run on a GPU with counters leaves it: ops in tier 1, then a version whose steps a graph launches, with
 /// products, generated kernels, copies, memory and counters; all the times are made up. `launches`: of the graph.
-/// Ranks of one job have the same boot and other numbers.
-std::string GpuSample(int64_t launches, int64_t rank = 0, const std::string& boot = "boot-1");
+/// Ranks of one job have the same boot and other numbers. `cubin`: of a kernel k5, at whose second instruction warps
+/// were seen; empty: bytes that are none, and no samples.
+std::string GpuSample(int64_t launches, int64_t rank = 0, const std::string& boot = "boot-1",
+                      const std::string& cubin = "");
 
 }  // namespace tessera::testing_trace
 

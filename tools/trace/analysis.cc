@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/memory_events.h"
 #include "runtime/trace/sort.h"
 
 namespace tessera::tools {
@@ -155,6 +156,14 @@ class Analyser {
         Spread(lane, e.start_ns, e.ns);
         break;
       case EventKind::compile_stage: out_.compile_stages[e.b].Add(e.ns); break;
+      case EventKind::system_allocation:
+      case EventKind::system_free: {
+        // Its time is part of an op's or a version's.
+        MemorySummary& row = memory_[{e.kind, e.c}];
+        row.bytes = Sum(row.bytes, std::max<int64_t>(e.a, 0));
+        row.runs.Add(e.ns);
+        break;
+      }
       case EventKind::trace_record: Spread(lane, e.start_ns, e.ns); break;
       case EventKind::trace_abort: out_.aborts.Add(e.ns); break;
       case EventKind::version_install:
@@ -231,10 +240,17 @@ class Analyser {
 
   void Rows() {
     for (const rt::trace::StageRow& row : data_.stages) out_.stages[row.version].push_back(&row);
+    for (auto& [key, row] : memory_) {
+      row.is_taken = key.first == EventKind::system_allocation;
+      row.gpu = rt::MemoryWhy::GpuOf(key.second);
+      row.reason = rt::MemoryWhy::ReasonOf(key.second);
+      out_.memory_rows.push_back(row);
+    }
     for (auto& [op, row] : ops_) out_.op_rows.push_back(std::move(row));
     for (auto& [site, row] : sites_) out_.site_rows.push_back(std::move(row));
     const auto by_time = [](const auto& x, const auto& y) { return x.runs.ns > y.runs.ns; };
     rt::trace::SortStably(&out_.op_rows, by_time);
+    rt::trace::SortStably(&out_.memory_rows, by_time);
     rt::trace::SortStably(&out_.site_rows, by_time);
     for (int i = 0; i < kNumLanes; ++i)
       if (static_cast<Lane>(i) != Lane::compile && static_cast<Lane>(i) != Lane::record)
@@ -263,6 +279,7 @@ class Analyser {
   std::map<int64_t, size_t> version_;
   std::map<int64_t, OpSummary> ops_;
   std::map<int64_t, SiteSummary> sites_;
+  std::map<std::pair<EventKind, int64_t>, MemorySummary> memory_;  // by kind and why
   std::map<uint32_t, int64_t> threads_;
   std::map<int64_t, int64_t> line_of_site_;
   std::map<std::tuple<std::string, int64_t, std::string>, int64_t> lines_;
@@ -306,6 +323,8 @@ Lane LaneOf(const KernelSummary& kernel) {
                             : Lane::other;
 }
 
+std::string MemoryOf(int64_t gpu) { return gpu < 0 ? "host" : absl::StrCat("GPU ", gpu); }
+
 std::string MetaOf(const TraceData& data, const std::string& key) {
   for (const rt::trace::MetaRow& row : data.meta)
     if (row.key == key) return row.value;
@@ -329,6 +348,11 @@ std::string LabelOf(const TraceData& data, const TraceEvent& event) {
       return absl::StrCat(version("refused: "), event.b >= 0 ? ", guard " + data.Name("guard", event.b) : "");
     case EventKind::bridge: return version("bridge from ");
     case EventKind::compile_stage: return data.Name("compile_stage", event.b);
+    case EventKind::system_allocation:
+    case EventKind::system_free:
+      return absl::StrCat(event.kind == EventKind::system_allocation ? "take" : "give back", " memory of the ",
+                          MemoryOf(rt::MemoryWhy::GpuOf(event.c)), ": ",
+                          data.Name("memory_reason", rt::MemoryWhy::ReasonOf(event.c)));
     case EventKind::trace_record: return absl::StrCat("record trace ", event.a);
     case EventKind::trace_abort: return absl::StrCat("abort: ", data.Name("trace_abort", event.a));
     case EventKind::function_enter:

@@ -68,6 +68,14 @@ struct DeoptSummary {
   const rt::trace::DeoptRow* last = nullptr;
 };
 
+/// Memory that a pool took from the system, or gave back.
+struct MemorySummary {
+  bool is_taken = false;
+  int64_t gpu = -1;  // -1: memory of the host
+  int64_t reason = 0, bytes = 0;
+  Tally runs;
+};
+
 struct OpSummary {
   int64_t op = 0, elements = 0;
   Tally runs;
@@ -105,6 +113,7 @@ struct Analysis {
   std::vector<SiteSummary> site_rows;
   std::vector<DeoptSummary> deopt_rows;
   std::map<int64_t, Tally> compile_stages;  // by stage
+  std::vector<MemorySummary> memory_rows;   // by time
   std::vector<Bin> bins;
   int64_t bin_ns = 1;
   std::vector<Finding> findings;  // the costliest first
@@ -133,6 +142,8 @@ Analysis Analyse(const TraceData& data, int num_bins = 240);
 Lane LaneOf(const Analysis& analysis, const rt::trace::TraceEvent& event);
 /// Of who launched it.
 Lane LaneOf(const KernelSummary& kernel);
+/// "host" or "GPU 0".
+std::string MemoryOf(int64_t gpu);
 /// What an event is about, for people: "matmul", "version 3 of @step:10", "compile".
 std::string LabelOf(const TraceData& data, const rt::trace::TraceEvent& event);
 /// Fills in Analysis::findings.

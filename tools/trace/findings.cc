@@ -32,6 +32,7 @@ class Rules {
     TinyKernels();
     SlowKernels();
     GpuCopies();
+    Memory();
     Lost();
     Overhead();
     GpuRecords();
@@ -192,6 +193,25 @@ class Rules {
           a_.data->Words("trace_abort", row.reason), "what ends the trace there keeps it from being compiled",
           row.place);
     }
+  }
+
+  // What is served from what a pool holds already costs nothing: what a program that goes round and round still asks
+  // the system for is asked for in vain.
+  void Memory() {
+    Tally all;
+    const MemorySummary* most = nullptr;
+    for (const MemorySummary& row : a_.memory_rows) {
+      all.Add(row.runs.ns, row.runs.count);
+      if (most == nullptr) most = &row;  // they come by time
+    }
+    if (most == nullptr) return;
+    Add(static_cast<double>(all.ns),
+        absl::StrCat("Memory was taken from the system and given back ", all.count, " times"),
+        absl::StrCat(TimeText(static_cast<double>(all.ns)), " in all; most of it, ",
+                     TimeText(static_cast<double>(most->runs.ns)), " for ", BytesText(static_cast<double>(most->bytes)),
+                     ", because ", a_.data->Words("memory_reason", most->reason)),
+        "at the start that is as it must be; where it goes on, let pools keep more (options memory_cache_bytes and "
+        "cuda_cache_bytes, or a higher limit)");
   }
 
   void Lost() {

@@ -401,6 +401,23 @@ std::string Scaled(double value, std::initializer_list<const char*> units) {
 
 }  // namespace
 
+std::vector<std::string> LinksOf(const rt::trace::TraceData& data, int64_t gpu) {
+  std::vector<std::string> lines;
+  constexpr size_t kMost = 64;
+  for (const rt::trace::LinkRow& row : data.links) {
+    if ((row.gpu0 != gpu && row.gpu1 != gpu) || lines.size() >= kMost) continue;
+    const bool first = row.gpu0 == gpu;
+    const int64_t peer = first ? row.gpu1 : row.gpu0;
+    lines.push_back(
+        absl::StrCat(row.links, row.links == 1 ? " link to " : " links to ",
+                     peer >= 0 ? absl::StrCat("GPU ", peer) : (first ? row.name1 : row.name0),
+                     row.by_switch != 0 ? " through a switch" : "", ", ",
+                     row.bytes_per_s > 0 ? RateText(static_cast<double>(row.bytes_per_s)) : "rate not known",
+                     ", version ", row.version));
+  }
+  return lines;
+}
+
 Occupancy OccupancyOf(const KernelRow& kernel, const GpuRow& gpu) {
   Occupancy out;
   // Numbers of a file may be anything.

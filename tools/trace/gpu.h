@@ -104,6 +104,8 @@ inline constexpr int64_t kTinyNs = 4000;
 /// The name of a kernel for people: without the types of a C++ function, which make it long.
 std::string KernelName(const std::string& name);
 
+/// What a GPU is connected to by NVLink, a line for each: "18 links to GPU 1 through a switch, 450 GB/s".
+std::vector<std::string> LinksOf(const rt::trace::TraceData& data, int64_t gpu);
 /// Fills in gpus, kernels, kernel_of and kernel_rows of an analysis that has everything else but the findings.
 void AnalyseGpus(Analysis* analysis);
 /// What holds a kernel up. Rules are in verdicts.cc.

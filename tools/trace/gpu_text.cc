@@ -64,12 +64,15 @@ std::string GpusText(const Analysis& a) {
                         RateText(static_cast<double>(gpu.bytes[i]) / std::max(static_cast<double>(t.ns) / 1e9, 1e-9)));
       line(std::string(rt::kActivities[i].name).c_str(), text);
     }
+    for (const std::string& link : LinksOf(*a.data, gpu.number)) line("NVLink", link);
     if (gpu.most_bytes > 0) line("memory", absl::StrCat(BytesText(static_cast<double>(gpu.most_bytes)), " at most"));
   }
   if (!out.empty() && a.data->gpu_lost > 0)
     absl::StrAppend(&out, "  ", Count(a.data->gpu_lost, "record"), " found no room and are missing\n");
   if (const std::string how = MetaOf(*a.data, "gpu"); !how.empty() && !out.empty())
     absl::StrAppend(&out, "  recorded by ", how, "\n");
+  if (const std::string measured = MetaOf(*a.data, "measures"); !measured.empty() && !out.empty())
+    absl::StrAppend(&out, "  counters were read of ", measured, "\n");
   return out;
 }
 

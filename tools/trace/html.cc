@@ -198,7 +198,18 @@ class Page {
         .Number(v.runs.count)
         .Key("ns")
         .Number(v.runs.ns);
-    json_.Key("refused").Number(v.refused).Key("bridges").Number(v.bridges);
+    json_.Key("refused").Number(v.refused).Key("bridges").Number(v.bridges).Key("refusals").Open('[');
+    for (const rt::trace::RefusalRow& r : data_.refusals)
+      if (r.version == row.id)
+        json_.Open('[')
+            .Number(r.ticks)
+            .Text(r.guard >= 0 ? data_.Name("guard", r.guard) : "")
+            .Text(r.value >= 0 ? absl::StrCat("x", r.value) : "")
+            .Text(r.expected)
+            .Text(r.seen)
+            .Number(r.serves)
+            .Close(']');
+    json_.Close(']');
     json_.Key("compile").Number(row.compile_ns).Key("bytes").Number(row.bytes).Key("exits").Number(row.exits);
     json_.Key("measured")
         .Bool(v.is_measured)
@@ -285,6 +296,19 @@ class Page {
           .Number(op.runs.count)
           .Number(op.runs.longest_ns)
           .Number(op.elements)
+          .Close(']');
+    }
+    json_.Close(']').Key("taken").Open('[');
+    for (size_t i = 0; i < a_.memory_rows.size() && i < 60; ++i) {
+      const MemorySummary& row = a_.memory_rows[i];
+      json_.Open('[')
+          .Text(MemoryOf(row.gpu))
+          .Text(row.is_taken ? "taken" : "given back")
+          .Text(data_.Words("memory_reason", row.reason))
+          .Number(row.runs.count)
+          .Number(row.bytes)
+          .Number(row.runs.ns)
+          .Number(row.runs.longest_ns)
           .Close(']');
     }
     json_.Close(']').Key("lines").Open('[');

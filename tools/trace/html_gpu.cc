@@ -25,7 +25,9 @@ void WriteTally(const Tally& t, Json* json) {
 void WriteGpu(const Analysis& a, const GpuSummary& gpu, Json* json) {
   json->Open('{').Key("number").Number(gpu.number).Key("name").Text(gpu.name);
   json->Key("span").Number(gpu.last_ns - gpu.first_ns).Key("busy").Number(gpu.busy_ns).Key("idle").Number(gpu.idle_ns);
-  json->Key("streams").Number(static_cast<int64_t>(gpu.streams.size()));
+  json->Key("streams").Number(static_cast<int64_t>(gpu.streams.size())).Key("links").Open('[');
+  for (const std::string& link : LinksOf(*a.data, gpu.number)) json->Text(link);
+  json->Close(']');
   json->Key("host");
   WriteTally(gpu.host_gaps, json);
   json->Key("waited");

@@ -143,7 +143,8 @@ const gpuCard = g => {
     el('div', {class: 'legend'}, parts.map(p => el('span', {}, el('i', {style: 'background:var(--' + p[2] + ')'}), p[0] + ' ', el('b', {}, time(p[1])), ' ' + share(p[1], g.span) + (p[3] ? ', ' + p[3] : '')))),
     el('h3', {}, 'Busy over time'), chart,
     table(['what', '>count', '>time', '>bytes', '>rate', 'what it is'], g.kinds.map(k => ({cells: [k[0].replace('_', ' '), N(k[1]), T(k[2]), {text: k[3] ? bytes(k[3]) : '', key: k[3]}, {text: k[3] ? rate(k[3] / k[2] * 1e9, 'B/s') : '', key: k[3] / k[2]}, k[4]]}))),
-    el('p', {class: 'note'}, (metaOf('gpu') ? 'Recorded by ' + metaOf('gpu') + '. ' : '') + (g.launch[0] ? 'From launch to start on an idle GPU: ' + time(g.launch[1] / g.launch[0]) + '. ' : '') +
+    g.links.length ? el('p', {class: 'note'}, 'NVLink: ' + g.links.join('; ') + '.') : null,
+    el('p', {class: 'note'}, (metaOf('measures') ? 'Counters were read of ' + metaOf('measures') + '. ' : '') + (metaOf('gpu') ? 'Recorded by ' + metaOf('gpu') + '. ' : '') + (g.launch[0] ? 'From launch to start on an idle GPU: ' + time(g.launch[1] / g.launch[0]) + '. ' : '') +
       (D.gpuLost ? count(D.gpuLost) + ' records were lost: times and counts are too low.' : '')),
     g.gaps.length ? el('details', {}, el('summary', {}, 'The longest gaps'), table(['>at', '>idle for', 'why', 'after', 'before'], g.gaps.map(x => ({cells: [T(x[0]), T(x[1]), x[2], x[3], x[4]]})))) : null);
 };
@@ -448,6 +449,9 @@ const showTrace = index => {
   if (guards.length) root.append(el('h3', {}, 'Guards of the newest version, and those that failed'), table(['>version', 'guard', '>checked', '>failed'], guards));
   if (p.deoptRows.length) root.append(el('h3', {}, 'Deopts'), table(['>at', '>version', 'reason', 'guard', 'expected', 'seen', 'policy', '>line'],
     p.deoptRows.map(d => ({cells: [T(d[0]), N(d[1]), d[2], d[3], d[4], d[5], d[6], N(d[7])]}))));
+  const refusals = p.versions.flatMap(v => v.refusals.map(r => ({cells: [T(r[0]), N(v.id), r[1], r[2], r[3], r[4], N(r[5])]})));
+  if (refusals.length) root.append(el('h3', {}, 'Refused where a version begins, while another one served'),
+    table(['>at', '>version', 'guard', 'value', 'expected', 'seen', '>served by'], refusals));
   // The trace beside its source.
   const trace = p.traces[p.traces.length - 1];
   if (trace) {
@@ -506,6 +510,8 @@ if (D.deopts.length) app.append(card('Deopts', table(['place', 'reason', '>count
 if (D.aborts.length || D.pins.length) app.append(card('Places that were not compiled',
   table(['place', 'reason', '>times', '>time', 'what it means'], D.aborts.map(a => ({cells: [a[0], a[1], N(a[3]), T(a[4]), a[2]]})).concat(
     D.pins.map(p => ({cells: [p[0], 'stays in tier 1', '', '', p[1]]}))))));
+if (D.taken.length) app.append(card('Memory that pools took from the system and gave back', table(['memory of the', 'what', '>times', '>bytes', '>time', '>longest', 'why'],
+  D.taken.map(m => ({cells: [m[0], m[1], N(m[3]), {text: bytes(m[4]), key: m[4]}, T(m[5]), T(m[6]), m[2]]})))));
 if (D.stages.length) app.append(card('Generating code', table(['part', '>times', '>time', 'what it is'], D.stages.map(s => ({cells: [s[0], N(s[2]), T(s[3]), s[1]]})))));
 
 follow(false);

@@ -140,6 +140,17 @@ std::string CompilesTable(const Analysis& a) {
   return table.empty() ? "" : absl::StrCat("\ngenerating code\n", table.Text());
 }
 
+std::string MemoryTable(const Analysis& a, size_t rows) {
+  Table table({"memory of the", "what", ">times", ">bytes", ">time", ">longest", "why"});
+  for (size_t i = 0; i < a.memory_rows.size() && i < rows; ++i) {
+    const MemorySummary& row = a.memory_rows[i];
+    table.Row({MemoryOf(row.gpu), row.is_taken ? "taken" : "given back", absl::StrCat(row.runs.count),
+               BytesText(static_cast<double>(row.bytes)), TimeText(static_cast<double>(row.runs.ns)),
+               TimeText(static_cast<double>(row.runs.longest_ns)), a.data->Words("memory_reason", row.reason)});
+  }
+  return table.empty() ? "" : absl::StrCat("\nmemory that pools took from the system and gave back\n", table.Text());
+}
+
 std::string AbortsTable(const Analysis& a, size_t rows) {
   Table table({"place", "reason", ">count", ">time", "what it means"});
   for (size_t i = 0; i < a.data->aborts.size() && i < rows; ++i) {
@@ -167,6 +178,15 @@ void VersionText(const Analysis& a, const VersionSummary& v, std::string* out) {
   if (v.refused > 0)
     line("refused", absl::StrCat(v.refused, v.refused == 1 ? " time" : " times",
                                  " where it begins, while another version of the place served"));
+  int64_t told = 0;
+  for (const rt::trace::RefusalRow& r : a.data->refusals) {
+    if (r.version != row.id || ++told > 5) continue;
+    std::string of = r.value >= 0 ? absl::StrCat(" of x", r.value) : "";
+    if (r.dim >= 0) of = absl::StrCat(", dim ", r.dim, of);
+    line("", absl::StrCat("guard ", r.guard >= 0 ? a.data->Name("guard", r.guard) : "not known", of, ": expected ",
+                          KeepEnd(r.expected), ", seen ", KeepEnd(r.seen), "; version ", r.serves, " served"));
+  }
+  if (told > 5) line("", absl::StrCat("and ", told - 5, " more"));
   if (v.bridges > 0)
     line("bridges",
          absl::StrCat("left ", v.bridges, v.bridges == 1 ? " time" : " times", " for a bridge, not for tier 1"));
@@ -181,7 +201,7 @@ void VersionText(const Analysis& a, const VersionSummary& v, std::string* out) {
 std::string ReportText(const Analysis& a, size_t rows) {
   return absl::StrCat(Head(a), Findings(a, 6), Mix(a), GpusText(a), KernelsTable(a, rows), PlacesTable(a, rows),
                       LinesTable(a, rows), OpsTable(a, rows), DeoptsTable(a, rows), AbortsTable(a, rows),
-                      CompilesTable(a));
+                      CompilesTable(a), MemoryTable(a, rows));
 }
 
 std::string TopText(const Analysis& a, TopBy by, size_t rows) {

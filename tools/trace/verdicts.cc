@@ -52,15 +52,34 @@ Said TensorBound(const Facts& f) {
                                : "another tile or a deeper pipeline may feed them better (option schedule, the tuner)"};
 }
 
+/// What a multiprocessor may be short of, by the counter that tells.
+struct Unit {
+  const char *measure, *busy, *advice;
+};
+constexpr Unit kUnits[] = {
+    {"special_percent", "units for special functions and conversions busy ",
+     "cheaper functions (option fast_math), or fewer casts for each element"},
+    {"fma_percent", "units for products and sums busy ", "less arithmetic for each element"},
+    {"alu_percent", "units for integers, comparisons and logic busy ",
+     "simpler addresses and masks: more elements for each thread, dims that are powers of two"},
+    {"issue_percent", "issue slots busy ", "fewer instructions for each element: wider loads and stores"},
+};
+
 Said ArithmeticBound(const Facts& f) {
-  const double share = std::max(f.Get("sm_percent") / 100, f.kernel.work.is_product ? 0 : f.kernel.compute_share);
-  if (share < Facts::kSaturated || f.kernel.memory_share >= Facts::kSaturated) return {};
-  return Verdict{absl::StrCat("arithmetic-bound: multiprocessors busy ", Percent(share)),
-                 "less arithmetic for each element, or cheaper functions (option fast_math)"};
+  const double counted = f.kernel.work.is_product ? 0 : f.kernel.compute_share;
+  const Unit* busiest = nullptr;
+  for (const Unit& unit : kUnits)
+    if (busiest == nullptr || f.Get(unit.measure) > f.Get(busiest->measure)) busiest = &unit;
+  const double share = f.Get(busiest->measure) / 100;
+  if (std::max(share, counted) < Facts::kSaturated || f.kernel.memory_share >= Facts::kSaturated) return {};
+  if (share < counted)
+    return Verdict{absl::StrCat("arithmetic-bound: ", Percent(counted), " of the arithmetic that the GPU could"),
+                   "less arithmetic for each element, or cheaper functions (option fast_math)"};
+  return Verdict{absl::StrCat("arithmetic-bound: ", busiest->busy, Percent(share)), busiest->advice};
 }
 
 Said CacheBound(const Facts& f) {
-  const double l2 = f.Get("l2_percent"), l1 = f.Get("l1_percent");
+  const double l2 = std::max(f.Get("l2_percent"), f.Get("l2_out_percent")), l1 = f.Get("l1_percent");
   if (std::max(l1, l2) < 100 * Facts::kSaturated || f.saturated()) return {};
   return Verdict{absl::StrCat(l2 >= l1 ? "bound by the L2 cache, " : "bound by the L1 cache and shared memory, ",
                               Percent(std::max(l1, l2) / 100), " of its rate"),
