@@ -11,18 +11,17 @@ namespace {
 
 struct RowKernel {
   int held;
-  int threads;                 // of a block whose groups are warps
-  int resident, resident_f32;  // blocks of that many threads that a multiprocessor holds
+  int threads;   // of a block whose groups are warps
+  int resident;  // blocks of that many threads that a multiprocessor holds
   Kernel f32, f16, bf16;
 };
-#define TSR_ROW_KERNEL(held, threads, resident, resident_f32)                                                    \
-  {                                                                                                              \
-    held, threads, resident, resident_f32, {kImage, "norm_grad_f32_" #held}, {kImage, "norm_grad_f16_" #held}, { \
-      kImage, "norm_grad_bf16_" #held                                                                            \
-    }                                                                                                            \
+#define TSR_ROW_KERNEL(held, threads, resident)                                                    \
+  {                                                                                                \
+    held, threads, resident, {kImage, "norm_grad_f32_" #held}, {kImage, "norm_grad_f16_" #held}, { \
+      kImage, "norm_grad_bf16_" #held                                                              \
+    }                                                                                              \
   }
-const RowKernel kByRegisters[] = {TSR_ROW_KERNEL(8, 256, 2, 2), TSR_ROW_KERNEL(16, 256, 2, 2),
-                                  TSR_ROW_KERNEL(24, 128, 2, 3)};
+const RowKernel kByRegisters[] = {TSR_ROW_KERNEL(8, 256, 2), TSR_ROW_KERNEL(16, 256, 2), TSR_ROW_KERNEL(24, 192, 2)};
 const Kernel kPlainRows[] = {{kImage, "norm_grad_rows_f32"}, {kImage, "norm_grad_rows_f64"}};
 const Kernel kPlainColumns[] = {{kImage, "norm_grad_cols_f32"}, {kImage, "norm_grad_cols_f64"}};
 const Kernel kEnd[] = {{kImage, "norm_grad_end_f32"}, {kImage, "norm_grad_end_f64"}};
@@ -91,8 +90,7 @@ absl::Status NormGrad(const interp::KernelArgs& args, bool rms) {
   if (kernel != nullptr) {
     const int threads = a.lanes > 32 ? a.lanes : kernel->threads;
     const int64_t groups = threads / a.lanes;
-    const int of_type = x.dtype == DType::f32 ? kernel->resident_f32 : kernel->resident;
-    const int64_t resident = units * std::max(1, of_type * kernel->threads / threads);
+    const int64_t resident = units * std::max(1, kernel->resident * kernel->threads / threads);
     const int64_t most = std::max(resident, a.n_rows / (groups * kNormGradRows));
     a.n_parts = std::min((a.n_rows + groups - 1) / groups, most);
     a.slots = int64_t{a.lanes} * kernel->held;

@@ -219,7 +219,7 @@ Look HowToLook(int64_t version) {
   State& state = TheState();
   std::lock_guard lock(state.rows_mutex);
   // The first ones are recorded as ever: they tell which kernels there are, and few versions of a program stay.
-  constexpr int64_t kAfter = 8;
+  constexpr int64_t kAfter = 32;
   const int64_t run = state.looked_at[version]++ - kAfter;
   const Look look = run < 0 ? Look::none : run < runs ? Look::counters : run == runs ? Look::pcs : Look::none;
   return state.cannot.contains(look) ? Look::none : look;

@@ -104,5 +104,38 @@ TEST_F(CudaActivity, OneAtATimeAndAgain) {
   EXPECT_GE(seen, 2);
 }
 
+TEST(CudaProgramCounters, AreSampledBeforeAndAfterCountersWereRead) {
+  if (rt::NumCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
+  const Device before = Runtime::device();
+  Runtime::set_device(*Device::find("cuda"));
+  ASSERT_TRUE(Runtime::set_option("tier", "1").ok());
+  rt::Device& device = **rt::Cuda(0);
+  const Tensor x = full({1 << 26}, 0.5);
+  const auto work = [&] {
+    for (int i = 0; i < 5; ++i) exp(x);
+    return device.Synchronize();
+  };
+  ASSERT_TRUE(work().ok());
+  for (const bool after : {false, true}) {
+    absl::Status status;
+    if (after) {
+      const auto measured = rt::MeasureKernels(device, work, &status);
+      if (!measured.ok()) GTEST_SKIP() << measured.status();
+      EXPECT_EQ(measured->kernels.size(), 5u);
+    }
+    const auto samples = rt::SamplePcs(device, work, &status);
+    EXPECT_TRUE(status.ok()) << status;
+    if (!samples.ok()) GTEST_SKIP() << samples.status();
+    int64_t count = 0;
+    for (const rt::PcSample& sample : *samples) {
+      EXPECT_FALSE(sample.function.empty());
+      for (const auto& [reason, n] : sample.stalls) count += n;
+    }
+    EXPECT_GT(count, 100) << (after ? "after counters" : "before counters");
+  }
+  ASSERT_TRUE(Runtime::set_option("tier", "3").ok());
+  Runtime::set_device(before);
+}
+
 }  // namespace
 }  // namespace tessera

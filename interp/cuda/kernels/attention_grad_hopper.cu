@@ -183,7 +183,7 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
   extern __shared__ __align__(1024) unsigned char shared[];
   // Keys, values, two stages of queries and gradients, and of each stage the logarithm and the sum of each query.
   const uint32_t k_tile = SharedAddress(shared), v_tile = k_tile + kOwn, stages = v_tile + kOwn;
-  float* const all_numbers = reinterpret_cast<float*>(shared + 2 * kOwn + 4 * kTile);
+  const uint32_t numbers = stages + 4 * kTile;
   const int group = kGroups == 1 ? 0 : threadIdx.x / kGroupThreads, warp = threadIdx.x / 32 % 4,
             lane = threadIdx.x % 32;
   const int64_t kv_heads = a.heads / a.share, kv = blockIdx.x % kv_heads;
@@ -208,12 +208,13 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
   const auto copy = [&](int stage) {
     qs.Next(stages + stage * 2 * kTile);
     gs.Next(stages + stage * 2 * kTile + kTile);
-    CommitCopies();
+    static_assert(kThreads >= 2 * kStep);
     if (threadIdx.x < 2 * kStep) {
       const int r = static_cast<int>(threadIdx.x) % kStep;
       const float* from = At<const float>(threadIdx.x < kStep ? args.logs : args.sums) + next_head * a.queries + next_q;
-      all_numbers[stage * 2 * kStep + threadIdx.x] = next_q + r < a.queries ? from[r] : 0.0f;
+      CopyNumber(numbers + (stage * 2 * kStep + threadIdx.x) * 4, from + r, next_q + r < a.queries);
     }
+    CommitCopies();
     next_q += kStep;
     if (next_q >= a.queries) {
       next_q = first;
@@ -248,7 +249,8 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
     // None of these queries sees a key of the group.
     if (a.causal && Seen(a, q + kStep - 1) <= row0) continue;
     const uint32_t q_tile = stages + stage * 2 * kTile, g_tile = q_tile + kTile;
-    const float* logs = all_numbers + stage * 2 * kStep + lane % 4 * 2;
+    const float* logs =
+        reinterpret_cast<const float*>(shared + 2 * kOwn + 4 * kTile) + stage * 2 * kStep + lane % 4 * 2;
     GroupSums p, e;
     BeginProducts();
     MultiplyRows<Products, kDim, kRows>(p, k_tile + group * 64 * kRowBytes, q_tile);
@@ -316,24 +318,18 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
 
 }  // namespace
 
-#ifndef TSR_Q_BLOCKS
-#define TSR_Q_BLOCKS 4
-#endif
-#ifndef TSR_KEYS_BLOCKS
-#define TSR_KEYS_BLOCKS 3
-#endif
 // attention_grad_hopper_queries_bf16_64, attention_grad_hopper_keys_f16_128, ...
 #define TSR_GRAD_KERNEL(part, fn, name, of, products, dim, blocks)                                 \
   extern "C" __global__ void __launch_bounds__(kGroupThreads, blocks)                              \
       attention_grad_hopper_##part##_##name##_##dim(const __grid_constant__ AttentionGradArgs a) { \
     fn<of, products, dim, 1>(a);                                                                   \
   }
-TSR_GRAD_KERNEL(queries, GradOfQueries, f16, OfF16, GroupOfF16, 64, TSR_Q_BLOCKS)
-TSR_GRAD_KERNEL(keys, GradOfKeys, f16, OfF16, GroupOfF16, 64, TSR_KEYS_BLOCKS)
+TSR_GRAD_KERNEL(queries, GradOfQueries, f16, OfF16, GroupOfF16, 64, 4)
+TSR_GRAD_KERNEL(keys, GradOfKeys, f16, OfF16, GroupOfF16, 64, 3)
 TSR_GRAD_KERNEL(queries, GradOfQueries, f16, OfF16, GroupOfF16, 128, 2)
 TSR_GRAD_KERNEL(keys, GradOfKeys, f16, OfF16, GroupOfF16, 128, 2)
-TSR_GRAD_KERNEL(queries, GradOfQueries, bf16, OfBF16, GroupOfBF16, 64, TSR_Q_BLOCKS)
-TSR_GRAD_KERNEL(keys, GradOfKeys, bf16, OfBF16, GroupOfBF16, 64, TSR_KEYS_BLOCKS)
+TSR_GRAD_KERNEL(queries, GradOfQueries, bf16, OfBF16, GroupOfBF16, 64, 4)
+TSR_GRAD_KERNEL(keys, GradOfKeys, bf16, OfBF16, GroupOfBF16, 64, 3)
 TSR_GRAD_KERNEL(queries, GradOfQueries, bf16, OfBF16, GroupOfBF16, 128, 2)
 TSR_GRAD_KERNEL(keys, GradOfKeys, bf16, OfBF16, GroupOfBF16, 128, 2)
 

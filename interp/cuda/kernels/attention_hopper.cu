@@ -127,12 +127,9 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
       attention_hopper_##name##_##dim(const __grid_constant__ AttentionArgs a) { \
     Attend<of, products, dim, groups>(a);                                        \
   }
-#ifndef TSR_FWD64
-#define TSR_FWD64 4
-#endif
-TSR_ATTENTION(f16, OfF16, GroupOfF16, 64, kHopperGroups64, TSR_FWD64)
+TSR_ATTENTION(f16, OfF16, GroupOfF16, 64, kHopperGroups64, 5)
 TSR_ATTENTION(f16, OfF16, GroupOfF16, 128, kHopperGroups128, 2)
-TSR_ATTENTION(bf16, OfBF16, GroupOfBF16, 64, kHopperGroups64, TSR_FWD64)
+TSR_ATTENTION(bf16, OfBF16, GroupOfBF16, 64, kHopperGroups64, 5)
 TSR_ATTENTION(bf16, OfBF16, GroupOfBF16, 128, kHopperGroups128, 2)
 
 }  // namespace tessera::cuda

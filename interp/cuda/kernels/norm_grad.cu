@@ -40,23 +40,6 @@ __device__ __forceinline__ void RowsOf(const NormGradArgs& a, Two<SumOf<T>>* sha
     return GroupMerge(Two<S>{static_cast<S>(x), static_cast<S>(y)}, lanes, shared, Two<S>{0, 0},
                       [](Two<S>& p, const Two<S>& q) { p.a += q.a, p.b += q.b; });
   };
-  // Of narrow types the next row is on its way while this one is computed, where registers suffice.
-  constexpr bool kAhead = packs && sizeof(T) == 2 && n != 16;
-  constexpr int V = kPack<T>, kPacks = kAhead ? n / V : 1;
-  Pack<T, V> next_x[kPacks], next_g[kPacks];
-  const auto fetch = [&](int64_t row) {
-    if (row >= a.n_rows) return;
-    const T* x = At<const T>(a.x) + OffsetOf(a.x_rows, row);
-    const T* g = At<const T>(a.g) + OffsetOf(a.g_rows, row);
-#pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
-      const int i = (k * lanes + t) * V;
-      if (i >= a.n) continue;
-      next_x[k] = *reinterpret_cast<const Pack<T, V>*>(x + i);
-      next_g[k] = *reinterpret_cast<const Pack<T, V>*>(g + i);
-    }
-  };
-  if constexpr (kAhead) fetch(static_cast<int64_t>(blockIdx.x) * groups + group);
   float dw[n] = {}, db[n] = {};
   const uint32_t mask = RowMask<T, n>(static_cast<int>(a.n), t, lanes, packs);
   for (int64_t first = static_cast<int64_t>(blockIdx.x) * groups; first < a.n_rows;
@@ -65,18 +48,8 @@ __device__ __forceinline__ void RowsOf(const NormGradArgs& a, Two<SumOf<T>>* sha
     const bool valid = row < a.n_rows;
     const int elements = valid ? static_cast<int>(a.n) : 0;
     float x[n], g[n];
-    if constexpr (kAhead) {
-#pragma unroll
-      for (int k = 0; k < n; ++k) {
-        const bool is_element = valid && (mask >> k & 1) != 0;
-        x[k] = is_element ? Get<float>(next_x[k / V].at[k % V]) : 0.0f;
-        g[k] = is_element ? Get<float>(next_g[k / V].at[k % V]) : 0.0f;
-      }
-      fetch(row + static_cast<int64_t>(gridDim.x) * groups);
-    } else {
-      LoadRow(At<const T>(a.x) + (valid ? OffsetOf(a.x_rows, row) : 0), elements, t, lanes, packs, 0.0f, x);
-      LoadRow(At<const T>(a.g) + (valid ? OffsetOf(a.g_rows, row) : 0), elements, t, lanes, packs, 0.0f, g);
-    }
+    LoadRow(At<const T>(a.x) + (valid ? OffsetOf(a.x_rows, row) : 0), elements, t, lanes, packs, 0.0f, x);
+    LoadRow(At<const T>(a.g) + (valid ? OffsetOf(a.g_rows, row) : 0), elements, t, lanes, packs, 0.0f, g);
     float mean = 0;
     if (!a.rms) mean = static_cast<float>(sums(ThreadSum(x, [](float v, int) { return v; }), 0).a / count);
     const S squares = sums(ThreadSum(x,
@@ -251,20 +224,19 @@ __device__ __forceinline__ void End(const NormGradArgs& a) {
 
 }  // namespace
 
-#define TSR_NORM_GRAD(name, T, held, threads, blocks)                     \
-  extern "C" __global__ void __launch_bounds__(threads, blocks)           \
-      norm_grad_##name##_##held(const __grid_constant__ NormGradArgs a) { \
-    Rows<T, held>(a);                                                     \
+#define TSR_NORM_GRAD(name, T)                                                                                         \
+  extern "C" __global__ void __launch_bounds__(512, 1) norm_grad_##name##_8(const __grid_constant__ NormGradArgs a) {  \
+    Rows<T, 8>(a);                                                                                                     \
+  }                                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(512, 1) norm_grad_##name##_16(const __grid_constant__ NormGradArgs a) { \
+    Rows<T, 16>(a);                                                                                                    \
+  }                                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(192, 2) norm_grad_##name##_24(const __grid_constant__ NormGradArgs a) { \
+    Rows<T, 24>(a);                                                                                                    \
   }
-TSR_NORM_GRAD(f32, float, 8, 512, 1)
-TSR_NORM_GRAD(f32, float, 16, 512, 1)
-TSR_NORM_GRAD(f32, float, 24, 128, 3)
-TSR_NORM_GRAD(f16, Half, 8, 512, 1)
-TSR_NORM_GRAD(f16, Half, 16, 512, 1)
-TSR_NORM_GRAD(f16, Half, 24, 128, 2)
-TSR_NORM_GRAD(bf16, BHalf, 8, 512, 1)
-TSR_NORM_GRAD(bf16, BHalf, 16, 512, 1)
-TSR_NORM_GRAD(bf16, BHalf, 24, 128, 2)
+TSR_NORM_GRAD(f32, float)
+TSR_NORM_GRAD(f16, Half)
+TSR_NORM_GRAD(bf16, BHalf)
 
 #define TSR_NORM_GRAD_PLAIN(name, C)                                                                                \
   extern "C" __global__ void __launch_bounds__(256) norm_grad_rows_##name(const __grid_constant__ NormGradArgs a) { \

@@ -120,6 +120,11 @@ class TileCopier {
   int left_, bytes_;
 };
 
+/// One number to shared memory; 0 where it is not inside.
+__device__ __forceinline__ void CopyNumber(uint32_t to, const float* from, bool inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(inside ? 4 : 0) : "memory");
+}
+
 /// sums = a b^T: a is 64 rows of a tile of kRows, b a tile of 64 rows.
 template <class Products, int kDim, int kRows>
 __device__ __forceinline__ void MultiplyRows(GroupSums& sums, uint32_t rows, uint32_t tile) {
