@@ -35,11 +35,12 @@
   X(warm_up, WarmUp, "iterations done by the time since exec, in each tier, and LibTorch")                           \
   X(tier_ratio, TierRatio, "programs of all kinds in tiers 1, 2 and 3")                                              \
   X(symbolic, Symbolic, "200 shapes through one function: compiles, tier 1 and exact versions")                      \
-  X(train_gpt, TrainGpt, "training steps of a GPT from exec on, tiny and 10 M parameters, tier 1 and PyTorch")       \
+  X(train_gpt, TrainGpt, "training steps of a tiny GPT from exec on, tier 1, PyTorch and JAX")                       \
+  X(train_gpt_10m, TrainGpt10m, "the same with 10 M parameters: steps per second over time")                         \
   X(trace_overhead, TraceOverhead, "what recording a trace adds to an op, in tier 1 and in versions")                \
   X(trace_size, TraceSize, "the file of a recording of a million ops")                                               \
   X(report_time, ReportTime, "tessera trace report --html of a million events, from exec to exit")                   \
-  X(gpu_train_gpt, GpuTrainGpt, "training steps of GPT-2 124M in bf16 on a GPU, from exec on, tier 1 and PyTorch")   \
+  X(gpu_train_gpt, GpuTrainGpt, "training steps of GPT-2 124M in bf16 on a GPU, from exec on, tier 1, PyTorch, JAX") \
   X(gpu_train_lengths, GpuTrainLengths, "the same with another sequence length in every step")                       \
   X(gpu_trace_overhead, GpuTraceOverhead, "a step of GPT-2 124M while it is recorded, and the size of the trace")    \
   X(gpu_cold_start, GpuColdStart, "a program that adds two tensors on a GPU, from exec to exit")                     \

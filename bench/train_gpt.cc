@@ -1,4 +1,4 @@
-// Training a GPT, from the start of a process: the versions, tier 1, and PyTorch where python3 has it.
+// Training a GPT, from the start of a process: the versions, tier 1, and PyTorch and JAX where python3 has them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -29,29 +29,70 @@ struct Row {
   int steps;
   const char* device;
   const char* dtype;
-  bool compiled = true;  // PyTorch is also measured with torch.compile
+  /// Seconds after which a peer that compiles may stop: with a new length in each step it compiles for minutes.
+  int limit_s = 0;
 };
 
-void Train(const Row& row, const std::string& name) {
-  const std::vector<std::string> arguments = {row.size, std::to_string(row.steps), row.device, row.dtype};
-  const auto run = [&](std::vector<std::string> command, const std::vector<std::string>& environment,
-                       const char* last) {
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    command.push_back(Clock());
-    if (last != nullptr) command.emplace_back(last);
-    std::string output;
-    return RunProgram(command, environment, &output) ? output : std::string();
-  };
-  const std::string program = ProgramFolder() + "/tessera_train_gpt";
-  std::string torch;
-  for (const char* folder : {"/../../../bench", "/../../bench"}) {
-    const std::string script = ProgramFolder() + folder + "/train_gpt_torch.py";
-    if (torch.empty() && std::filesystem::exists(script)) torch = script;
-  }
-  const std::string ours = run({program}, {}, nullptr);
-  if (ours.empty()) throw std::runtime_error("tessera_train_gpt failed");
+/// A script of bench/, from the build tree or a bundle; empty: it is not there.
+std::string Script(const std::string& name) {
+  for (const char* folder : {"/../../../bench/", "/../../bench/"})
+    if (const std::string path = ProgramFolder() + folder + name; std::filesystem::exists(path)) return path;
+  return "";
+}
 
-  const auto report = [&](const std::string& peer, const std::string& theirs) {
+/// Python with the peers: python3, or what the variable names.
+std::string Python() {
+  const char* named = std::getenv("TESSERA_BENCH_PYTHON");
+  return named != nullptr && *named != '\0' ? named : "python3";
+}
+
+/// From the start of a process. Empty: it failed.
+std::string RunTraining(const Row& row, std::vector<std::string> command, const std::vector<std::string>& environment,
+                        const std::vector<std::string>& more) {
+  for (const std::string& word :
+       {std::string(row.size), std::to_string(row.steps), std::string(row.device), std::string(row.dtype), Clock()})
+    command.push_back(word);
+  command.insert(command.end(), more.begin(), more.end());
+  std::string output;
+  return RunProgram(command, environment, &output) ? output : std::string();
+}
+
+struct Contender {
+  std::string name;
+  std::string output;  // of its process; empty: it did not run
+};
+
+/// Ours first, then the peers.
+std::vector<Contender> RunAll(const Row& row) {
+  const std::string program = ProgramFolder() + "/tessera_train_gpt";
+  std::vector<Contender> all = {{"Tessera", RunTraining(row, {program}, {}, {})}};
+  if (all[0].output.empty()) throw std::runtime_error("tessera_train_gpt failed");
+  all.push_back({"tier 1", RunTraining(row, {program}, {"TESSERA_TIER=1"}, {})});
+  std::vector<std::string> limit;
+  if (row.limit_s > 0) limit = {"--limit", std::to_string(row.limit_s)};
+  const auto peer = [&](const char* name, const char* script, std::vector<std::string> words) {
+    const std::string path = Script(script);
+    words.insert(words.end(), limit.begin(), limit.end());
+    all.push_back({name, path.empty() ? "" : RunTraining(row, {Python(), path}, {}, words)});
+  };
+  peer("PyTorch, eager", "train_gpt_torch.py", {"eager"});
+  peer("PyTorch, compiled", "train_gpt_torch.py", {"compiled"});
+  peer("JAX", "train_gpt_jax.py", {});
+  return all;
+}
+
+/// From "key": on, an array of arrays as it stands there; "null" where there is none.
+std::string Pairs(const std::string& json, const std::string& key) {
+  const size_t at = json.find("\"" + key + "\": [");
+  const size_t end = at == std::string::npos ? at : json.find("]]", at);
+  return end == std::string::npos ? "null" : json.substr(at + key.size() + 4, end + 2 - at - key.size() - 4);
+}
+
+void Train(const Row& row, const std::string& name) {
+  const std::vector<Contender> all = RunAll(row);
+  const std::string& ours = all[0].output;
+  for (size_t i = 1; i < all.size(); ++i) {
+    const std::string& theirs = all[i].output;
     Figure figure;
     figure.name = name;
     figure.unit = Milliseconds();
@@ -63,31 +104,36 @@ void Train(const Row& row, const std::string& name) {
                    {"in_versions", std::to_string(Key(ours, "in_versions"))},
                    {"parameters", std::to_string(static_cast<int64_t>(Key(ours, "parameters")))},
                    {"peak_bytes", std::to_string(static_cast<int64_t>(Key(ours, "peak_bytes")))},
-                   {"loss", std::to_string(Key(ours, "loss"))}};
+                   {"loss", std::to_string(Key(ours, "loss"))},
+                   {"at", Pairs(ours, "at")}};
     if (theirs.empty()) {
-      figure.note = peer + " did not run";
+      figure.note = all[i].name + " did not run";
     } else {
-      figure.peer = peer;
+      const auto done = static_cast<int>(Key(theirs, "steps_done"));
+      figure.peer = all[i].name;
       figure.theirs.median = Key(theirs, "step_s");
       figure.theirs.best = Key(theirs, "best_s");
+      if (done < row.steps) {
+        // It has no second half to speak of.
+        figure.theirs.median = figure.theirs.best = Key(theirs, "all_s") / std::max(done, 1);
+        figure.note = all[i].name + " had done " + std::to_string(done) + " of " + std::to_string(row.steps) +
+                      " steps after " + std::to_string(static_cast<int>(Key(theirs, "all_s"))) + " s, and was stopped";
+      }
       figure.ratio = figure.theirs.median / figure.ours.median;
       figure.more.emplace_back("peer_first_s", std::to_string(Key(theirs, "first_s")));
       figure.more.emplace_back("peer_all_s", std::to_string(Key(theirs, "all_s")));
+      figure.more.emplace_back("peer_steps_done", std::to_string(done));
       figure.more.emplace_back("peer_peak_bytes", std::to_string(static_cast<int64_t>(Key(theirs, "peak_bytes"))));
+      figure.more.emplace_back("peer_at", Pairs(theirs, "at"));
     }
     Report(figure);
-  };
-  report("tier 1", run({program}, {"TESSERA_TIER=1"}, nullptr));
-  report("PyTorch, eager", torch.empty() ? "" : run({"python3", torch}, {}, "eager"));
-  if (row.compiled) report("PyTorch, compiled", torch.empty() ? "" : run({"python3", torch}, {}, "compiled"));
+  }
 }
 
 }  // namespace
 
-void TrainGpt() {
-  Train({"tiny", 2000, "cpu", "F32"}, "train_gpt/tiny");
-  Train({"10m", 60, "cpu", "F32"}, "train_gpt/10m");
-}
+void TrainGpt() { Train({"tiny", 2000, "cpu", "F32"}, "train_gpt/tiny"); }
+void TrainGpt10m() { Train({"10m", 120, "cpu", "F32"}, "train_gpt/10m"); }
 
 void GpuTrainGpt() {
   CheckGpu();
@@ -96,8 +142,7 @@ void GpuTrainGpt() {
 
 void GpuTrainLengths() {
   CheckGpu();
-  // torch.compile makes new code for each length: minutes.
-  Train({"124m_lengths", 60, "cuda", "BF16", /*compiled=*/false}, "gpu_train_lengths/124m");
+  Train({"124m_lengths", 60, "cuda", "BF16", /*limit_s=*/120}, "gpu_train_lengths/124m");
 }
 
 void GpuTraceOverhead() {

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <string>
 
 namespace {
 
@@ -165,11 +166,19 @@ int main(int argc, char** argv) try {
   for (size_t i = ends.size() / 2 + 1; i < ends.size(); ++i) late.push_back((ends[i] - ends[i - 1]) / kChunk);
   std::sort(late.begin(), late.end());
   const double versions = Metric("version_ops") - half_versions, ops = Metric("ops_executed") - half_ops;
+  // How many steps were done when.
+  std::string at;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    char pair[64];
+    std::snprintf(pair, sizeof pair, "%s[%zu, %.4f]", at.empty() ? "" : ", ", i == 0 ? 1 : i * kChunk,
+                  ends[i] - started);
+    at += pair;
+  }
   std::printf(
-      "{\"first_s\": %.4f, \"all_s\": %.4f, \"step_s\": %.6f, \"best_s\": %.6f, \"in_versions\": %.4f, "
-      "\"parameters\": %lld, \"peak_bytes\": %lld, \"loss\": %.4f}\n",
-      first, ends.back() - started, late.empty() ? 0.0 : late[late.size() / 2], late.empty() ? 0.0 : late[0],
-      versions / std::max(versions + ops, 1.0), static_cast<long long>(params.count()),
+      "{\"first_s\": %.4f, \"all_s\": %.4f, \"steps_done\": %d, \"step_s\": %.6f, \"best_s\": %.6f, "
+      "\"at\": [%s], \"in_versions\": %.4f, \"parameters\": %lld, \"peak_bytes\": %lld, \"loss\": %.4f}\n",
+      first, ends.back() - started, steps, late.empty() ? 0.0 : late[late.size() / 2], late.empty() ? 0.0 : late[0],
+      at.c_str(), versions / std::max(versions + ops, 1.0), static_cast<long long>(params.count()),
       static_cast<long long>(Runtime::memory(Runtime::device()).peak_bytes), loss_value);
 } catch (const tessera::Error& e) {
   std::fprintf(stderr, "tessera_train_gpt: %s\n", e.what());

@@ -1,20 +1,15 @@
 #!/usr/bin/env python3
 """PyTorch as the peer of train_gpt: the same model and steps, from the start of the process.
 
-usage: train_gpt_torch.py SIZE STEPS DEVICE F32|BF16 STARTED eager|compiled; prints what tessera_train_gpt prints.
-"""
-import json
-import math
-import statistics
-import sys
-import time
+usage: train_gpt_torch.py SIZE STEPS DEVICE F32|BF16 STARTED eager|compiled [--lengths] [--limit SECONDS]
 
+Prints what tessera_train_gpt prints.
+"""
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-SIZES = {"tiny": (2, 4, 64, 256, 64, 8), "10m": (6, 6, 384, 256, 128, 4), "124m": (12, 12, 768, 50304, 1024, 16),
-         "124m_lengths": (12, 12, 768, 50304, 1024, 16)}
+import train_gpt_peer as peer
 
 
 class Block(nn.Module):
@@ -51,37 +46,44 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), y.reshape(-1))
 
 
-def main():
-    size, steps, device, dtype, started, way = sys.argv[1:7]
-    steps, started = int(steps), float(started)
-    *shape, batch = SIZES[size]
-    context = shape[4]
-    torch.manual_seed(1)
-    model = Gpt(*shape).to(device)
-    decayed = [p for p in model.parameters() if p.ndim >= 2]
-    others = [p for p in model.parameters() if p.ndim < 2]
-    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0}],
-                                  lr=3e-4, fused=device != "cpu")
-    step_of = torch.compile(model) if way == "compiled" else model
-    ends, first, last = [], 0, 0.0
-    for step in range(steps):
-        length = 128 + 8 * (step * 37 % 113) if "lengths" in size else context
-        row = torch.randint(0, 256, (batch, length + 1), device=device)
-        with torch.autocast(device.split(":")[0], torch.bfloat16, enabled=dtype == "BF16"):
-            loss = step_of(row[:, :-1], row[:, 1:])
+class Trainer:
+    """`step(rows)` trains on batch x (length + 1) tokens and gives the loss, which nobody has waited for."""
+
+    def __init__(self, model, device, dtype, compiled):
+        self.model, self.device, self.dtype = model, device, dtype
+        self.forward = torch.compile(model) if compiled else model
+        decayed = [p for p in model.parameters() if p.ndim >= 2]
+        others = [p for p in model.parameters() if p.ndim < 2]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": decayed, "weight_decay": peer.DECAY}, {"params": others, "weight_decay": 0}], lr=peer.RATE,
+            betas=(peer.BETA1, peer.BETA2), eps=peer.EPSILON, fused=device != "cpu")
+
+    def step(self, rows):
+        with torch.autocast(self.device.split(":")[0], torch.bfloat16, enabled=self.dtype == "BF16"):
+            loss = self.forward(rows[:, :-1], rows[:, 1:])
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        if step == 0 or step % 10 == 9:
-            last = loss.item()
-            ends.append(time.monotonic())
-            first = first or ends[0] - started
-    late = [(b - a) / 10 for a, b in zip(ends, ends[1:])][len(ends) // 2:]
-    peak = torch.cuda.max_memory_allocated() if device != "cpu" else 0
-    print(json.dumps({"first_s": first, "all_s": ends[-1] - started, "step_s": statistics.median(late) if late else 0,
-                      "best_s": min(late, default=0), "parameters": sum(p.numel() for p in model.parameters()),
-                      "peak_bytes": peak, "loss": last if math.isfinite(last) else None}))
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), peer.CLIP)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss
 
 
-main()
+def main():
+    args = peer.arguments(__doc__, ("eager", "compiled"))
+    clock = peer.Clock(args)
+    *shape, batch = peer.SIZES[args.size]
+    torch.manual_seed(1)
+    model = Gpt(*shape).to(args.device)
+    trainer = Trainer(model, args.device, args.dtype, args.way == "compiled")
+    for step in range(args.steps):
+        rows = torch.randint(0, 256, (batch, peer.length_of(step, args) + 1), device=args.device)
+        loss = trainer.step(rows)
+        clock.stepped(step, loss.item() if clock.reads(step) else None)
+        if clock.late():
+            break
+    clock.report(sum(p.numel() for p in model.parameters()),
+                 torch.cuda.max_memory_allocated() if args.device != "cpu" else 0, version=torch.__version__)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,10 @@
 
 namespace tessera::rt {
 
+absl::StatusOr<std::unique_ptr<Upload>> Device::StartUpload(void* dst, const void* src, size_t bytes) {
+  TSR_RETURN_IF_ERROR(CopyFromHost(dst, src, bytes));
+  return nullptr;
+}
 absl::StatusOr<std::unique_ptr<DeviceCode>> Device::LoadCode(std::string_view) {
   return Unsupported("device ", std::string(name()), " takes no generated code");
 }

@@ -39,6 +39,15 @@ class DeviceGraph {
   virtual absl::Status Launch() = 0;
 };
 
+/// Bytes on their way to memory of a device, beside what the device does. Freed before that memory is.
+class Upload {
+ public:
+  virtual ~Upload() = default;
+  /// What is submitted to the device from now on comes after the copy. The host waits for nothing. The end of the
+  /// object does the same.
+  virtual absl::Status Join() = 0;
+};
+
 /// How many threads run a generated kernel.
 struct LaunchShape {
   int64_t blocks = 1;
@@ -83,6 +92,9 @@ class Device {
 
   virtual absl::Status CopyFromHost(void* dst, const void* src, size_t bytes) = 0;
   virtual absl::Status CopyToHost(void* dst, const void* src, size_t bytes) = 0;
+  /// As CopyFromHost, but beside what is submitted until Join() where the device can do that. `src` may change when
+  /// this returns. Null: the copy is in its place among what is submitted, and there is nothing to join.
+  virtual absl::StatusOr<std::unique_ptr<Upload>> StartUpload(void* dst, const void* src, size_t bytes);
   /// Between two places of this device that do not overlap, in the order of what is submitted to it.
   virtual absl::Status CopyWithin(void* dst, const void* src, size_t bytes) = 0;
   virtual absl::Status Zero(void* p, size_t bytes) = 0;

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "tessera/data.h"
+#include "tessera/runtime.h"
+#include "tessera/upload.h"
 #include "train/files.h"
 #include "train/npy.h"
 
@@ -146,8 +148,8 @@ int64_t Order::at(int64_t epoch, int64_t index) const {
 
 struct Batches::Impl {
   struct Host {
-    int64_t number = 0;
     std::vector<int32_t> x, y;
+    Upload device_x, device_y;  // in place of those, where they are on their way
   };
 
   Impl(Tokens tokens, const BatchOptions& options) : tokens(std::move(tokens)), options(options) { Check(); }
@@ -168,7 +170,6 @@ struct Batches::Impl {
   Host Make(int64_t number) const {
     const Order order(windows(), options.seed);
     Host host;
-    host.number = number;
     std::vector<int32_t> row(static_cast<size_t>(options.length) + 1);
     for (int64_t i = 0; i < options.batch; ++i) {
       const int64_t window = order.at(number / per_epoch(), number % per_epoch() * options.batch + i);
@@ -179,14 +180,27 @@ struct Batches::Impl {
     return host;
   }
 
+  // On the loader's thread: what fails here, for want of memory perhaps, is tried again by next(), which may say so.
+  void Send(Host& host) const try {
+    const Dims dims = {options.batch, options.length};
+    Upload x = Upload::start(std::span<const int32_t>(host.x), dims, device);
+    host.device_y = Upload::start(std::span<const int32_t>(host.y), dims, device);
+    host.device_x = std::move(x);
+  } catch (const Error&) {
+  }
+
   void Start() {
     stopping = false;
     thread = std::thread([this, number = position]() mutable {
       for (;; ++number) {
         Host host = Make(number);
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return stopping || ready.size() < static_cast<size_t>(options.prefetch); });
-        if (stopping) return;
+        {
+          std::unique_lock lock(mutex);
+          changed.wait(lock, [&] { return stopping || ready.size() < static_cast<size_t>(options.prefetch); });
+          if (stopping) return;
+        }
+        Send(host);  // when there is room for it: no more batches are on the device than are asked for
+        std::lock_guard lock(mutex);
         ready.push_back(std::move(host));
         changed.notify_all();
       }
@@ -216,6 +230,7 @@ struct Batches::Impl {
   Tokens tokens;
   BatchOptions options;
   int64_t position = 0;
+  Device device = Device::cpu();  // that batches are made for
   std::thread thread;  // runs from the first next() on
   std::mutex mutex;
   std::condition_variable changed;
@@ -230,8 +245,13 @@ Batches::Batches(Batches&&) noexcept = default;
 Batches& Batches::operator=(Batches&&) noexcept = default;
 
 Batch Batches::next() {
-  const Impl::Host host = impl_->Take();
+  if (const Device device = Runtime::device(); device != impl_->device) {
+    impl_->Stop();  // what was made ahead is for another one
+    impl_->device = device;
+  }
+  Impl::Host host = impl_->Take();
   ++impl_->position;
+  if (host.device_x.defined() && host.device_y.defined()) return {host.device_x.take(), host.device_y.take()};
   const Dims dims = {impl_->options.batch, impl_->options.length};
   return {Tensor::from(host.x, dims), Tensor::from(host.y, dims)};
 }

@@ -87,7 +87,7 @@ struct BatchOptions {
   int64_t batch = 8;
   int64_t length = 64;
   uint64_t seed = 0;
-  int prefetch = 2;  // batches made ahead on a thread; 0: made by next()
+  int prefetch = 2;  // batches made ahead on a thread and, for a GPU, copied to it meanwhile; 0: made by next()
 };
 struct Batch {
   Tensor x, y;  // i32 [batch, length]: tokens, and those that follow them

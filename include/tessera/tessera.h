@@ -12,5 +12,6 @@
 #include "tessera/runtime.h"
 #include "tessera/status.h"
 #include "tessera/tensor.h"
+#include "tessera/upload.h"
 
 #endif  // TESSERA_TESSERA_H_

@@ -29,6 +29,8 @@ T Check(absl::StatusOr<T> value) {
 rt::TensorImpl& ImplOf(const Tensor& x, const char* what);
 /// The same where its type is all that is asked for: it may still wait to be computed.
 const rt::TensorImpl& TypeOf(const Tensor& x, const char* what);
+/// What a tensor with these dims is; throws Error, which begins with `what`, where there is none.
+TensorType TypeFor(DType dtype, const Dims& dims, const char* what);
 /// A tensor that the host made, brought to the default device where that is a GPU.
 Tensor OnDefaultDevice(rt::Ref<rt::TensorImpl> x);
 inline Tensor Wrap(rt::Ref<rt::TensorImpl> impl) { return Tensor::Adopt(impl.release()); }

@@ -25,7 +25,17 @@ using rt::TensorImpl;
 
 namespace {
 
-TensorType TypeOf(DType dtype, const Dims& dims, const char* what) {
+// Where the host can read it: the same, or an error that says why not.
+void CheckReadable(const TensorImpl& x, const char* what) {
+  if (!x.device().executes()) {
+    Throw(Unsupported(what, ": ", ToString(static_cast<const TensorType&>(x)), " is on device ",
+                      std::string(x.device().name()), ", which holds no values; compute it on cpu"));
+  }
+}
+
+}  // namespace
+
+TensorType api::TypeFor(DType dtype, const Dims& dims, const char* what) {
   TensorType type;
   type.dtype = dtype;
   if (dims.size() > kMaxRank) {
@@ -40,16 +50,6 @@ TensorType TypeOf(DType dtype, const Dims& dims, const char* what) {
   }
   return type;
 }
-
-// Where the host can read it: the same, or an error that says why not.
-void CheckReadable(const TensorImpl& x, const char* what) {
-  if (!x.device().executes()) {
-    Throw(Unsupported(what, ": ", ToString(static_cast<const TensorType&>(x)), " is on device ",
-                      std::string(x.device().name()), ", which holds no values; compute it on cpu"));
-  }
-}
-
-}  // namespace
 
 Result<Device> Device::find(std::string_view name) {
   auto device = rt::FindDevice(name);
@@ -82,7 +82,7 @@ TensorImpl* Tensor::impl() const {
 }
 
 Tensor Tensor::FromBytes(DType dtype, const void* data, size_t count, const Dims& dims) {
-  const TensorType type = TypeOf(dtype, dims, "Tensor::from");
+  const TensorType type = api::TypeFor(dtype, dims, "Tensor::from");
   if (static_cast<size_t>(type.size()) != count) {
     Throw(
         InvalidArgument("Tensor::from: ", count, " values do not fill ", ToString(type), ", which has ", type.size()));

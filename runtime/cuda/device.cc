@@ -7,6 +7,7 @@
 #include "runtime/cuda/device_error.h"
 #include "runtime/cuda/pool.h"
 #include "runtime/cuda/staging.h"
+#include "runtime/cuda/upload.h"
 #include "runtime/log.h"
 #include "runtime/options.h"
 #include "runtime/trace/gpu.h"
@@ -63,6 +64,9 @@ rt::trace::GpuRow RowOf(const Properties& p, CUdevice device, int index, const s
 
 }  // namespace
 
+Device::Device() = default;
+Device::~Device() = default;
+
 absl::StatusOr<Device*> Device::Make(int index, CUcontext adopted) {
   const int64_t start = rt::NowNs();
   const Driver& driver = TheDriver();
@@ -109,6 +113,7 @@ absl::StatusOr<Device*> Device::Make(int index, CUcontext adopted) {
   TSR_RETURN_IF_ERROR(d->Check("cuMemsetD8Async", driver.cuMemsetD8Async(taken, 0, sizeof(int32_t), d->own_stream_)));
   TSR_ASSIGN_OR_RETURN(d->pool_, Pool::Make(*d, handle));
   d->staging_ = std::make_unique<Staging>(*d);
+  d->uploads_ = std::make_unique<UploadLane>(*d);
   rt::trace::AddGpu(*d, RowOf(p, handle, index, d->target_));
   TSR_LOG(1, d->name_, " is ", p.name, ", compute capability ", p.major, ".", p.minor, ", ", p.memory_bytes >> 30,
           " GiB; started in ", (rt::NowNs() - start) / 1000000, " ms");
@@ -181,6 +186,13 @@ absl::Status Device::CopyFromHost(void* dst, const void* src, size_t bytes) {
   const auto to = reinterpret_cast<CUdeviceptr>(dst);
   if (bytes > kSmallCopy) return staging_->ToDevice(to, static_cast<const char*>(src), bytes);
   return Check("cuMemcpyHtoDAsync", TheDriver().cuMemcpyHtoDAsync(to, src, bytes, stream()));
+}
+
+absl::StatusOr<std::unique_ptr<rt::Upload>> Device::StartUpload(void* dst, const void* src, size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (Spoil()) return NotRecorded();
+  TSR_RETURN_IF_ERROR(Enter());
+  return uploads_->Start(reinterpret_cast<CUdeviceptr>(dst), static_cast<const char*>(src), bytes);
 }
 
 absl::Status Device::CopyToHost(void* dst, const void* src, size_t bytes) {

@@ -27,6 +27,7 @@ std::string DescribeError(const DeviceError& error);
 class Device;
 class Pool;
 class Staging;
+class UploadLane;
 
 inline constexpr int kMaxDevices = 16;
 
@@ -71,6 +72,7 @@ class Device final : public rt::Device {
   void Free(void* p, size_t bytes) noexcept override;
   void Trim() override;
   absl::Status CopyFromHost(void* dst, const void* src, size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<rt::Upload>> StartUpload(void* dst, const void* src, size_t bytes) override;
   absl::Status CopyToHost(void* dst, const void* src, size_t bytes) override;
   absl::Status CopyWithin(void* dst, const void* src, size_t bytes) override;
   absl::Status Zero(void* p, size_t bytes) override;
@@ -123,8 +125,8 @@ class Device final : public rt::Device {
   absl::Status UseStream(CUstream stream);
 
  private:
-  Device() = default;
-  ~Device() override = default;
+  Device();
+  ~Device() override;
   absl::Status EnterSlow() const;
   [[gnu::cold]] absl::Status Failed(const char* call, CUresult result);
   absl::StatusOr<CUfunction> Load(const Kernel& kernel);
@@ -149,6 +151,7 @@ class Device final : public rt::Device {
   DeviceError* error_ = nullptr;
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<Staging> staging_;
+  std::unique_ptr<UploadLane> uploads_;
 
   std::mutex recording_mutex_;  // one thread records at a time
   CUstream recording_stream_ = nullptr;

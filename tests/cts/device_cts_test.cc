@@ -105,6 +105,49 @@ TEST_P(DeviceCts, AllocationFaultIsAnErrorAndLosesNothing) {
   device().Free(Take(256), 256);
 }
 
+TEST_P(DeviceCts, UploadsComeBeforeWhatFollowsTheirJoin) {
+  // Memory that was used a moment ago is written from aside, again and again; copies are larger than one piece.
+  std::vector<std::vector<int32_t>> values;
+  for (int i = 0; i < 8; ++i) {
+    values.emplace_back((700 << 10) + i * 1000);
+    std::iota(values.back().begin(), values.back().end(), i * 1'000'000);
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (const std::vector<int32_t>& sent : values) {
+      const size_t bytes = sent.size() * sizeof(int32_t);
+      void* p = Take(bytes);
+      ASSERT_TRUE(device().Zero(p, bytes).ok());
+      std::vector<int32_t> source = sent;
+      auto upload = device().StartUpload(p, source.data(), bytes);
+      ASSERT_TRUE(upload.ok()) << upload.status();
+      std::fill(source.begin(), source.end(), -1);  // it may change by now
+      if (*upload != nullptr) {
+        EXPECT_TRUE((*upload)->Join().ok());
+        EXPECT_TRUE((*upload)->Join().ok()) << "twice is as good as once";
+      }
+      upload->reset();
+      if (device().executes()) {
+        std::vector<int32_t> back(sent.size());
+        ASSERT_TRUE(device().CopyToHost(back.data(), p, bytes).ok());
+        EXPECT_EQ(back, sent);
+      }
+      device().Free(p, bytes);
+    }
+  }
+  // One that nobody joins: whoever gets its memory next comes after it all the same.
+  const size_t bytes = 1 << 20;
+  void* p = Take(bytes);
+  ASSERT_TRUE(device().StartUpload(p, values[0].data(), bytes).ok());
+  ASSERT_TRUE(device().Zero(p, bytes).ok());
+  if (device().executes()) {
+    std::vector<char> back(bytes, 1);
+    ASSERT_TRUE(device().CopyToHost(back.data(), p, bytes).ok());
+    EXPECT_EQ(std::count(back.begin(), back.end(), 0), static_cast<ptrdiff_t>(bytes));
+  }
+  device().Free(p, bytes);
+  ASSERT_TRUE(device().StartUpload(nullptr, nullptr, 0).ok());
+}
+
 TEST_P(DeviceCts, CopiesRoundTripOrAreRefused) {
   std::vector<int32_t> out(50000), back(50000, -1);
   std::iota(out.begin(), out.end(), 0);

@@ -151,6 +151,7 @@ TEST_F(PoolTest, WhatTheSystemIsAskedForIsAnEventWithItsReason) {
   constexpr auto kTake = EventKind::system_allocation, kGive = EventKind::system_free;
   const auto why = [](MemoryReason reason) { return static_cast<int64_t>(reason); };
   constexpr int64_t kThree = 3 * kMiB, kFour = 4 * kMiB;
+  void* small = PoolAllocate(64);  // so that something is held all the time: a limit of 0 is none
   PoolTrim();
   using Events = std::vector<SystemEvent>;
   EXPECT_EQ(SystemEventsOf([] { PoolFree(PoolAllocate(3 * kMiB), 3 * kMiB); }),
@@ -183,6 +184,7 @@ TEST_F(PoolTest, WhatTheSystemIsAskedForIsAnEventWithItsReason) {
   const Events refused = SystemEventsOf([] { EXPECT_EQ(PoolAllocate(size_t{1} << 30), nullptr); });
   EXPECT_NE(std::find(refused.begin(), refused.end(), SystemEvent{kGive, kThree, why(MemoryReason::refused)}),
             refused.end());
+  PoolFree(small, 64);
 }
 
 TEST_F(PoolTest, EmptySpansGoBackToTheSystem) {

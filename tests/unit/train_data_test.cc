@@ -8,6 +8,8 @@
 #include "temp_folder.h"
 #include "tessera/data.h"
 #include "tessera/ops.h"
+#include "tessera/runtime.h"
+#include "tessera/upload.h"
 #include "train/files.h"
 #include "train/json.h"
 
@@ -230,6 +232,63 @@ TEST(TrainData, BatchesResumeAnywhereAndDoNotDependOnTheThread) {
   EXPECT_EQ(MessageOf([&] { ahead.set_shape(2, 1000); }),
             "Batches: 1000 tokens do not fill one batch of 2 rows of 1000 and the token after each");
   EXPECT_EQ(ahead.next().x.dims(), (Dims{2, 100}));
+}
+
+TEST(TrainData, BatchesAreMadeForTheDeviceInUse) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += static_cast<char>(i * i / 7);
+  const auto batches = [&](int prefetch) {
+    return data::Batches(data::Tokens::of(text), {.batch = 8, .length = 500, .seed = 5, .prefetch = prefetch});
+  };
+  const Device before = Runtime::device();
+  data::Batches here = batches(0), ahead = batches(2);
+  for (const Device device : Device::all()) {
+    SCOPED_TRACE(device.name());
+    Runtime::set_device(device);
+    const int64_t in_use = Runtime::memory(device).bytes_in_use;
+    for (int i = 0; i < 20; ++i) {
+      Runtime::set_device(Device::cpu());
+      const data::Batch a = here.next();
+      Runtime::set_device(device);
+      const data::Batch b = ahead.next();
+      ASSERT_EQ(b.x.device(), device);
+      ASSERT_EQ(b.y.device(), device);
+      EXPECT_EQ(b.x.dims(), (Dims{8, 500}));
+      // Computing from them comes after the copy, whatever else the device does.
+      const Tensor sum_x = sum(b.x.cast(f32)), sum_y = sum(b.y.cast(f32));
+      if (device == Device::null()) continue;
+      EXPECT_EQ(sum_x.item<float>(), sum(a.x.cast(f32)).to(Device::cpu()).item<float>());
+      EXPECT_EQ(b.x.to_bytes(), a.x.to_bytes());
+      EXPECT_EQ(b.y.to_bytes(), a.y.to_bytes());
+      EXPECT_EQ(sum_y.item<float>(), sum(a.y.cast(f32)).to(Device::cpu()).item<float>());
+    }
+    EXPECT_EQ(here.position(), ahead.position()) << "another device is no other order";
+    // Two batches ahead, and no more.
+    if (device == Device::null()) {
+      EXPECT_LE(Runtime::memory(device).bytes_in_use - in_use, 2 * 2 * 8 * 500 * 4 * 5 / 4);
+    }
+  }
+  ahead.seek(0);  // what was on its way is dropped
+  Runtime::set_device(before);
+}
+
+TEST(TrainData, UploadsOfAnyDevice) {
+  for (const Device device : Device::all()) {
+    std::vector<float> values = {1, 2, 3, 4, 5, 6};
+    Upload upload = Upload::start(std::span<const float>(values), {2, 3}, device);
+    values.assign(6, 0);
+    EXPECT_TRUE(upload.defined());
+    const Tensor x = upload.take();
+    EXPECT_FALSE(upload.defined());
+    EXPECT_EQ(x.device(), device);
+    EXPECT_EQ(x.dims(), (Dims{2, 3}));
+    if (device != Device::null()) EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+    EXPECT_EQ(MessageOf([&] { upload.take(); }), "Upload::take: nothing was started, or it was taken");
+    EXPECT_EQ(MessageOf([&] { Upload::start(std::span<const float>(values), {7}, device); }),
+              "Upload::start: 24 bytes do not fill f32[7], which has 28");
+    const Tensor none = Upload::start(std::span<const float>(), {0, 4}, device).take();
+    EXPECT_EQ(none.size(), 0);
+  }
 }
 
 }  // namespace
