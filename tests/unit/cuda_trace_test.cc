@@ -220,14 +220,14 @@ TEST_F(CudaTrace, CountersMeasureKernelsOfVersions) {
   rt::SetLogSink([&](int, std::string_view line) { log += std::string(line) + "\n"; });
   Tensor x = full({1 << 26}, 0.5);
   const TraceData data = Record([&] {
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 120; ++i) {
       x = exp(-x) * 0.5 + 0.1;
       if (i % 20 == 0) tiers::Manager::Get().Drain();
     }
   });
   rt::SetLogSink({});
   double expected = 0.5;
-  for (int i = 0; i < 60; ++i) expected = std::exp(-expected) * 0.5 + 0.1;
+  for (int i = 0; i < 120; ++i) expected = std::exp(-expected) * 0.5 + 0.1;
   EXPECT_NEAR(x.read<float>()[12345], expected, 1e-4);
   if (log.find("trace_measures") != std::string::npos) GTEST_SKIP() << log;
   ASSERT_FALSE(data.measures.empty());
