@@ -74,12 +74,11 @@ Attention::Attention(const Params& params, int64_t width, const AttentionOptions
       dropout(params, options.dropout) {}
 Tensor Attention::operator()(const Tensor& x) const {
   const int64_t batch = x.dim(0), length = x.dim(1), width = x.dim(2), head = width / options.heads;
-  const std::vector<Tensor> parts = split(qkv(x), {width, head * options.groups, head * options.groups}, -1);
-  const auto heads = [&](const Tensor& part, int64_t count) {
-    return part.reshape({batch, length, count, head}).transpose({0, 2, 1, 3});
-  };
-  Tensor q = heads(parts[0], options.heads), k = heads(parts[1], options.groups);
-  const Tensor v = heads(parts[2], options.groups);
+  // Heads first, then parts: so the gradients of all three become one tensor in one copy.
+  const std::vector<Tensor> parts = split(qkv(x).reshape({batch, length, options.heads + 2 * options.groups, head}),
+                                          {options.heads, options.groups, options.groups}, 2);
+  Tensor q = parts[0].transpose({0, 2, 1, 3}), k = parts[1].transpose({0, 2, 1, 3});
+  const Tensor v = parts[2].transpose({0, 2, 1, 3});
   if (options.rotary) {
     const Tensor positions = arange(length);
     q = rotary(q, positions, options.base);

@@ -19,6 +19,19 @@ int Axis(int64_t axis, int rank) { return static_cast<int>(axis < 0 ? axis + ran
 
 int Log2(size_t size) { return std::countr_zero(size); }
 
+// Can the elements be read by 16 bytes: do they lie in runs of so many, at multiples of them?
+bool IsInUnits(const Layout& l, int64_t size) {
+  if (l.rank == 0 || l.strides[l.rank - 1] != 1 || l.dims[l.rank - 1] * size % 16 != 0) return false;
+  for (int d = 0; d < l.rank - 1; ++d)
+    if (l.strides[d] * size % 16 != 0) return false;
+  return true;
+}
+// The same elements as units of 16 bytes.
+void CountUnits(Layout& l, int64_t size) {
+  l.dims[l.rank - 1] = l.dims[l.rank - 1] * size / 16;
+  for (int d = 0; d < l.rank - 1; ++d) l.strides[d] = l.strides[d] * size / 16;
+}
+
 /// Joins operands that take rows(x) elements of every `pitch` elements of y, one after the other.
 template <class Rows>
 absl::Status Join(const interp::KernelArgs& args, int64_t pitch, Rows rows) {
@@ -45,7 +58,7 @@ absl::Status Join(const interp::KernelArgs& args, int64_t pitch, Rows rows) {
       part.first = a.count;
       part.row = row;
       part.place = place;
-      units = units && x.IsContiguous() && row * size % 16 == 0 && place * size % 16 == 0;
+      units = units && IsInUnits(part.x.layout, size) && row * size % 16 == 0 && place * size % 16 == 0;
       a.count += count;
       place += row;
     }
@@ -54,6 +67,7 @@ absl::Status Join(const interp::KernelArgs& args, int64_t pitch, Rows rows) {
       a.count = a.count * size / 16;
       a.pitch = a.pitch * size / 16;
       for (int i = 0; i < a.parts; ++i) {
+        CountUnits(a.part[i].x.layout, size);
         a.part[i].first = a.part[i].first * size / 16;
         a.part[i].row = a.part[i].row * size / 16;
         a.part[i].place = a.part[i].place * size / 16;

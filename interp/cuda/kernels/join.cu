@@ -118,7 +118,8 @@ extern "C" __global__ void join_16(const __grid_constant__ JoinArgs a) {
     const JoinPart& part = PartOf(a, i);
     const int64_t at = i - part.first;
     const Parts p = Divide(at, part.row);
-    CopyUnit(out + (p.quotient * a.pitch + part.place + p.rest) * 16, At<const char>(part.x.data) + at * 16, a.size);
+    CopyUnit(out + (p.quotient * a.pitch + part.place + p.rest) * 16,
+             At<const char>(part.x.data) + OffsetOf(part.x.layout, at) * 16, a.size);
   }
 }
 
