@@ -17,7 +17,7 @@ struct JoinPart {
   int64_t place;
 };
 
-/// Units are elements, or 16 bytes of contiguous operands.
+/// Units are elements, or 16 bytes where all operands lie in runs of so many; layouts count in them.
 struct JoinArgs {
   Address out;
   int64_t count;  // units of all parts

@@ -579,6 +579,13 @@ TEST_F(CudaOps, Indexing) {
       heads.push_back(Random(dtype, {2, 7, 5, 16}));
       Compare(Op::k_concat, heads, {int64_t{2}});
       Compare(Op::k_stack, {x, x}, {int64_t{-1}});
+      // Heads of attention: rows of 16 bytes and more that are not in order, beside others that are.
+      const auto heads = [&](int64_t n, int64_t row) {
+        return Run1(Op::k_transpose, {Random(dtype, {2, n, 5, row})}, {ir::Ints{0, 2, 1, 3}});
+      };
+      for (const int64_t row : {16, 24, 6})
+        for (const int64_t axis : {1, 2, 3})
+          Compare(Op::k_concat, {heads(3, row), Random(dtype, {2, 5, 3, row}), heads(3, row)}, {axis});
       Compare(Op::k_pad, {x}, {ir::Ints{1, -2, 0}, ir::Ints{0, 3, 2}, 1.0});
       Compare(Op::k_tril, {x}, {int64_t{1}});
       Compare(Op::k_triu, {x}, {int64_t{-2}});

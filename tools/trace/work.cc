@@ -334,9 +334,10 @@ Work WorkTable::Of(int64_t version_id, int32_t step, const std::string& kernel) 
     const auto own = version.kernel_of_step.find(step);
     return own != version.kernel_of_step.end() ? version.kernels.at(own->second) : it->second;
   }
-  // Generated code does several steps, and only its report says which.
+  // Generated code does several steps, and only its report says which; of many kernels in one launch, nothing does.
+  const size_t name = absl::EndsWith(kernel, "_many") ? kernel.size() - 5 : kernel.size();
   const bool generated =
-      kernel.size() > 1 && kernel[0] == 'k' && kernel.find_first_not_of("0123456789", 1) == std::string::npos;
+      name > 1 && kernel[0] == 'k' && kernel.substr(0, name).find_first_not_of("0123456789", 1) == std::string::npos;
   if (generated || step < 0 || static_cast<size_t>(step) >= version.steps.size()) return Work();
   return OfStep(version, version.steps[static_cast<size_t>(step)]);
 }
