@@ -50,6 +50,8 @@ void Update(Log& log) {
   Updates updates;
   Tensor held;
   for (int i = 0; i < 24; ++i) {
+    // All updates are one trace from the start; found out by itself, the trace of one comes first.
+    const tessera::Step step;
     updates.Step(0.01 * (i + 1));
     if (i % 9 == 4) held = updates.m[10];
     if (i % 5 == 3) log.Add(updates.w[20]);

@@ -572,12 +572,6 @@ TEST_F(CudaOps, Indexing) {
       Compare(Op::k_embedding, {Strided(Random(dtype, {50, 64}), how), Ids({3, 7}, 50)}, {});
       Compare(Op::k_update_slice, {x, Random(dtype, {3, 2, 17})}, {ir::Ints{1, 4, 0}, ir::Ints{2, 3, 1}});
       Compare(Op::k_concat, {x, Random(dtype, {11, 2, 17}), Strided(Random(dtype, {11, 5, 17}), 1)}, {int64_t{1}});
-      // Whole units of 16 bytes, of which some operands have others between them.
-      Inputs heads;
-      for (int64_t n : {3, 1, 2})
-        heads.push_back(Run1(Op::k_transpose, {Random(dtype, {2, n, 7, 16})}, {ir::Ints{0, 2, 1, 3}}));
-      heads.push_back(Random(dtype, {2, 7, 5, 16}));
-      Compare(Op::k_concat, heads, {int64_t{2}});
       Compare(Op::k_stack, {x, x}, {int64_t{-1}});
       // Heads of attention: rows of 16 bytes and more that are not in order, beside others that are.
       const auto heads = [&](int64_t n, int64_t row) {
