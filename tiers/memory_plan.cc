@@ -160,7 +160,7 @@ void FindDonors(const Trace& trace, const Code* code, MemoryPlan& plan) {
     const int position = kernel >= 0 ? code->kernels()[static_cast<size_t>(kernel)].position : step;
     const auto allows = [&](const Reader& r) {
       if (kernel >= 0 && r.kernel == kernel) return is_elementwise[static_cast<size_t>(kernel)] && r.is_direct;
-      if (r.step == step) return loops_work_in_place && r.is_direct && IsElementwise(s);
+      if (r.step == step) return loops_work_in_place && r.is_direct && ir::Info(s.op).impl == ir::Impl::ew;
       return r.latest < position;
     };
     for (ValueId v : s.out) {
