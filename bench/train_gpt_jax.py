@@ -53,7 +53,13 @@ def layer_norm(x, weight, bias):
 
 def attention(q, k, v, library):
     """batch x length x heads x width; causal. `library`: cuDNN's, for bf16 on a GPU."""
-    return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn" if library else None)
+    if hasattr(jax.nn, "dot_product_attention"):
+        return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn" if library else None)
+    # JAX before 0.4.31.
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32) / q.shape[-1]**0.5
+    mask = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+    weights = jax.nn.softmax(jnp.where(mask, scores, -jnp.inf), axis=-1).astype(v.dtype)
+    return jnp.einsum("bhqk,bkhd->bqhd", weights, v)
 
 
 def loss_of(params, rows, shape, dtype, library):

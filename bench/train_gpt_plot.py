@@ -8,6 +8,7 @@ With --save the lines are kept there; `train_gpt_plot.py FILE.svg < KEPT` draws 
 import html
 import json
 import math
+import os
 import sys
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 820, 420, 64, 190, 50, 62
@@ -51,6 +52,7 @@ def main():
     if not rows:
         sys.exit("train_gpt_plot.py: no lines of training on standard input")
     if save:
+        os.makedirs(os.path.dirname(save) or ".", exist_ok=True)
         with open(save, "w", encoding="utf-8") as file:
             file.writelines(lines)
     curves = {"Tessera": rates(rows[0]["at"])}

@@ -104,8 +104,8 @@ std::string TunedKey(const TesseraCompilerApi& api, const tracer::Trace& trace, 
   return absl::StrCat("tuned ", sizes.value_or(""), SpacesOf(trace), " ", KeyOf(api, RequestOf(text, 3, own, trace)));
 }
 
-// Results of this process whose key names dims: other shapes of the same program ask for them, and there may be no
-// cache on disk.
+// Results of this process, for a profile; those whose key names dims are also asked for by other shapes of the same
+// program, and there may be no cache on disk. Beside them what a profile brought along.
 class Tunings {
  public:
   static Tunings& Get() {
@@ -121,11 +121,38 @@ class Tunings {
     const std::lock_guard lock(mutex_);
     if (found_.size() < kMost) found_[key] = schedule;
   }
+  std::optional<std::string> Recall(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto it = recalled_.find(tracer::StableHash(key));
+    return it == recalled_.end() ? std::nullopt : std::optional(it->second);
+  }
+  void Use(const std::string& key, const std::string& schedule) {
+    const std::lock_guard lock(mutex_);
+    if (used_.size() < kMost) used_[tracer::StableHash(key)] = schedule;
+  }
+  /// Also what was recalled and not asked for yet: a profile that is saved early loses nothing.
+  tracer::TunedChoices InUse() {
+    const std::lock_guard lock(mutex_);
+    tracer::TunedChoices all = used_;
+    all.insert(recalled_.begin(), recalled_.end());
+    return all;
+  }
+  void SetRecalled(tracer::TunedChoices choices) {
+    const std::lock_guard lock(mutex_);
+    recalled_ = std::move(choices);
+  }
+  void Forget() {
+    const std::lock_guard lock(mutex_);
+    found_.clear();
+    recalled_.clear();
+    used_.clear();
+  }
 
  private:
   static constexpr size_t kMost = 1024;
   std::mutex mutex_;
   absl::flat_hash_map<std::string, std::string> found_;
+  tracer::TunedChoices recalled_, used_;
 };
 
 }  // namespace
@@ -135,8 +162,11 @@ std::optional<std::string> RememberedSchedule(const tracer::Trace& trace, const 
   const auto api = Compiler();
   if (!api.ok()) return std::nullopt;
   const std::string key = TunedKey(**api, trace, example);
-  if (std::optional<std::string> found = Tunings::Get().Find(key)) return found;
-  return cache == nullptr ? std::nullopt : cache->Get(key);
+  std::optional<std::string> found = Tunings::Get().Recall(key);
+  if (!found) found = Tunings::Get().Find(key);
+  if (!found && cache != nullptr) found = cache->Get(key);
+  if (found) Tunings::Get().Use(key, *found);
+  return found;
 }
 
 void RememberSchedule(const tracer::Trace& trace, const tracer::Trace& example, const std::string& schedule) {
@@ -145,8 +175,13 @@ void RememberSchedule(const tracer::Trace& trace, const tracer::Trace& example, 
   if (!api.ok()) return;
   const std::string key = TunedKey(**api, trace, example);
   if (SizesOfKey(trace, example)) Tunings::Get().Add(key, schedule);
+  Tunings::Get().Use(key, schedule);
   if (cache != nullptr) cache->Put(key, schedule);
 }
+
+tracer::TunedChoices TuningsInUse() { return Tunings::Get().InUse(); }
+void RecallTunings(tracer::TunedChoices choices) { Tunings::Get().SetRecalled(std::move(choices)); }
+void ForgetTunings() { Tunings::Get().Forget(); }
 
 absl::StatusOr<std::string> InspectStage(const tracer::Trace& trace, const tracer::Trace& example, int tier,
                                          const std::string& stage, const std::string& chosen, const std::string& file) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tiers/code.h"
+#include "tracer/profile.h"
 
 namespace tessera::tiers {
 
@@ -21,8 +22,15 @@ absl::StatusOr<Generated> Generate(const tracer::Trace& trace, const tracer::Tra
                                    const std::string& schedule = "");
 
 /// What the tuner found for this trace in tier 3, now or in an earlier process; nothing where it never came to an end.
+/// What a profile has goes before what this machine's cache has: a run that is resumed elsewhere gets the same code.
 std::optional<std::string> RememberedSchedule(const tracer::Trace& trace, const tracer::Trace& example);
 void RememberSchedule(const tracer::Trace& trace, const tracer::Trace& example, const std::string& schedule);
+
+/// What it found, or was told, in this process so far; and what a profile has of it, in place of what one had before.
+tracer::TunedChoices TuningsInUse();
+void RecallTunings(tracer::TunedChoices choices);
+/// For tests: as a process that has just begun, but for the cache on disk.
+void ForgetTunings();
 
 /// The text of a stage of that compile: graph, sched, tile, target, llvm or asm; or report; or space, the choices that
 /// the tuner has; or cubin, the bytes of one, for a CUDA device. `file` is the function's, for the places of its ops;

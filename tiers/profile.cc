@@ -10,6 +10,7 @@
 #include "runtime/log.h"
 #include "runtime/options.h"
 #include "tiers/eager.h"
+#include "tiers/generate.h"
 #include "tracer/generalise.h"
 
 namespace tessera::tiers {
@@ -130,7 +131,8 @@ Profile& Profile::Get() {
 
 absl::Status Profile::Load(const std::string& path) {
   auto fresh = std::make_shared<Loaded>();
-  TSR_ASSIGN_OR_RETURN(fresh->entries, tracer::LoadProfile(path));
+  tracer::TunedChoices tuned;
+  TSR_ASSIGN_OR_RETURN(fresh->entries, tracer::LoadProfile(path, &tuned));
   std::sort(fresh->entries.begin(), fresh->entries.end(),
             [](const ProfileEntry& a, const ProfileEntry& b) { return a.runs > b.runs; });
   for (const ProfileEntry& e : fresh->entries) {
@@ -142,7 +144,9 @@ absl::Status Profile::Load(const std::string& path) {
       fresh->seeds.push_back({at, StandsAlone(e) ? site : 0});
     }
   }
-  TSR_LOG(1, "profile ", path, ": ", fresh->entries.size(), " traces, ", fresh->seeds.size(), " of eager ops here");
+  TSR_LOG(1, "profile ", path, ": ", fresh->entries.size(), " traces, ", fresh->seeds.size(), " of eager ops here, ",
+          tuned.size(), " choices of the tuner");
+  RecallTunings(std::move(tuned));
   std::lock_guard lock(mutex_);
   loaded_ = std::move(fresh);
   any_.store(true, std::memory_order_release);
@@ -150,6 +154,7 @@ absl::Status Profile::Load(const std::string& path) {
 }
 
 void Profile::Clear() {
+  RecallTunings({});
   std::lock_guard lock(mutex_);
   any_.store(false, std::memory_order_release);
   loaded_ = nullptr;
@@ -245,7 +250,7 @@ absl::Status Profile::Save(const std::string& path) {
       TSR_LOG(2, "not in the profile: ", learned.samples.back()->name, ", whose beginning has no name of its own");
     }
   }
-  return tracer::SaveProfile(path, entries);
+  return tracer::SaveProfile(path, entries, TuningsInUse());
 }
 
 }  // namespace tessera::tiers

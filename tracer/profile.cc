@@ -23,7 +23,7 @@ constexpr std::string_view kChecksum = "checksum ";
 constexpr std::string_view kLegend =
     "# An entry is: eager NAME, or function NAME FUNCTION MODULE-HASH ANCHOR; site MODULE OFFSET OP, oldest first;\n"
     "# sample: the numbers of one recording; input VALUE DTYPE ALIGNMENT CONTIGUOUS; dim: SIZE COUNT for each size;\n"
-    "# step OP SOURCE NS BYTES-READ BYTES-WRITTEN\n";
+    "# step OP SOURCE NS BYTES-READ BYTES-WRITTEN. Then: tuned HASH SCHEDULE\n";
 
 // ---- hashing
 
@@ -212,11 +212,17 @@ class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) { NextLine(); }
 
-  absl::StatusOr<std::vector<ProfileEntry>> Run() {
+  absl::StatusOr<std::vector<ProfileEntry>> Run(TunedChoices* tuned) {
     std::vector<ProfileEntry> entries;
-    while (!at_end_) {
+    while (!at_end_ && !At("tuned")) {
       ProfileEntry& e = entries.emplace_back();
       TSR_RETURN_IF_ERROR(Entry(e));
+    }
+    while (!at_end_) {
+      uint64_t hash = 0;
+      std::string schedule;
+      TSR_RETURN_IF_ERROR(Line("tuned", hash, schedule));
+      if (tuned != nullptr) (*tuned)[hash] = std::move(schedule);
     }
     return entries;
   }
@@ -442,16 +448,17 @@ void AddRecording(const Trace& recording, ProfileEntry& entry) {
 
 // ---- files
 
-std::string FormatProfile(const std::vector<ProfileEntry>& entries) {
+std::string FormatProfile(const std::vector<ProfileEntry>& entries, const TunedChoices& tuned) {
   Writer writer;
   std::string& text = writer.out();
   absl::StrAppend(&text, std::string(kMagic), std::string(kVersion), "\n", std::string(kLegend));
   for (const ProfileEntry& e : entries) writer.Entry(e);
+  for (const auto& [hash, schedule] : tuned) writer.Line("tuned", hash, schedule);
   text += ChecksumLine(text);
   return std::move(text);
 }
 
-absl::StatusOr<std::vector<ProfileEntry>> ParseProfile(std::string_view text) {
+absl::StatusOr<std::vector<ProfileEntry>> ParseProfile(std::string_view text, TunedChoices* tuned) {
   if (text.substr(0, kMagic.size()) != kMagic) return DataLoss("it is not a profile");
   const size_t first = text.find('\n');
   if (first == std::string_view::npos) return DataLoss("it is cut short");
@@ -463,17 +470,17 @@ absl::StatusOr<std::vector<ProfileEntry>> ParseProfile(std::string_view text) {
   const size_t body = text.size() - length;
   if (text[body - 1] != '\n' || text.substr(body, kChecksum.size()) != kChecksum) return DataLoss("it is cut short");
   if (text.substr(body) != ChecksumLine(text.substr(0, body))) return DataLoss("its checksum is wrong");
-  return Reader(text.substr(first + 1, body - first - 1)).Run();
+  return Reader(text.substr(first + 1, body - first - 1)).Run(tuned);
 }
 
-absl::Status SaveProfile(const std::string& path, const std::vector<ProfileEntry>& entries) {
-  const std::string text = FormatProfile(entries);
+absl::Status SaveProfile(const std::string& path, const std::vector<ProfileEntry>& entries, const TunedChoices& tuned) {
+  const std::string text = FormatProfile(entries, tuned);
   if (text.size() > kMostBytes)
     return ResourceExhausted("cannot write profile ", path, ": it has more than ", kMostBytes >> 20, " MiB");
   return rt::WriteFile(path, {text}, 0600);
 }
 
-absl::StatusOr<std::vector<ProfileEntry>> LoadProfile(const std::string& path) {
+absl::StatusOr<std::vector<ProfileEntry>> LoadProfile(const std::string& path, TunedChoices* tuned) {
   const auto refused = [&](const std::string& why) {
     return DataLoss("cannot use profile ", path, ": ", why,
                     "; delete it, or write a new one with Runtime::save_profile");
@@ -485,7 +492,7 @@ absl::StatusOr<std::vector<ProfileEntry>> LoadProfile(const std::string& path) {
     if (static_cast<size_t>(info.st_size) > kMostBytes) return refused("it is too large");
   }
   TSR_ASSIGN_OR_RETURN(const std::string text, rt::ReadFile(path));
-  absl::StatusOr<std::vector<ProfileEntry>> entries = ParseProfile(text);
+  absl::StatusOr<std::vector<ProfileEntry>> entries = ParseProfile(text, tuned);
   if (!entries.ok()) return refused(std::string(entries.status().message()));
   return entries;
 }

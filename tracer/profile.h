@@ -98,15 +98,19 @@ uint64_t StructureHash(const Trace& trace);
 /// The same in every process. Finds accidents, not forgers.
 uint64_t StableHash(std::string_view bytes);
 
+/// What the tuner chose: schedules by the StableHash() of what they are for.
+using TunedChoices = std::map<uint64_t, std::string>;
+
 /// The text of a profile, and back. Text that FormatProfile() did not make fails with what is wrong; it costs memory in
 /// proportion to its length, whatever it says.
-std::string FormatProfile(const std::vector<ProfileEntry>& entries);
-absl::StatusOr<std::vector<ProfileEntry>> ParseProfile(std::string_view text);
+std::string FormatProfile(const std::vector<ProfileEntry>& entries, const TunedChoices& tuned = {});
+absl::StatusOr<std::vector<ProfileEntry>> ParseProfile(std::string_view text, TunedChoices* tuned = nullptr);
 
 /// Replaces the file at once or leaves it as it was; only its owner may read it.
-absl::Status SaveProfile(const std::string& path, const std::vector<ProfileEntry>& entries);
+absl::Status SaveProfile(const std::string& path, const std::vector<ProfileEntry>& entries,
+                         const TunedChoices& tuned = {});
 /// Fails with the path, what is wrong and what would work, for a file that is no profile.
-absl::StatusOr<std::vector<ProfileEntry>> LoadProfile(const std::string& path);
+absl::StatusOr<std::vector<ProfileEntry>> LoadProfile(const std::string& path, TunedChoices* tuned = nullptr);
 
 }  // namespace tessera::tracer
 

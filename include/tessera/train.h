@@ -35,7 +35,7 @@ using Numbers = std::map<std::string, int64_t>;
 
 struct CheckpointOptions {
   int keep = 3;         // the newest so many stay; 0: all
-  bool profile = true;  // with what the tracer learned, so that a resumed run is fast at once
+  bool profile = true;  // with what the tracer learned and the tuner chose, so that a resumed run is fast at once
   /// For tests: called with the name of each step of the writer (train/checkpoint_steps.def) before it is taken; a
   /// status that is not ok stands for a failure of the system there.
   std::function<Status(std::string_view step)> fault = nullptr;

@@ -1,6 +1,9 @@
 // The tuner: what it tries, what it keeps, and that a program's results stay within their bounds while it tries.
 #include "runtime/clock.h"
+#include "temp_folder.h"
 #include "tests/unit/tiers_code_testing.h"
+#include "tiers/generate.h"
+#include "tiers/profile.h"
 #include "tiers/tuner.h"
 
 namespace tessera {
@@ -83,6 +86,55 @@ TEST(TiersTuner, TriesOnRunsOfTheProgramAndRemembers) {
     }
   }
   EXPECT_NE(Runtime::explain().find("schedules tried"), std::string::npos) << calls << "\n" << Runtime::explain();
+}
+
+TEST(TiersTuner, AProfileHasWhatItChose) {
+  if (!HasCompiler()) GTEST_SKIP() << "no compiler";
+  Settings settings = CodeAtOnce({3, true}, /*bitwise=*/false);
+  settings["tune_after"] = "0";
+  settings["tune_budget"] = "300";  // a few of them will do
+  settings["hot_eager"] = "1000000";
+  settings["cache"] = "false";
+  const OptionScope scope(settings);
+  const Tensor a = Uniform({64, 72}, 1), b = Uniform({72, 88}, 2);
+  const auto run = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      const Step step;
+      (void)relu(matmul(a, b)).impl();
+    }
+  };
+  const auto begin = [] {
+    tiers::Manager::Get().Reset();
+    deopt::Ledger::Get().Clear();
+    tiers::ForgetTunings();
+  };
+  begin();
+  const int64_t start = rt::NowNs();
+  while (Runtime::explain().find("tuned: ") == std::string::npos && rt::NowNs() - start < 60'000'000'000) run(50);
+  ASSERT_NE(Runtime::explain().find("schedules tried"), std::string::npos) << Runtime::explain();
+  const tracer::TunedChoices chosen = tiers::TuningsInUse();
+  ASSERT_EQ(chosen.size(), 1u);
+  const TempFolder folder;
+  const std::string path = (folder.path() / "profile").string();
+  ASSERT_TRUE(Runtime::save_profile(path).ok());
+
+  // Another process: nothing is tried again.
+  begin();
+  EXPECT_TRUE(tiers::TuningsInUse().empty());
+  ASSERT_TRUE(Runtime::load_profile(path).ok());
+  const int64_t codes = MetricNow("codes_made");
+  run(400);
+  EXPECT_GE(MetricNow("codes_made"), codes + 1);
+  EXPECT_LE(MetricNow("codes_made"), codes + 2) << Runtime::explain();
+  EXPECT_EQ(Runtime::explain().find("tuned: "), std::string::npos) << Runtime::explain();
+  EXPECT_EQ(tiers::TuningsInUse(), chosen);
+  const std::string& schedule = chosen.begin()->second;
+  if (!schedule.empty()) {
+    EXPECT_NE(Runtime::explain().find("cut as " + schedule), std::string::npos) << Runtime::explain();
+  }
+  tiers::Profile::Get().Clear();
+  EXPECT_EQ(tiers::TuningsInUse(), chosen) << "they were used";
+  begin();
 }
 
 }  // namespace

@@ -312,6 +312,25 @@ TEST_F(ProfileFile, RoundTrip) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "nothing else is left behind";
 }
 
+TEST_F(ProfileFile, WhatTheTunerChose) {
+  const TunedChoices tuned = {{1, ""}, {~uint64_t{0}, "p0:rows=16+p3:nr=4"}, {7, "a \"quoted\" one\n"}};
+  for (const std::vector<ProfileEntry>& entries : {std::vector<ProfileEntry>{}, std::vector{EagerEntry()}}) {
+    ASSERT_TRUE(SaveProfile(path_, entries, tuned).ok());
+    TunedChoices read = {{5, "of before"}};
+    const auto loaded = LoadProfile(path_, &read);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_EQ(*loaded, entries);
+    read.erase(5);
+    EXPECT_EQ(read, tuned);
+    EXPECT_TRUE(LoadProfile(path_).ok()) << "nobody need ask for them";
+  }
+  const std::string good = FormatProfile({}, tuned);
+  for (const char* wrong : {"tuned 1\n", "tuned x \"a\"\n", "tuned 1 \"a\" 2\n", "tuned 1 a\n", "eager \"late\"\n"}) {
+    const std::string text = good.substr(0, good.rfind("checksum "));
+    EXPECT_EQ(ParseProfile(Sealed(text + wrong)).status().code(), absl::StatusCode::kDataLoss) << wrong;
+  }
+}
+
 TEST(ProfileText, EveryDamageIsFound) {
   const std::string good = FormatProfile({EagerEntry(), FunctionEntry()});
   for (size_t i = 0; i < good.size(); ++i) {
