@@ -218,10 +218,13 @@ Look HowToLook(int64_t version) {
     return Look::none;
   State& state = TheState();
   std::lock_guard lock(state.rows_mutex);
-  // The first ones are recorded as ever: they tell which kernels there are, and few versions of a program stay.
-  constexpr int64_t kAfter = 32;
-  const int64_t run = state.looked_at[version]++ - kAfter;
-  const Look look = run < 0 ? Look::none : run < runs ? Look::counters : run == runs ? Look::pcs : Look::none;
+  // The first ones are recorded as ever: they tell which kernels there are, and few versions of a program stay. Program
+  // counters come first, because CUPTI gives none once counters were read in the process.
+  constexpr int64_t kPcsAt = 16, kCountersFrom = 32;
+  const int64_t run = state.looked_at[version]++;
+  const Look look = run == kPcsAt                                        ? Look::pcs
+                    : run >= kCountersFrom && run - kCountersFrom < runs ? Look::counters
+                                                                         : Look::none;
   return state.cannot.contains(look) ? Look::none : look;
 }
 

@@ -104,7 +104,7 @@ TEST_F(CudaActivity, OneAtATimeAndAgain) {
   EXPECT_GE(seen, 2);
 }
 
-TEST(CudaProgramCounters, AreSampledBeforeAndAfterCountersWereRead) {
+TEST(CudaProgramCounters, AreSampled) {
   if (rt::NumCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
   const Device before = Runtime::device();
   Runtime::set_device(*Device::find("cuda"));
@@ -116,23 +116,16 @@ TEST(CudaProgramCounters, AreSampledBeforeAndAfterCountersWereRead) {
     return device.Synchronize();
   };
   ASSERT_TRUE(work().ok());
-  for (const bool after : {false, true}) {
-    absl::Status status;
-    if (after) {
-      const auto measured = rt::MeasureKernels(device, work, &status);
-      if (!measured.ok()) GTEST_SKIP() << measured.status();
-      EXPECT_EQ(measured->kernels.size(), 5u);
-    }
-    const auto samples = rt::SamplePcs(device, work, &status);
-    EXPECT_TRUE(status.ok()) << status;
-    if (!samples.ok()) GTEST_SKIP() << samples.status();
-    int64_t count = 0;
-    for (const rt::PcSample& sample : *samples) {
-      EXPECT_FALSE(sample.function.empty());
-      for (const auto& [reason, n] : sample.stalls) count += n;
-    }
-    EXPECT_GT(count, 100) << (after ? "after counters" : "before counters");
+  absl::Status status;
+  const auto samples = rt::SamplePcs(device, work, &status);
+  EXPECT_TRUE(status.ok()) << status;
+  if (!samples.ok()) GTEST_SKIP() << samples.status();
+  int64_t count = 0;
+  for (const rt::PcSample& sample : *samples) {
+    EXPECT_FALSE(sample.function.empty());
+    for (const auto& [reason, n] : sample.stalls) count += n;
   }
+  EXPECT_GT(count, 100);
   ASSERT_TRUE(Runtime::set_option("tier", "3").ok());
   Runtime::set_device(before);
 }
