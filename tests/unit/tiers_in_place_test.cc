@@ -107,6 +107,7 @@ TEST(TiersInPlace, AStepTakesNoMoreMemory) {
 void Tricky(Log& log) {
   const Tensor g = Uniform({kRows, kRows}, 1);
   Tensor a = Uniform({kRows, kRows}, 2), b = a * 0.5, c = a * 0.25, d = Uniform({kRows, kRows}, 3), e = d * 0.5;
+  Tensor p = Uniform({kRows, kRows}, 4), q = Uniform({kRows, kRows}, 5);
   Tensor held, window, row;
   for (int i = 0; i < 48; ++i) {
     if (i % 7 == 3) held = a;
@@ -125,13 +126,17 @@ void Tricky(Log& log) {
     const Tensor f = e + d * 0.5;
     e = e * d - f * 0.125;
     d = f;
+    // The first result is written where the operand of the second is, which nothing has needed before.
+    const Tensor half = p * 0.5, first = q * 0.25 + g;
+    q = half + g;
+    p = first;
     if (i % 7 == 6) log.Add(held);
     if (i % 11 == 9) log.Add(window);
     if (i % 5 == 4) log.Add(row);
     if (i % 3 == 0) log.Add(a);
     if (i % 16 == 5) log.Add(next);
   }
-  for (const Tensor& x : {a, b, c, d, e}) log.Add(x);
+  for (const Tensor& x : {a, b, c, d, e, p, q}) log.Add(x);
 }
 
 TEST(TiersInPlace, NothingIsWrittenOverThatIsNeeded) {
