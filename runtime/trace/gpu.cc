@@ -219,7 +219,7 @@ Look HowToLook(int64_t version) {
   State& state = TheState();
   std::lock_guard lock(state.rows_mutex);
   // The first ones are recorded as ever: they tell which kernels there are, and few versions of a program stay. Program
-  // counters come first, because CUPTI gives none once counters were read in the process.
+  // counters come first: CUPTI gives none in a process where counters were read before the first of them.
   constexpr int64_t kPcsAt = 16, kCountersFrom = 32;
   const int64_t run = state.looked_at[version]++;
   const Look look = run == kPcsAt                                        ? Look::pcs
