@@ -236,7 +236,7 @@ TEST(TrainData, BatchesResumeAnywhereAndDoNotDependOnTheThread) {
 
 TEST(TrainData, BatchesAreMadeForTheDeviceInUse) {
   std::string text;
-  for (int i = 0; i < 100'000; ++i) text += static_cast<char>(i * i / 7);
+  for (int64_t i = 0; i < 100'000; ++i) text += static_cast<char>(i * i / 7);
   const auto batches = [&](int prefetch) {
     return data::Batches(data::Tokens::of(text), {.batch = 8, .length = 500, .seed = 5, .prefetch = prefetch});
   };
