@@ -260,12 +260,13 @@ class Printer {
   // ---- statements
 
   /// Comments that stand before `offset`, each on a line of its own. Those of a block that ends are told by their
-  /// column: at_least is the column of the block's statements, -1 for any.
-  void CommentsBefore(uint32_t offset, int at_least) {
+  /// column: at_least is the column of the block's statements, -1 for any. Those from inside a statement have its own
+  /// lines before them, which are no blank ones.
+  void CommentsBefore(uint32_t offset, int at_least, bool from_inside = false) {
     while (next_comment_ < comments_.size() && comments_[next_comment_].span.begin < offset) {
       const Comment& c = comments_[next_comment_];
       if (at_least >= 0 && (!c.own_line || c.column < at_least)) return;
-      BlankLines(c.span.begin);
+      if (!from_inside) BlankLines(c.span.begin);
       Indent();
       Append(out_, Source(c.span), "\n");
       last_end_ = c.span.end;
@@ -327,7 +328,7 @@ class Printer {
       CommentsBefore(s.span.begin, -1);
       BlankLines(s.span.begin);
       // Comments inside a statement that goes over several lines come before it.
-      CommentsBefore(InnerEnd(s), -1);
+      CommentsBefore(InnerEnd(s), -1, /*from_inside=*/true);
       Statement(s, i + 1 < body.size() ? body[i + 1]->span.begin : limit);
       after_def = def;
     }
