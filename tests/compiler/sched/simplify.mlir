@@ -76,3 +76,21 @@ tsr_graph.trace "casts" values [0] strides [[]] (%v0: !h) {
   tsr_sched.yield %b, %g : !d, !t
 }
 }
+
+// -----
+// Twice not is the bool itself, but of a number it is whether that is not 0.
+// CHECK-LABEL: tsr_graph.trace "not_twice"
+// CHECK: tsr_graph.logical_not %in0
+// CHECK-NEXT: tsr_graph.logical_not
+// CHECK-NEXT: tsr_sched.yield
+!t = tensor<8x16xf32>
+!b = tensor<8x16xi1>
+tsr_graph.trace "not_twice" values [0] strides [[]] (%v0: !t) {
+%1 = tsr_sched.kernel @k9 at 9 steps [0, 9] inputs [0] outputs [1] strides [[]] row 0 lanes 16 grain 32768 (%in0 = %v0 : !t) -> (!b) {
+  %a = tsr_graph.logical_not %in0 : (!t) -> !b
+  %b = tsr_graph.logical_not %a : (!b) -> !b
+  %c = tsr_graph.logical_not %b : (!b) -> !b
+  %d = tsr_graph.logical_not %c : (!b) -> !b
+  tsr_sched.yield %d : !b
+}
+}

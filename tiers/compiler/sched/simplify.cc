@@ -2,7 +2,7 @@
 //
 //   copy(x), cast to the same dtype            x
 //   x * 1, x / 1, x - 0, x + -0                x        (x + 0 is not x where x is -0)
-//   neg(neg(x)), logical_not(logical_not(x))   x
+//   neg(neg(x)), logical_not(logical_not(x))   x        (of logical_not: x a bool)
 //   f(f(x)) of abs, relu, sign, round, floor, ceil, trunc     f(x)
 //   where(c, x, x), maximum(x, x)              x
 //   cast(cast(x)) through a wider dtype of the same kind      cast(x)
@@ -62,7 +62,9 @@ class Simplifier {
     Operation* before = x.getDefiningOp();
     if (same && (name_ == "copy" || name_ == "cast")) return x;
     if (same && NameOf(before) == name_ && before->getNumOperands() == 1) {
-      if (name_ == "neg" || name_ == "logical_not") return before->getOperand(0);
+      // Of a number, logical_not twice is whether it is not 0.
+      if ((name_ == "neg" || name_ == "logical_not") && before->getOperand(0).getType() == type)
+        return before->getOperand(0);
       for (StringRef twice : {"abs", "relu", "sign", "round", "floor", "ceil", "trunc"})
         if (name_ == twice) return x;
     }
