@@ -144,12 +144,29 @@ TSR_INLINE void AddExp(LaneSum<T>* sum, const T* x, T* y, int64_t n, T m) {
   }
 }
 
-/// The largest (or smallest) of a row, NaN if there is one; `start` for nothing.
+/// The larger (or smaller) of two numbers, or of each lane; NaN if either is; +0 > -0, so that no order matters.
 template <bool kMin, class T>
-TSR_INLINE bool Beats(T x, T best) {
-  return (kMin ? x < best : x > best) || x != x;
+TSR_INLINE T Better(T a, T b) {
+  if constexpr (kMin)
+    return Minimum(a, b);
+  else
+    return Maximum(a, b);
+}
+template <bool kMin, class V>
+TSR_INLINE V BetterLanes(V a, V b) {
+#ifdef TSR_HAS_MAXIMUM
+  if constexpr (kMin)
+    return __builtin_elementwise_minimum(a, b);
+  else
+    return __builtin_elementwise_maximum(a, b);
+#else
+  // Of equal ones the first, unless it is the zero that loses. A NaN in a stays: no comparison with it holds.
+  const auto negative = (decltype(a < b))(kMin ? b : a) < 0;
+  return ((kMin ? b < a : b > a) | (b != b) | ((a == b) & negative)) ? b : a;
+#endif
 }
 
+/// The largest (or smallest) of a row, NaN if there is one; `start` for nothing.
 template <bool kMin, class T>
 TSR_INLINE T ExtremeOf(const T* x, int64_t n, T start) {
   using V = typename VectorOf<T>::V;
@@ -160,19 +177,17 @@ TSR_INLINE T ExtremeOf(const T* x, int64_t n, T start) {
     V a = Load(x), b = a;
     for (; i + 2 * L <= n; i += 2 * L) {
       const V u = Load(x + i), v = Load(x + i + L);
-      a = ((kMin ? u < a : u > a) | (u != u)) ? u : a;
-      b = ((kMin ? v < b : v > b) | (v != v)) ? v : b;
+      a = BetterLanes<kMin>(a, u);
+      b = BetterLanes<kMin>(b, v);
     }
     for (; i + L <= n; i += L) {
       const V u = Load(x + i);
-      a = ((kMin ? u < a : u > a) | (u != u)) ? u : a;
+      a = BetterLanes<kMin>(a, u);
     }
-    a = ((kMin ? b < a : b > a) | (b != b)) ? b : a;
-    for (int j = 0; j < L; ++j)
-      if (Beats<kMin>(a[j], best)) best = a[j];
+    a = BetterLanes<kMin>(a, b);
+    for (int j = 0; j < L; ++j) best = Better<kMin>(best, static_cast<T>(a[j]));
   }
-  for (; i < n; ++i)
-    if (Beats<kMin>(x[i], best)) best = x[i];
+  for (; i < n; ++i) best = Better<kMin>(best, x[i]);
   return best;
 }
 

@@ -245,9 +245,9 @@ struct Extreme {
   using Acc = T;
   static constexpr int kComponents = 1;
   static constexpr Acc Start(int) { return kMin ? Highest<T>() : Lowest<T>(); }
-  TSR_INLINE static T Better(T x, T best) {
+  TSR_INLINE static T Of(T best, T x) {
     if constexpr (kIsFloat<T>)
-      return Beats<kMin>(x, best) ? x : best;
+      return Better<kMin>(best, x);
     else
       return (kMin ? x < best : x > best) ? x : best;
   }
@@ -256,7 +256,7 @@ struct Extreme {
     if constexpr (kIsFloat<T>) {
       best = ExtremeOf<kMin>(x, n, best);
     } else {
-      for (int64_t j = 0; j < n; ++j) best = Better(x[j], best);
+      for (int64_t j = 0; j < n; ++j) best = Of(best, x[j]);
     }
     a.at(0, i) = best;
   }
@@ -265,12 +265,12 @@ struct Extreme {
     T* __restrict best = a.acc;
     int64_t r = 0;
     for (; r + 2 <= nrows; r += 2, x += 2 * rs)
-      for (int64_t c = 0; c < ncols; ++c) best[c] = Better(x[rs + c], Better(x[c], best[c]));
+      for (int64_t c = 0; c < ncols; ++c) best[c] = Of(Of(best[c], x[c]), x[rs + c]);
     for (; r < nrows; ++r, x += rs)
-      for (int64_t c = 0; c < ncols; ++c) best[c] = Better(x[c], best[c]);
+      for (int64_t c = 0; c < ncols; ++c) best[c] = Of(best[c], x[c]);
   }
   static void Merge(Accumulators<T, Acc> a, int64_t i, Accumulators<T, Acc> b, int64_t j) {
-    a.at(0, i) = Better(b.at(0, j), a.at(0, i));
+    a.at(0, i) = Of(a.at(0, i), b.at(0, j));
   }
 };
 

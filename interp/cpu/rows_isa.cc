@@ -56,7 +56,7 @@ void SoftmaxCols(const T* __restrict x, int64_t xs, T* __restrict y, int64_t ys,
   for (int64_t c = 0; c < ncols; ++c) max[c] = MinusInf<T>(), sum[c] = 0, lost[c] = 0;
   for (int64_t r = 0; r < nrows; ++r) {
     const T* row = x + r * xs;
-    for (int64_t c = 0; c < ncols; ++c) max[c] = Beats<false>(row[c], max[c]) ? row[c] : max[c];
+    for (int64_t c = 0; c < ncols; ++c) max[c] = Better<false>(max[c], row[c]);
   }
   for (int64_t r = 0; r < nrows; ++r) {
     const T* row = x + r * xs;

@@ -7,6 +7,7 @@
 
 #include "interp/cpu/convert.h"
 #include "interp/cpu/ids.h"
+#include "interp/cpu/math/basic.h"
 #include "interp/cpu/strided.h"
 #include "interp/kernel.h"
 #include "runtime/options.h"
@@ -36,10 +37,11 @@ inline T Apply(T old, T update) {
       return old + update;
     }
   } else {
-    // NaN if either is.
-    if (old != old) return old;
-    if (update != update) return update;
-    return (kMode == Mode::max ? old < update : update < old) ? update : old;
+    // As the ops maximum and minimum: NaN if either is, +0 > -0.
+    if constexpr (std::is_floating_point_v<T>)
+      return kMode == Mode::max ? base::Maximum(old, update) : base::Minimum(old, update);
+    else
+      return (kMode == Mode::max ? old < update : update < old) ? update : old;
   }
 }
 

@@ -1,5 +1,7 @@
 #include "interp/cpu/window_loops.h"
 
+#include "interp/cpu/math/basic.h"
+
 namespace tessera::cpu::TSR_ISA {
 namespace {
 
@@ -26,8 +28,7 @@ void Add(T* y, const T* x, int64_t step, int64_t n) {
 }
 template <class T>
 void MaxFloat(T* y, const T* x, int64_t step, int64_t n) {
-  // A NaN in a stays: no comparison with it holds. A NaN in b is taken.
-  ForSteps(y, x, step, n, [](T a, T b) { return ((b > a) | (b != b)) ? b : a; });
+  ForSteps(y, x, step, n, [](T a, T b) { return Maximum(a, b); });
 }
 template <class T>
 void MaxInt(T* y, const T* x, int64_t step, int64_t n) {

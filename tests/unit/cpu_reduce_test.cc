@@ -281,6 +281,26 @@ TEST(CpuReduce, ExtremesOfNothing) {
   EXPECT_TRUE(RunKernel(ir::Op::k_argmax, cpu::k_argmax, {&x}, {{"axis", int64_t{0}}}).status.ok());
 }
 
+// +0 is larger than -0, wherever they stand: lanes, threads and generated code meet them in other orders.
+TEST(CpuReduce, ExtremesOfZeros) {
+  for (DType t : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    for (int64_t n : {2, 7, 16, 17, 33, 5000}) {
+      for (int64_t place : {int64_t{0}, n / 2, n - 1}) {
+        for (int64_t cols : {1, 40}) {
+          for (bool largest : {true, false}) {
+            Tensor x(t, {n, cols});
+            x.Fill([&](int64_t i) { return (i / cols == place) == largest ? 0.0 : -0.0; });
+            Outcome o = largest ? RunKernel(ir::Op::k_max, cpu::k_max, {&x}, {{"axes", ir::Ints{0}}})
+                                : RunKernel(ir::Op::k_min, cpu::k_min, {&x}, {{"axes", ir::Ints{0}}});
+            for (int64_t c = 0; c < cols; ++c)
+              ASSERT_EQ(std::signbit(o.out[0].Get(c)), !largest) << n << " " << place << " " << cols;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(CpuReduce, NaNAndInfinity) {
   for (DType t : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     for (int64_t n : {1, 7, 16, 17, 5000}) {

@@ -177,9 +177,22 @@ TSR_MATH double Maximum(double a, double b) { return __builtin_elementwise_maxim
 TSR_MATH float Minimum(float a, float b) { return __builtin_elementwise_minimum(a, b); }
 TSR_MATH double Minimum(double a, double b) { return __builtin_elementwise_minimum(a, b); }
 #else
+#ifdef __CUDACC__
+TSR_MATH float Maximum(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+TSR_MATH float Minimum(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+#else
 TSR_MATH float Maximum(float a, float b) { return Select(a != a, a, Select(b != b, b, MaxOrdered(a, b))); }
-TSR_MATH double Maximum(double a, double b) { return Select(a != a, a, Select(b != b, b, MaxOrdered(a, b))); }
 TSR_MATH float Minimum(float a, float b) { return Select(a != a, a, Select(b != b, b, MinOrdered(a, b))); }
+#endif
+TSR_MATH double Maximum(double a, double b) { return Select(a != a, a, Select(b != b, b, MaxOrdered(a, b))); }
 TSR_MATH double Minimum(double a, double b) { return Select(a != a, a, Select(b != b, b, MinOrdered(a, b))); }
 #endif
 TSR_MATH float Fmax(float a, float b) { return Select(a != a, b, Select(b != b, a, MaxOrdered(a, b))); }

@@ -15,12 +15,6 @@ __device__ __forceinline__ float PowerOf2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-/// The larger; NaN if either is.
-__device__ __forceinline__ float LargerOf(float a, float b) {
-  float y;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-  return y;
-}
 
 /// The largest of n (a power of two) terms; v is used up.
 template <int n, int size>
@@ -29,7 +23,7 @@ __device__ __forceinline__ float TreeMax(float (&v)[size]) {
     return v[0];
   } else {
 #pragma unroll
-    for (int i = 0; i < n / 2; ++i) v[i] = LargerOf(v[i], v[i + n / 2]);
+    for (int i = 0; i < n / 2; ++i) v[i] = Maximum(v[i], v[i + n / 2]);
     return TreeMax<n / 2>(v);
   }
 }
@@ -70,7 +64,7 @@ struct Running {
     sum += TreeSum<n>(terms);
   }
   __device__ __forceinline__ void Merge(const Running& o) {
-    const float m = LargerOf(max, o.max);
+    const float m = Maximum(max, o.max);
     sum = From(m) + o.From(m);
     max = m;
   }

@@ -115,20 +115,20 @@ __device__ __forceinline__ C TreeSum(C (&v)[size]) {
   }
 }
 
-/// The larger; NaN if either is.
+/// The larger; NaN if either is; +0 > -0.
 template <class C>
 __device__ __forceinline__ C Larger(C a, C b) {
   if constexpr (std::is_same_v<C, int64_t>)
     return b > a ? b : a;
   else
-    return (b > a) | (b != b) ? b : a;
+    return Maximum(a, b);
 }
 template <class C>
 __device__ __forceinline__ C Smaller(C a, C b) {
   if constexpr (std::is_same_v<C, int64_t>)
     return b < a ? b : a;
   else
-    return (b < a) | (b != b) ? b : a;
+    return Minimum(a, b);
 }
 
 /// A sum in f64. That of f64 terms keeps what rounding lost.

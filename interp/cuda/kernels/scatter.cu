@@ -22,8 +22,11 @@ __device__ __forceinline__ T Combine(T old, T update, ScatterMode mode) {
       a = static_cast<decltype(a)>(a + b);
     }
   } else {
-    // NaN if either is.
-    if (a == a && (b != b || (mode == ScatterMode::max ? a < b : b < a))) a = b;
+    // As the ops maximum and minimum: NaN if either is, +0 > -0.
+    if constexpr (__is_same(decltype(a), float) || __is_same(decltype(a), double))
+      a = mode == ScatterMode::max ? Maximum(a, b) : Minimum(a, b);
+    else if (mode == ScatterMode::max ? a < b : b < a)
+      a = b;
   }
   T r;
   Store(a, r);
