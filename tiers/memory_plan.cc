@@ -32,9 +32,9 @@ std::vector<int> LastNeeds(const Trace& trace, const Code* code, std::vector<boo
   }
   for (size_t k = 0; code != nullptr && k < code->kernels().size(); ++k) {
     const Code::Kernel& kernel = code->kernels()[k];
+    // Where the kernel is not used its steps run one by one at its place, and read no more than it does. Its inner
+    // values need no longer lives for that: they are made and read there, in their order.
     for (ValueId v : kernel.views) last[v] = std::max(last[v], kernel.latest);
-    // Where the kernel is not used its steps run one by one, and read no more than it does.
-    for (ValueId v : kernel.inner) last[v] = std::max(last[v], kernel.position);
   }
   // A value is needed as long as a register holds it: an exit puts it there.
   std::map<std::pair<int, int>, ValueId> registers;

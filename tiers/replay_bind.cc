@@ -5,6 +5,7 @@
 #include "interp/cpu/direct.h"
 #include "interp/kernel.h"
 #include "interp/views.h"
+#include "runtime/log.h"
 #include "tiers/replay_activation.h"
 
 namespace tessera::tiers {
@@ -252,6 +253,8 @@ absl::Status ReplayActivation::Take(int first, int count, Ref<rt::Storage>& aren
   constexpr size_t kLent = size_t{64} << 20;
   if (!is_spare) is_lent_ = trace_.device->kind() == rt::DeviceKind::cuda && total >= kLent;
   Account(static_cast<int64_t>(total));
+  TSR_LOG(3, "version ", version_.id, " takes ", (total + 1023) >> 10, " KiB for ",
+          is_spare ? "what its kernels have in registers, because some of it is needed" : "its values");
   char* base = static_cast<char*>(arena->data());
   const auto has = [&](int slot) { return slot >= first && slot < first + count; };
   for (ValueId v : layout_.results) {
