@@ -55,10 +55,23 @@ struct ScalarView : View {
     bool b;
   };
   ScalarView() : i(0) { Init(DType::i64); }
-  explicit ScalarView(double v) : f(v) { Init(DType::f64); }
-  explicit ScalarView(int64_t v) : i(v) { Init(DType::i64); }
-  explicit ScalarView(bool v) : b(v) { Init(DType::boolean); }
+  explicit ScalarView(double v) { Set(v); }
+  explicit ScalarView(int64_t v) { Set(v); }
+  explicit ScalarView(bool v) { Set(v); }
   ScalarView(const ScalarView&) = delete;
+
+  void Set(double v) {
+    f = v;
+    Init(DType::f64);
+  }
+  void Set(int64_t v) {
+    i = v;
+    Init(DType::i64);
+  }
+  void Set(bool v) {
+    b = v;
+    Init(DType::boolean);
+  }
 
   void Init(DType t) {
     dtype = t;

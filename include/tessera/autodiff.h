@@ -30,6 +30,11 @@ class TSR_API Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
+  /// Keep at most so many bytes of values, and compute the others again on the way back: those that cost least for the
+  /// memory they take. 0: keep everything. Before watch(); the option tape_bytes is the limit of tapes that say nothing.
+  /// More is kept where less cannot be: what was given, results of custom gradients and of checkpoints.
+  void limit(int64_t bytes);
+
   /// From now on, what is computed from x follows from something watched. x must be of a floating type.
   void watch(const Tensor& x);
   void watch(const std::vector<Tensor>& xs);

@@ -15,6 +15,7 @@ struct Tape::Impl : api::TapeRecord {
 Tape::Tape(Use use) : impl_(std::make_unique<Impl>(use == Use::once)) {}
 Tape::~Tape() = default;
 
+void Tape::limit(int64_t bytes) { impl_->SetLimit(bytes); }
 void Tape::watch(const Tensor& x) { impl_->Watch(x); }
 void Tape::watch(const std::vector<Tensor>& xs) {
   for (const Tensor& x : xs) impl_->Watch(x);

@@ -6,6 +6,7 @@
 #include "absl/container/inlined_vector.h"
 #include "interp/api/eager.h"
 #include "interp/api/tape_record.h"
+#include "runtime/options.h"
 #include "runtime/per_thread.h"
 
 namespace tessera::api {
@@ -67,6 +68,7 @@ ir::Immediate NumberIn(const View& v) {
 }  // namespace
 
 TapeRecord::TapeRecord(bool once) : thread_(&Mine()), once_(once) {
+  SetLimit(rt::options().tape_bytes());
   below_ = std::exchange(thread_->top, this);
   internal::g_tapes.fetch_add(1, std::memory_order_relaxed);
 }
@@ -108,15 +110,23 @@ void TapeRecord::Watch(const Tensor& x) {
   }
   if (used_) Throw(InvalidArgument("watch: the tape has given its gradient; make another one, or one of Use::many"));
   CheckThread("watch");
+  const int32_t before = num_slots_;
   NewSlot(*x.waiting_impl());
+  if (store_ != nullptr && num_slots_ != before) store_->AddGiven(x);
 }
 
-TapeRecord::Saved TapeRecord::Result(TensorImpl& x, bool keep) {
+TapeRecord::Saved TapeRecord::Result(TensorImpl& x, bool keep, const TapeStore::Made& made,
+                                     absl::Span<const int32_t> operands) {
   Saved s;
   s.kind = ir::Operand::Kind::value;
   s.type = x;
+  const int32_t before = num_slots_;
   if (IsFloat(x.dtype)) s.slot = NewSlot(x);
-  if (keep) {
+  if (store_ != nullptr && num_slots_ != before) store_->AddResult(made, operands);
+  if (keep && store_ != nullptr && s.slot >= 0) {
+    store_->Keep(s.slot, x);
+    s.is_kept = true;
+  } else if (keep) {
     x.Retain();
     s.value = Tensor::Adopt(&x);
   }
@@ -150,6 +160,7 @@ void TapeRecord::Record(const interp::EagerCall& call, absl::Span<TensorImpl* co
   if (call.where != nullptr) node.where = *call.where;
   node.device = &out[0]->device();
   node.in.resize(call.in.size());
+  const bool limited = store_ != nullptr;
   for (size_t i = 0; i < call.in.size(); ++i) {
     const View* v = call.in[i];
     Saved& s = node.in[i];
@@ -162,7 +173,12 @@ void TapeRecord::Record(const interp::EagerCall& call, absl::Span<TensorImpl* co
     }
     s.kind = ir::Operand::Kind::value;
     s.slot = slots[i];
-    if (i < ir::kResultBit && (needs >> i & 1) != 0) {
+    const bool needed = i < ir::kResultBit && (needs >> i & 1) != 0;
+    // Under a limit the op may run again: what no op of the tape can make stays for it.
+    if (limited && s.slot >= 0) {
+      s.is_kept = needed || (!store_->can_repeat(s.slot) && store_->maker(s.slot).node >= 0);
+      if (s.is_kept) store_->Keep(s.slot, TensorOf(v));
+    } else if (needed || limited) {
       TensorOf(v).Retain();
       s.value = Tensor::Adopt(&TensorOf(v));
     }
@@ -170,8 +186,10 @@ void TapeRecord::Record(const interp::EagerCall& call, absl::Span<TensorImpl* co
   node.out.reserve(out.size());
   for (size_t i = 0; i < out.size(); ++i) {
     const size_t bit = ir::kResultBit + i;
-    node.out.push_back(Result(*out[i], bit < 32 && (needs >> bit & 1) != 0));
+    node.out.push_back(Result(*out[i], bit < 32 && (needs >> bit & 1) != 0,
+                              limited ? Describe(node, i, *out[i]) : TapeStore::Made(), slots));
   }
+  if (limited) store_->MakeRoom();
 }
 
 void TapeRecord::RecordCustom(const char* name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& results,
@@ -191,7 +209,13 @@ void TapeRecord::RecordCustom(const char* name, const std::vector<Tensor>& input
   node.backward = backward;
   node.in = std::move(in);
   node.site = site;
-  for (const Tensor& y : results) node.out.push_back(Result(*y.waiting_impl(), false));
+  for (const Tensor& y : results) {
+    TapeStore::Made made;
+    made.maker.node = static_cast<int32_t>(nodes_.size()) - 1;
+    made.bytes = y.waiting_impl()->size() * static_cast<int64_t>(SizeOf(y.waiting_impl()->dtype));
+    made.can_repeat = false;
+    node.out.push_back(Result(*y.waiting_impl(), false, made, {}));
+  }
   node.device = results.empty() ? &DefaultDevice() : &results[0].waiting_impl()->device();
 }
 

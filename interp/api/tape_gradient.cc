@@ -74,7 +74,7 @@ class TapeRecord::Emitter final : public ir::GradEmitter {
         in[i] = x.waiting_impl();
       } else if (args[i].kind == ir::Operand::Kind::immediate) {
         interp::ScalarView& s = numbers[used++];
-        std::visit([&](auto v) { Set(s, v); }, args[i].immediate);
+        std::visit([&](auto v) { s.Set(v); }, args[i].immediate);
         in[i] = &s;
       }
     }
@@ -110,18 +110,6 @@ class TapeRecord::Emitter final : public ir::GradEmitter {
     Tensor value;
     TensorType type;
   };
-  static void Set(interp::ScalarView& s, double v) {
-    s.f = v;
-    s.Init(DType::f64);
-  }
-  static void Set(interp::ScalarView& s, int64_t v) {
-    s.i = v;
-    s.Init(DType::i64);
-  }
-  static void Set(interp::ScalarView& s, bool v) {
-    s.b = v;
-    s.Init(DType::boolean);
-  }
 
   std::vector<Held> held_;
   uintptr_t site_ = 0;
@@ -182,9 +170,11 @@ std::vector<Tensor> TapeRecord::Gradient(const Tensor& target, const Tensor& see
   try {
     Walk(emitter, grads, is_source);
   } catch (...) {
+    EndWalk();
     if (once_) nodes_.clear();
     throw;
   }
+  EndWalk();
   // What the target does not depend on was never used.
   if (once_) {
     nodes_.clear();
@@ -207,6 +197,7 @@ void TapeRecord::Walk(Emitter& emitter, std::vector<Tensor>& grads, const std::v
     const bool reached = std::any_of(node.out.begin(), node.out.end(),
                                      [&](const Saved& s) { return s.slot >= 0 && grads[s.slot].defined(); });
     if (reached) Step(node, emitter, grads, is_source);
+    if (store_ != nullptr) Drop(node);
     if (once_) node = Node();
   }
 }
@@ -218,6 +209,7 @@ void TapeRecord::Step(Node& node, Emitter& emitter, std::vector<Tensor>& grads, 
   }
   emitter.Begin(node.site, node.where, *node.device, node.custom != nullptr ? node.custom : ir::Info(node.op).name);
   if (node.custom != nullptr) return CallCustom(node, emitter, grads, is_source);
+  if (store_ != nullptr) Fetch(node);
 
   absl::InlinedVector<ir::Arg, 4> in(node.in.size());
   absl::InlinedVector<bool, 4> wants(node.in.size(), false);

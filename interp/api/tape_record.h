@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "interp/api/tape.h"
+#include "interp/api/tape_store.h"
 #include "ir/grad.h"
 
 namespace tessera::api {
@@ -22,6 +23,8 @@ class TapeRecord {
   ~TapeRecord();
   TapeRecord(const TapeRecord&) = delete;
 
+  /// Keeps at most so many bytes where it can compute the rest again; 0: keeps everything. Before it knows anything.
+  void SetLimit(int64_t bytes);
   void Watch(const Tensor& x);
   /// -1 for a value that it does not know.
   int32_t SlotOf(const rt::TensorImpl& x) const;
@@ -43,7 +46,8 @@ class TapeRecord {
     int32_t slot = -1;  // -1: no gradient
     ir::Immediate number;
     TensorType type;
-    Tensor value;  // where the rule needs it
+    Tensor value;          // where the rule needs it
+    bool is_kept = false;  // in the store, under the slot
   };
   struct Node {
     ir::Op op{};
@@ -58,7 +62,17 @@ class TapeRecord {
   };
   class Emitter;
 
-  Saved Result(rt::TensorImpl& x, bool keep);
+  /// Under a limit: `made` is what the store is to know of it.
+  Saved Result(rt::TensorImpl& x, bool keep, const TapeStore::Made& made, absl::Span<const int32_t> operands);
+  TapeStore::Made Describe(const Node& node, size_t result, const rt::TensorImpl& x) const;
+  /// The value of a slot, which the store holds or which is computed again.
+  Tensor ValueOf(int32_t slot);
+  std::vector<Tensor> RunAgain(const Node& node, absl::flat_hash_map<int32_t, Tensor>& others);
+  /// What the rule of the node needs, out of the store.
+  void Fetch(Node& node);
+  /// The node's turn has passed.
+  void Drop(Node& node);
+  void EndWalk();
   int32_t NewSlot(rt::TensorImpl& x);
   /// Throws on a thread that is not the tape's.
   void CheckThread(const char* what) const;
@@ -77,6 +91,8 @@ class TapeRecord {
   std::vector<Node> nodes_;
   absl::flat_hash_map<uint64_t, int32_t> slots_;  // by number
   int32_t num_slots_ = 0;
+  std::unique_ptr<TapeStore> store_;  // under a limit
+  int64_t repeated_ = 0;              // nodes that ran again
 };
 
 }  // namespace tessera::api

@@ -8,17 +8,6 @@
 namespace tessera {
 namespace {
 
-std::string MessageOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-Tensor Line(int64_t n) { return cast(arange(n), f64) * 0.25 + 0.5; }
-
 TEST(AutodiffTape, GivesTheGradientOfALoss) {
   const Tensor x = Line(3);
   Tape tape;

@@ -20,6 +20,18 @@ inline Tensor Uniform(const Dims& dims, double low, double high, uint64_t seed) 
   return random_uniform(static_cast<int64_t>(seed), 0, dims, low, high, f64);
 }
 
+/// What the Error that fn throws says.
+inline std::string MessageOf(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+inline Tensor Line(int64_t n) { return cast(arange(n), f64) * 0.25 + 0.5; }
+
 /// The derivative of a function of tensors, one element at a time.
 inline std::vector<double> FiniteDifferences(const std::function<double(const Tensors&)>& f, const Tensors& at,
                                              size_t input, double h = 1e-5) {
