@@ -319,7 +319,9 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
       }
       ++want;
     }
-    if (step.has_attrs && !act.SetAttrs(waiting.matched_, call.attrs, nullptr)) return false;
+    if (step.has_attrs &&
+        !(step.num_bools >= 0 ? step.HasBools(call.attrs) : act.SetAttrs(waiting.matched_, call.attrs, nullptr)))
+      return false;
     if (act.shapes_changed()) return false;  // since one of these inputs
     out[0] = act.MakeHandle(step.result, &waiting);
     ++waiting.matched_;
