@@ -228,7 +228,7 @@ void ReportDeopts(const std::string& kind, int trials, DeoptTimes (*latency)(con
 Timed CallsTask(const std::string& task) {
   if (task.starts_with("call ")) {
     const Function chain = AddChain(std::stoi(task.substr(5)));
-    return Loop([chain, args = std::vector<Tensor>{Filled(0), Filled(0)}] { chain(args); });
+    return Loop([chain, args = std::vector<Tensor>{Filled(0), Filled(0)}] { chain.call(args); });
   }
   for (const std::string kind : {"buffers", "eager"})
     for (const bool distinct : {true, false}) {

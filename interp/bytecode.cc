@@ -34,8 +34,14 @@ class Decoder {
       out_->params.push_back(Register(p.value));
       out_->param_types.push_back(function_.values[p.value].type);
     }
+    const std::vector<Instruction>& body = function_.body.instructions;
+    out_->is_straight = std::all_of(body.begin(), body.end(), [](const Instruction& i) {
+      return i.op == Op::k_return || i.op == Op::k_constant ||
+             (i.blocks.empty() && ir::Info(i.op).impl != ir::Impl::control && ir::Info(i.op).impl != ir::Impl::host);
+    });
     std::vector<ValueId> params;
-    for (const ir::Param& p : function_.params) params.push_back(p.value);
+    for (const ir::Param& p : function_.params)
+      if (!out_->is_straight) params.push_back(p.value);
     DecodeBlock(function_.body, params, {});
     FindSymbols();
     return std::move(out_);

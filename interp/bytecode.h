@@ -82,7 +82,10 @@ struct Bytecode {
     std::vector<std::unique_ptr<std::vector<std::vector<ir::Attr>>>> idle;
   };
   mutable AttrPool attr_pool;
-  std::vector<int32_t> params;  // registers
+  std::vector<int32_t> params;  // registers: the first ones, in order
+  /// Ops and constants up to a return, and nothing else. Such code frees no parameter and works in none's memory, so a
+  /// frame may borrow its arguments until it returns: whoever calls holds them as long.
+  bool is_straight = false;
   std::vector<TensorType> param_types;
   /// For each parameter and dim (kMaxRank of them) the index of the symbol that it is; -1: a number, or an expression.
   std::vector<int32_t> param_symbols;

@@ -22,8 +22,8 @@ using rt::Ref;
 using rt::TensorImpl;
 
 void ReleaseRegisters(Frame& frame) {
-  if (frame.borrows) return;
-  for (int i = 0; i < frame.code->num_registers; ++i) {
+  // What is borrowed are the parameters, and they have the first registers.
+  for (int i = frame.borrows ? static_cast<int>(frame.code->params.size()) : 0; i < frame.code->num_registers; ++i) {
     if (frame.registers[i] != nullptr) std::exchange(frame.registers[i], nullptr)->Release();
   }
 }
@@ -260,7 +260,9 @@ class Machine {
     for (int i = 0; i < insn.num_operands; ++i) {
       const OperandRef r = code_.operands[insn.operands + i];
       // The registers are of no use any more, so references move out of them.
-      if (r >= 0 && f_.registers[r] != nullptr) {
+      if (f_.borrows && r >= 0 && static_cast<size_t>(r) < code_.params.size()) {
+        results->push_back(Ref<TensorImpl>::Share(f_.registers[r]));
+      } else if (r >= 0 && f_.registers[r] != nullptr) {
         results->push_back(Ref<TensorImpl>::Adopt(std::exchange(f_.registers[r], nullptr)));
       } else if (r >= 0) {
         int same = 0;
@@ -461,12 +463,12 @@ absl::Status CallAtDepth(Instance& instance, int function, absl::Span<TensorImpl
     if (FunctionHook* hook = CurrentFunctionHook()) {
       auto next = hook->OnAnchor(frame, code.anchors[0], results);
       if (!next.ok() || *next == FunctionHook::Next::returned) {
-        ReleaseRegisters(frame);
+        if (!frame.borrows) ReleaseRegisters(frame);
         return next.status();
       }
     }
   }
-  frame.Own();
+  if (!code.is_straight) frame.Own();
   return Resume(frame, results);
 }
 
@@ -552,7 +554,8 @@ absl::Status Resume(Frame& frame, Results* results) {
   absl::Status status = Machine(frame).Run(results);
   if (frame.recorder != nullptr && frame.recorder->open()) [[unlikely]]
     frame.recorder->OnLeave(frame, status);
-  ReleaseRegisters(frame);
+  // Straight code that has returned has freed all but its parameters.
+  if (!frame.borrows || !status.ok()) ReleaseRegisters(frame);
   if (observer != nullptr) [[unlikely]]
     observer->OnFunctionExit(frame.code);
   return status;

@@ -109,8 +109,9 @@ struct Frame {
   Counter* counters = nullptr;
   const std::vector<ir::Attr>* attrs = nullptr;  // code->attrs, or a copy with symbols replaced by numbers
   InsnRecorder* recorder = nullptr;              // of a recording that this activation is part of
-  /// The registers hold the call's arguments and nothing else, without references of their own: the caller has some. So
-  /// it is from the entry until Own(), which comes before anything is done that could let go of one.
+  /// The registers of the parameters hold the call's arguments without references of their own: the caller has some. So
+  /// it is from the entry until Own(), which comes before anything is done that could let go of one: where code is
+  /// straight, never in tier 1.
   bool borrows = false;
   void Own() {
     if (!borrows) return;

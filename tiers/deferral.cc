@@ -12,6 +12,7 @@
 #include "interp/dispatch.h"
 #include "runtime/clock.h"
 #include "runtime/metrics.h"
+#include "runtime/ring.h"
 #include "runtime/sanitizer.h"
 #include "tiers/recording.h"
 #include "tracer/control.h"
@@ -319,7 +320,9 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
       }
       ++want;
     }
-    if (step.has_attrs && !act.SetAttrs(waiting.matched_, call.attrs, nullptr)) return false;
+    if (step.has_attrs &&
+        !(step.num_bools >= 0 ? step.HasBools(call.attrs) : act.SetAttrs(waiting.matched_, call.attrs, nullptr)))
+      return false;
     if (act.shapes_changed()) return false;  // since one of these inputs
     out[0] = act.MakeHandle(step.result, &waiting);
     ++waiting.matched_;
@@ -402,9 +405,15 @@ Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<Tenso
     return Outcome::waits;
   }
   elsewhere_ = false;
+  const bool other_way = failure.reason == DeoptReason::branch && failure.guard == GuardKind::branch;
+  const uint64_t way = interp::Stream::Fold(path(), call.site, call.op) & stream_.path_mask;
   (void)Finish();
   Leave();
-  Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
+  // Where a bridge begins there is nothing to book: execution does not fall back to tier 1.
+  if (other_way && has_bridge(stream_, way))
+    rt::Record(rt::EventKind::bridge, version_->id, failure.step);
+  else
+    Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
   return Outcome::left;
 }
 

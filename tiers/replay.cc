@@ -54,6 +54,11 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
     b.operands = static_cast<uint32_t>(operand_views_.size());
     b.results = static_cast<uint32_t>(result_views_.size());
     b.first_cast = static_cast<uint32_t>(cast);
+    b.op = &ir::Info(s.op);
+    b.first_tensor = static_cast<uint32_t>(tensor_operands_.size());
+    for (ValueId v : s.in)
+      if (v != kNoValue && number_of_[v] < 0) tensor_operands_.push_back(v);
+    b.num_tensors = static_cast<uint32_t>(tensor_operands_.size()) - b.first_tensor;
     for (ValueId v : s.in) {
       operand_views_.push_back(v == kNoValue        ? nullptr
                                : number_of_[v] >= 0 ? static_cast<const View*>(&numbers_[number_of_[v]])
@@ -65,6 +70,8 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
       operand_views_[b.operands + static_cast<uint32_t>(replay.casts()[cast].operand)] = &cast_views_[cast];
     }
     b.num_in = static_cast<uint8_t>(std::min<size_t>(s.in.size(), 255));
+    b.num_operands = static_cast<uint32_t>(s.in.size());
+    b.num_results = static_cast<uint32_t>(s.out.size());
     b.out = s.out.empty() ? -1 : s.out[0];
   }
   for (const TraceStep& s : trace_.steps) {
@@ -228,16 +235,26 @@ void ReplayActivation::Expand(const Bound& b) {
 }
 
 absl::Status ReplayActivation::RunKernel(int i, const Bound& b) {
+  // Nothing here looks at the trace, which is large and was not needed since it was bound.
+  const ValueId* v = tensor_operands_.data() + b.first_tensor;
+  for (const ValueId* end = v + b.num_tensors; v != end; ++v) views_[*v].data = data_[*v];
+  if (b.num_casts > 0) TSR_RETURN_IF_ERROR(CastOperands(i, b));
+  return b.kernel({*b.op,
+                   {operand_views_.data() + b.operands, b.num_operands},
+                   {result_views_.data() + b.results, b.num_results},
+                   b.attrs,
+                   trace_.device});
+}
+
+absl::Status ReplayActivation::CastOperands(int i, const Bound& b) {
   const TraceStep& s = trace_.steps[i];
-  for (ValueId v : s.in)
-    if (v != kNoValue && number_of_[v] < 0) views_[v].data = data_[v];
   for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k) {
     const ValueId v = s.in[static_cast<size_t>(replay_.casts()[k].operand)];
     const View* in = number_of_[v] >= 0 ? static_cast<const View*>(&numbers_[number_of_[v]]) : &views_[v];
     View* out = &cast_views_[k];
     TSR_RETURN_IF_ERROR(ConvertTo(*in, *out));
   }
-  return b.kernel({ir::Info(s.op), Operands(i), Results(i), b.attrs, trace_.device});
+  return absl::OkStatus();
 }
 
 absl::Status ReplayActivation::ConvertTo(const View& from, View& to) {

@@ -43,6 +43,7 @@ class ReplayActivation final : public Activation {
   // With one reference, for the value as it is now.
   rt::TensorImpl* NewTensor(ValueId v, rt::Storage* storage);
   absl::Status RunKernel(int i, const Bound& b);
+  absl::Status CastOperands(int i, const Bound& b);
   void Windows(int i);
   // A view op whose operand's strides cannot say it: the operand is copied, and the result lies in the copy.
   absl::Status Copy(int i);
@@ -132,6 +133,7 @@ class ReplayActivation final : public Activation {
   std::vector<Bound> bound_;
   std::vector<FastStep> fast_;
   std::vector<const View*> operand_views_;
+  std::vector<ValueId> tensor_operands_;  // of all steps, in order: those whose data kernels find in their views
   std::vector<View*> result_views_;
   std::vector<View> cast_views_;
   std::vector<void*> arena_data_;   // of each value with a slot

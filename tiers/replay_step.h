@@ -24,6 +24,8 @@ struct Bound {
   int64_t n = 0;          // loop: elements; window: bytes from the operand's data
   uint32_t operands = 0;  // index in operand_views_
   uint32_t results = 0;   // index in result_views_
+  uint32_t num_operands = 0;
+  uint32_t num_results = 0;
   uint32_t first_cast = 0;
   uint32_t num_casts = 0;
   int32_t splats[3] = {-1, -1, -1};  // loop: index in splats_, for each operand that is a number
@@ -31,6 +33,9 @@ struct Bound {
   enum class Again : uint8_t { everything, size, nothing } again = Again::everything;
   bool has_number = false;
   int32_t expansions[3] = {-1, -1, -1};  // expanded: index in expansions_, for each operand
+  const ir::OpInfo* op = nullptr;
+  uint32_t first_tensor = 0;  // index in tensor_operands_
+  uint32_t num_tensors = 0;
   interp::Kernel kernel = nullptr;
   absl::Span<const ir::Attr> attrs;
 };

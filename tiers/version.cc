@@ -113,6 +113,13 @@ Layout::Layout(const Trace& trace) {
       if (const auto* ints = std::get_if<ir::Ints>(&a))
         for (int64_t n : *ints) step.attrs_vary |= ir::IsSymbol(n);
     }
+    if (step.has_attrs && s.attrs.size() <= 8 && std::all_of(s.attrs.begin(), s.attrs.end(), [](const ir::Attr& a) {
+          return std::get_if<bool>(&a) != nullptr;
+        })) {
+      step.num_bools = static_cast<int8_t>(s.attrs.size());
+      for (size_t k = 0; k < s.attrs.size(); ++k)
+        step.bools = static_cast<uint8_t>(step.bools | std::get<bool>(s.attrs[k]) << k);
+    }
     step.varies |= step.attrs_vary;
     step.is_simple = s.kind == TraceStep::Kind::op && !s.infer_at_run && op.impl != ir::Impl::view;
     // A GPU tells of errors in values when somebody waits for it, in tier 1 as here.

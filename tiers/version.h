@@ -51,6 +51,10 @@ struct Layout {
     ir::Op op{};
     uint8_t num_in = 0;
     bool has_attrs = false;
+    /// How many attributes there are, where all are booleans, and they; -1: they are in the trace, which is further
+    /// away.
+    int8_t num_bools = -1;
+    uint8_t bools = 0;
     bool may_fail = false;  // on values: indices out of range
     uint16_t num_out = 0;
     uint32_t operands = 0;  // first in `operands`
@@ -60,6 +64,14 @@ struct Layout {
     bool attrs_vary = false;
     /// The results' dims are numbers and expressions, and their memory is row-major.
     bool is_simple = false;
+    /// num_bools is not -1, and these are the same.
+    bool HasBools(absl::Span<const ir::Attr> attrs) const {
+      for (int k = 0; k < num_bools; ++k) {
+        const bool* given = std::get_if<bool>(&attrs[static_cast<size_t>(k)]);
+        if (given == nullptr || *given != ((bools >> k & 1) != 0)) return false;
+      }
+      return true;
+    }
   };
   /// The guard of an input that has the same dims in every run, and few of them.
   struct Guard {

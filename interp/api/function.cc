@@ -102,11 +102,24 @@ const std::string& Function::name() const { return state_->module->functions[ind
 size_t Function::num_params() const { return state_->module->functions[index_]->params.size(); }
 size_t Function::num_results() const { return state_->module->functions[index_]->results.size(); }
 
-std::vector<Tensor> Function::operator()(const std::vector<Tensor>& args) const {
+namespace {
+
+// The arguments are there when it returns, and so are the results.
+void CallWith(interp::Instance& instance, int index, const std::vector<Tensor>& args, interp::Results* results) {
   absl::InlinedVector<TensorImpl*, 8> impls;
-  for (const Tensor& a : args) impls.push_back(&api::ImplOf(a, "call of a function"));
+  for (const Tensor& a : args) {
+    TensorImpl* x = a.waiting_impl();
+    const bool is_ready = x != nullptr && x->watcher() == nullptr;
+    impls.push_back(is_ready ? x : &api::ImplOf(a, "call of a function"));
+  }
+  api::Check(interp::Call(instance, index, impls, api::DefaultDevice(), results));
+}
+
+}  // namespace
+
+std::vector<Tensor> Function::operator()(const std::vector<Tensor>& args) const {
   interp::Results results;
-  api::Check(interp::Call(*state_->instance, index_, impls, api::DefaultDevice(), &results));
+  CallWith(*state_->instance, index_, args, &results);
   std::vector<Tensor> tensors;
   tensors.reserve(results.size());
   for (Ref<TensorImpl>& r : results) tensors.push_back(api::Wrap(std::move(r)));
@@ -118,7 +131,11 @@ Tensor Function::call(const std::vector<Tensor>& args) const {
   if (num_results() != 1) {
     api::Throw(InvalidArgument("@", name(), " has ", num_results(), " results; call() is for functions with one"));
   }
-  return std::move((*this)(args)[0]);
+  interp::Results results;
+  CallWith(*state_->instance, index_, args, &results);
+  Tensor tensor = api::Wrap(std::move(results[0]));
+  if (api::AnyTapes()) api::RecordFunction(*this, args, {tensor}, TSR_SITE);
+  return tensor;
 }
 
 std::string Function::to_string() const { return ir::Print(*state_->module->functions[index_]); }
