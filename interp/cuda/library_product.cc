@@ -60,7 +60,8 @@ size_t ProductKind::Hash::operator()(const ProductKind& k) const {
   uint64_t h = 0;
   for (const int64_t word :
        {k.m, k.n, k.k, k.a_ld, k.b_ld, k.batches, k.a_batch, k.b_batch, int64_t{static_cast<int>(k.in)},
-        int64_t{static_cast<int>(k.out)}, int64_t{k.a_transposed * 4 + k.b_transposed * 2 + k.tf32},
+        int64_t{static_cast<int>(k.out)},
+        int64_t{k.has_bias * 32 + k.has_added * 16 + k.has_gelu * 8 + k.a_transposed * 4 + k.b_transposed * 2 + k.tf32},
         int64_t{k.alignment}, int64_t{k.divisor}}) {
     h = (h ^ static_cast<uint64_t>(word)) * 0x9e3779b97f4a7c15u;
     h ^= h >> 29;
@@ -84,8 +85,9 @@ struct LibraryProducts::Prepared {
   // The result, and what would be added to it, which is nothing; of f8 results it has another dtype.
   cublasLtMatrixLayout_t c = nullptr, d = nullptr;
   cublasLtMatmulAlgo_t algo;
-  bool is_borrowed = false;  // the choice is that of another kind
-  absl::Status status;       // not OK: there is none
+  bool is_borrowed = false;      // the choice is that of another kind
+  mutable bool has_run = false;  // under the lock
+  absl::Status status;           // not OK: there is none
 };
 
 absl::StatusOr<LibraryProducts*> LibraryProducts::On(Device& device) {
@@ -104,25 +106,40 @@ absl::StatusOr<LibraryProducts*> LibraryProducts::On(Device& device) {
   return lt.release();
 }
 
-absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const void* b, void* c) {
-  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> p, Find(kind));
+absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const void* b, void* c, const void* bias,
+                                  const void* added) {
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> p, Find(kind, /*runs=*/true));
   const float one = 1, zero = 0;
   const double one64 = 1, zero64 = 0;
   const bool wide = kind.in == DType::f64;
   TSR_RETURN_IF_ERROR(device_.Enter());
-  const cublasStatus_t status = api_.cublasLtMatmul(handle_, p->op, wide ? static_cast<const void*>(&one64) : &one, b,
-                                                    p->b, a, p->a, wide ? static_cast<const void*>(&zero64) : &zero, c,
-                                                    p->c, c, p->d, &p->algo, workspace_, kWorkspace, device_.stream());
+  std::unique_lock lock(bias_mutex_, std::defer_lock);
+  if (kind.has_bias) {
+    lock.lock();
+    TSR_RETURN_IF_ERROR(SetBias(*p, bias));
+  }
+  const void* const of_product = wide ? static_cast<const void*>(&one64) : &one;
+  const void* const of_added = kind.has_added ? of_product : wide ? static_cast<const void*>(&zero64) : &zero;
+  const cublasStatus_t status =
+      api_.cublasLtMatmul(handle_, p->op, of_product, b, p->b, a, p->a, of_added, kind.has_added ? added : c, p->c, c,
+                          p->d, &p->algo, workspace_, kWorkspace, device_.stream());
   rt::Count(rt::Metric::products_run);
   return LtError("cublasLtMatmul", status);
 }
 
-absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts::Find(const ProductKind& kind) {
+absl::Status LibraryProducts::SetBias(const Prepared& p, const void* bias) {
+  return LtError("cublasLtMatmulDescSetAttribute",
+                 api_.cublasLtMatmulDescSetAttribute(p.op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+}
+
+absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts::Find(const ProductKind& kind,
+                                                                                       bool runs) {
   std::lock_guard lock(mutex_);
   const auto it = prepared_.find(kind);
   const bool is_new = it == prepared_.end();
-  if (!is_new && !it->second->is_borrowed) [[likely]] {
+  if (!is_new && !(runs && it->second->is_borrowed && it->second->has_run)) [[likely]] {
     TSR_RETURN_IF_ERROR(it->second->status);
+    it->second->has_run |= runs;
     return it->second;
   }
   auto made = std::make_shared<Prepared>(api_);
@@ -142,6 +159,7 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
       return made->status;  // of the device, not of the kind
     }
   }
+  made->has_run = runs;
   prepared_[kind] = made;
   TSR_RETURN_IF_ERROR(made->status);
   return made;
@@ -176,6 +194,16 @@ absl::Status LibraryProducts::Describe(const ProductKind& kind, Prepared* p) {
   };
   TSR_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSA, kind.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
   TSR_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSB, kind.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+  if (kind.has_bias || kind.has_gelu) {
+    const cublasLtEpilogue_t epilogue = !kind.has_gelu  ? CUBLASLT_EPILOGUE_BIAS
+                                        : kind.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS
+                                                        : CUBLASLT_EPILOGUE_GELU;
+    TSR_RETURN_IF_ERROR(
+        LtError("cublasLtMatmulDescSetAttribute",
+                api_.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue)));
+    // An address that is aligned as any bias will be: what is chosen may depend on it.
+    if (kind.has_bias) TSR_RETURN_IF_ERROR(SetBias(*p, workspace_));
+  }
   TSR_RETURN_IF_ERROR(kind.b_transposed
                           ? Layout(&p->b, kind.in, kind.k, kind.n, kind.b_ld, kind.batches, kind.b_batch)
                           : Layout(&p->b, kind.in, kind.n, kind.k, kind.b_ld, kind.batches, kind.b_batch));

@@ -18,11 +18,12 @@
 namespace tessera::cuda {
 
 /// What a product is, as far as cuBLASLt's choice depends on it: c[m, n] = a[m, k] b[k, n], each row-major, or
-/// transposed and then column-major. c is contiguous.
+/// transposed and then column-major. c is contiguous. What follows it in the same call: see interp::Epilogue.
 struct ProductKind {
   DType in, out;
   bool tf32;
   bool a_transposed, b_transposed;
+  bool has_bias, has_added, has_gelu;
   int32_t alignment;  // of the addresses, in bytes, at most 256
   int32_t divisor;    // 0 but in Rounded()
   int64_t m, n, k;
@@ -43,7 +44,10 @@ class LibraryProducts {
   static absl::StatusOr<LibraryProducts*> On(Device& device);
 
   /// Submits the product. Unimplemented: cuBLASLt has no kernel for that kind, and nothing was submitted.
-  absl::Status Run(const ProductKind& kind, const void* a, const void* b, void* c);
+  absl::Status Run(const ProductKind& kind, const void* a, const void* b, void* c, const void* bias = nullptr,
+                   const void* added = nullptr);
+  /// Says the same of a product that is to be submitted later.
+  absl::Status Check(const ProductKind& kind) { return Find(kind, /*runs=*/false).status(); }
 
  private:
   struct Prepared;
@@ -53,10 +57,11 @@ class LibraryProducts {
   };
 
   LibraryProducts(Device& device, const CublasLt& api) : device_(device), api_(api) {}
-  absl::StatusOr<std::shared_ptr<const Prepared>> Find(const ProductKind& kind);
+  absl::StatusOr<std::shared_ptr<const Prepared>> Find(const ProductKind& kind, bool runs);
   absl::Status Describe(const ProductKind& kind, Prepared* p);
   absl::Status Layout(cublasLtMatrixLayout_t* layout, DType dtype, int64_t rows, int64_t cols, int64_t ld,
                       int64_t batches, int64_t stride);
+  absl::Status SetBias(const Prepared& p, const void* bias);
   /// Asks cuBLASLt.
   absl::Status Choose(const ProductKind& kind, Prepared* p);
   /// Whether a choice for another kind will do.
@@ -66,6 +71,7 @@ class LibraryProducts {
   const CublasLt& api_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
+  std::mutex bias_mutex_;  // a description with a bias has its address
   std::mutex mutex_;
   std::unordered_map<ProductKind, std::shared_ptr<const Prepared>, ProductKind::Hash> prepared_;
   std::unordered_map<ProductKind, Choice, ProductKind::Hash> choices_;  // of rounded kinds

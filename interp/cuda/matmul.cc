@@ -52,8 +52,23 @@ int AlignmentOf(const void* p) {
   return static_cast<int>(std::min<uint64_t>(uint64_t{1} << std::countr_zero(std::bit_cast<uint64_t>(p) | 256), 256));
 }
 
-/// All products of a batch; kind says what they are but for the batch and the alignment.
-absl::Status RunBatch(LibraryProducts& library, const GemmArgs& p, ProductKind kind, void* c) {
+/// Inner dims of the batch whose products have the same b, and whose a go on where the last one's end, are more rows:
+/// one product in place of many.
+void MergeRows(GemmArgs& p) {
+  while (p.batch_rank > 0) {
+    const int d = p.batch_rank - 1;
+    if (p.batch_dims[d] != 1) {
+      if (p.b.batch[d] != 0 || p.a.batch[d] != p.m * p.a.row) return;
+      p.m *= p.batch_dims[d];
+    }
+    --p.batch_rank;
+  }
+}
+
+/// All products of a batch; kind says what they are but for the batch and the alignment. Without `submit` cuBLASLt is
+/// asked about them, as if all addresses were multiples of 16.
+absl::Status RunBatch(LibraryProducts& library, const GemmArgs& p, ProductKind kind, void* c,
+                      const interp::Epilogue& epilogue = {}, bool submit = true) {
   // The inner dims of the batch that one stride walks are one call; the others are walked here.
   int outer = p.batch_rank;
   kind.batches = 1;
@@ -73,8 +88,13 @@ absl::Status RunBatch(LibraryProducts& library, const GemmArgs& p, ProductKind k
     kind.batches *= p.batch_dims[d];
     --outer;
   }
+  if (!submit) {
+    kind.alignment = 16;
+    return library.Check(kind);
+  }
   int64_t calls = 1;
   for (int d = 0; d < outer; ++d) calls *= p.batch_dims[d];
+  const void* const bias = epilogue.bias != nullptr ? epilogue.bias->data : nullptr;
   const auto in_bytes = static_cast<int64_t>(SizeOf(kind.in)), out_bytes = static_cast<int64_t>(SizeOf(kind.out));
   for (int64_t t = 0; t < calls; ++t) {
     int64_t rest = t, a_at = 0, b_at = 0;
@@ -86,9 +106,15 @@ absl::Status RunBatch(LibraryProducts& library, const GemmArgs& p, ProductKind k
     }
     const char* a = static_cast<const char*>(p.a.data) + a_at * in_bytes;
     const char* b = static_cast<const char*>(p.b.data) + b_at * in_bytes;
-    char* y = static_cast<char*>(c) + t * kind.batches * p.m * p.n * out_bytes;
+    const int64_t y_at = t * kind.batches * p.m * p.n * out_bytes;
+    char* y = static_cast<char*>(c) + y_at;
     kind.alignment = std::min({AlignmentOf(a), AlignmentOf(b), AlignmentOf(y)});
-    TSR_RETURN_IF_ERROR(library.Run(kind, a, b, y));
+    const char* added = nullptr;
+    if (kind.has_bias || kind.has_added || kind.has_gelu) {
+      kind.alignment = std::min(kind.alignment, 16);  // as it was asked about
+      if (kind.has_added) added = epilogue.added->as<const char>() + y_at;
+    }
+    TSR_RETURN_IF_ERROR(library.Run(kind, a, b, y, bias, added));
   }
   return absl::OkStatus();
 }
@@ -96,6 +122,7 @@ absl::Status RunBatch(LibraryProducts& library, const GemmArgs& p, ProductKind k
 absl::Status FloatProduct(const interp::KernelArgs& args, GemmArgs p) {
   Device& device = DeviceOf(*args.device);
   TSR_ASSIGN_OR_RETURN(LibraryProducts * library, LibraryProducts::On(device));
+  MergeRows(p);
   ProductKind kind = {};
   kind.in = kind.out = p.dtype;
   Scratch a_scratch, b_scratch;
@@ -181,6 +208,29 @@ absl::Status Product(const interp::KernelArgs& args, const GemmArgs& p) {
 }  // namespace
 
 absl::Status k_matmul(const interp::KernelArgs& args) { return Product(args, interp::DescribeMatmul(args)); }
+
+absl::Status MatmulWithEpilogue(const interp::KernelArgs& args, const interp::Epilogue& epilogue, bool submit) {
+  TSR_ASSIGN_OR_RETURN(LibraryProducts * library, LibraryProducts::On(DeviceOf(*args.device)));
+  GemmArgs p = interp::DescribeMatmul(args);
+  MergeRows(p);
+  BlasMatrix fa, fb;
+  if (!AsBlasMatrix(p.m, p.k, p.a.row, p.a.col, &fa) || !AsBlasMatrix(p.k, p.n, p.b.row, p.b.col, &fb))
+    return Unsupported("the factors of the product would have to be copied first");
+  ProductKind kind = {};
+  kind.in = kind.out = p.dtype;
+  kind.tf32 = p.dtype == DType::f32 && rt::options().tf32();
+  kind.has_bias = epilogue.bias != nullptr;
+  kind.has_added = epilogue.added != nullptr;
+  kind.has_gelu = epilogue.activation == interp::Epilogue::Activation::gelu_tanh;
+  kind.m = p.m;
+  kind.n = p.n;
+  kind.k = p.k;
+  kind.a_transposed = fa.transposed;
+  kind.b_transposed = fb.transposed;
+  kind.a_ld = fa.ld;
+  kind.b_ld = fb.ld;
+  return RunBatch(*library, p, kind, p.c, epilogue, submit);
+}
 
 absl::Status k_dot_general(const interp::KernelArgs& args) {
   Scratch copies[2];
