@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -255,6 +256,72 @@ TEST_F(CudaStandIn, Epilogues) {
   EXPECT_EQ(kernel({ir::Info(ir::Op::k_matmul), in, out, attrs, &device}, {}, false).code(),
             absl::StatusCode::kUnimplemented);
   EXPECT_EQ(StandIn<int (*)()>("libcublasLt.so.13", "StandInStrangers")(), 0);
+}
+
+/// A loop of eager ops, at a place of its own for each device.
+template <int device>
+[[gnu::noinline]] Tensor Linear(const Tensor& x, const Tensor& w, const Tensor& b, Tensor* product) {
+  Tensor y;
+  for (int n = 0; n < 40; ++n) {
+    if (product != nullptr) {
+      *product = matmul(x, w);
+      y = *product + b;
+    } else {
+      y = matmul(x, w) + b;
+    }
+    Step next;
+  }
+  return y;
+}
+
+// Versions of functions and of eager ops give cuBLASLt what follows a product. Nothing else computes here, so what
+// comes out right came from there.
+TEST_F(CudaStandIn, VersionsGiveTheLibraryWhatFollowsAProduct) {
+  if (std::getenv("TESSERA_COMPILER_LIBRARY") == nullptr) GTEST_SKIP() << "built without the compiler";
+  const char* const options[][2] = {{"tier", "3"},          {"background", "false"}, {"hot_function", "1"},
+                                    {"hot_eager", "2"},     {"fuse", "true"},        {"profit_gate", "false"},
+                                    {"compile_after", "0"}, {"tune_budget", "0"}};
+  std::vector<std::string> old;
+  for (const auto& [name, value] : options) {
+    old.push_back(*Runtime::option(name));
+    ASSERT_TRUE(Runtime::set_option(name, value).ok());
+  }
+  const auto fused = [] { return rt::SnapshotMetrics()[static_cast<int>(rt::Metric::products_fused)]; };
+  const auto normal = [](const Dims& dims, int64_t seed) { return random_normal(seed, 0, dims, 0, 1, f32).cast(bf16); };
+  for (int i : {0, 1}) {
+    const int64_t before = fused();
+    // With the second sum a kernel is generated first, of both.
+    auto module = Module::parse(
+        "func @f(%x: tensor<M x K x bf16>, %w: tensor<K x N x bf16>, %b: tensor<N x bf16>, %r: tensor<M x N x bf16>)"
+        " -> tensor<M x N x bf16> {\n  %p = matmul %x, %w : tensor<M x N x bf16>\n" +
+        std::string(i == 0 ? "  %y = add %p, %b : tensor<M x N x bf16>\n"
+                           : "  %q = add %p, %b : tensor<M x N x bf16>\n  %y = add %q, %r : tensor<M x N x bf16>\n") +
+        "  return %y\n}\n");
+    ASSERT_TRUE(module.ok()) << module.status().message();
+    const Function f = *module->function("f");
+    for (int64_t rows : {48, 64, 80}) {
+      const Tensor x = normal({rows, 16}, 1), w = normal({16, 24}, 2), b = normal({24}, 3), r = normal({rows, 24}, 4);
+      const std::vector<Tensor> args = {x.to(Gpu(i)), w.to(Gpu(i)), b.to(Gpu(i)), r.to(Gpu(i))};
+      std::vector<Tensor> y;
+      for (int n = 0; n < 8; ++n) y = f(args);
+      const Tensor want = matmul(x.cast(f32), w.cast(f32)) + b.cast(f32);
+      ExpectSame(y[0], i == 0 ? want : want + r.cast(f32), 0.02f);
+    }
+    EXPECT_GT(fused(), before) << Runtime::explain();
+    const Tensor x = normal({48, 16}, 1), w = normal({16, 24}, 2), b = normal({24}, 3);
+    const auto linear = [&](Tensor* product) {
+      return (i == 0 ? Linear<0> : Linear<1>)(x.to(Gpu(i)), w.to(Gpu(i)), b.to(Gpu(i)), product);
+    };
+    const int64_t eager = fused();
+    const Tensor want = matmul(x.cast(f32), w.cast(f32));
+    ExpectSame(linear(nullptr), want + b.cast(f32), 0.02f);
+    EXPECT_GT(fused(), eager) << Runtime::explain();
+    // A product that somebody holds is computed for itself.
+    Tensor product;
+    linear(&product);
+    ExpectSame(product, want, 0.02f);
+  }
+  for (size_t k = 0; k < old.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], old[k]).ok());
 }
 
 TEST_F(CudaStandIn, BlocksServeSizesALittleSmaller) {
