@@ -1,5 +1,5 @@
-// gpu_linear: matrix products of bf16 with what follows them, in one kernel on tensor cores; gpu_gemm_tier3: products
-// alone, generated although the library is the default.
+// gpu_linear: matrix products of bf16 with what follows them, in one kernel on tensor cores; gpu_epilogues: the same
+// where the product is the library's; gpu_gemm_tier3: products alone, generated although the library is the default.
 #include <tessera/tessera.h>
 
 #include <algorithm>
@@ -36,12 +36,14 @@ std::string Join(const std::string& name, int64_t m, int64_t n, int64_t k) {
 
 Timed GpuLinearTask(const std::string& task) {
   std::istringstream words(task);
-  std::string name, which;
+  std::string name, which, given;
   int64_t m = 0, n = 0, k = 0;
-  words >> name >> which >> m >> n >> k;
+  words >> name >> which >> m >> n >> k >> given;
   if (name != "linear") return {};
-  const auto normal = [](const tessera::Dims& dims, int64_t seed, double scale) {
-    return tessera::random_normal(seed, 0, dims, 0, scale, tessera::f32).cast(tessera::bf16);
+  const std::string t = given.empty() ? "bf16" : given == "tf32" ? "f32" : given;
+  tessera::Runtime::set_option("tf32", given == "tf32" ? "true" : "false").ok();
+  const auto normal = [&](const tessera::Dims& dims, int64_t seed, double scale) {
+    return tessera::random_normal(seed, 0, dims, 0, scale, tessera::f32).cast(*tessera::ParseDType(t));
   };
   const std::vector<Tensor> args = {normal({m, k}, 1, 1), normal({k, n}, 2, 0.03), normal({n}, 3, 1),
                                     normal({m, n}, 4, 1)};
@@ -49,12 +51,11 @@ Timed GpuLinearTask(const std::string& task) {
   for (const Program& program : kPrograms)
     if (which == program.name) steps = program.steps;
   if (steps.empty() && which != "product") return {};
-  const Function f = Function::parse(R"(
-func @linear(%x: tensor<M x K x bf16>, %w: tensor<K x N x bf16>, %b: tensor<N x bf16>, %r: tensor<M x N x bf16>)
-            -> tensor<M x N x bf16> {
-  %p = matmul %x, %w
-)" + steps + (steps.empty() ? "  return %p\n}\n" : "  return %y\n}\n"))
-                         .value();
+  const Function f =
+      Function::parse("func @linear(%x: tensor<M x K x " + t + ">, %w: tensor<K x N x " + t + ">, %b: tensor<N x " + t +
+                      ">, %r: tensor<M x N x " + t + ">) -> tensor<M x N x " + t + "> {\n  %p = matmul %x, %w\n" +
+                      steps + (steps.empty() ? "  return %p\n}\n" : "  return %y\n}\n"))
+          .value();
   return GpuWork([f, args] { f(args); });
 }
 
@@ -80,6 +81,32 @@ void GpuLinear() {
       const Race race = RunRace(contenders, Budget());
       figure.more = {{"generated_kernels", Json(PeerProcess::Task(all, "generated " + task)(1))}};
       Report(figure, race, peers);
+    }
+  }
+}
+
+void GpuEpilogues() {
+  CheckGpu();
+  const Process all = StartGpu(Tier::all, {"TESSERA_SCHEDULE=*:form=library"}), tier1 = StartGpu(Tier::one),
+                raw = StartRaw();
+  constexpr int64_t m = 8192, n = 3072, k = 768;
+  for (const char* dtype : {"tf32", "bf16"}) {
+    for (const char* which : {"bias", "bias_residual", "bias_gelu_tanh"}) {
+      const bool narrow = dtype[0] == 'b', has_gelu = std::string_view(which) == "bias_gelu_tanh";
+      if (has_gelu && !narrow) continue;
+      const std::string task = Join(std::string("linear ") + which, m, n, k) + " " + dtype;
+      std::vector<Timed> contenders = {PeerProcess::Task(all, task)};
+      std::vector<std::string> peers;
+      AddPeer(contenders, peers, tier1, task, "tier 1");
+      AddPeer(contenders, peers, raw, Join("gemm", m, n, k) + " " + dtype, "cuBLASLt, the product alone");
+      if (std::string_view(which) != "bias_residual")
+        AddPeer(contenders, peers, raw, Join(has_gelu ? "gemm_bias_gelu" : "gemm_bias", m, n, k) + " " + dtype,
+                "cuBLASLt with its epilogue");
+      std::string name = "gpu_epilogues/" + task.substr(7);
+      std::replace(name.begin(), name.end(), ' ', '_');
+      const double flop = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+      Report({.name = name, .unit = Rate("TFLOP/s", flop * 1e-12), .goal = {Goal::ratio_at_least, 1}},
+             RunRace(contenders, Budget()), peers);
     }
   }
 }

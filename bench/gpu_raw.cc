@@ -168,7 +168,7 @@ struct Gemm {
   LtApi api;
   cublasLtHandle_t handle = nullptr;
   cublasLtMatmulDesc_t op = nullptr;
-  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, d = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> algos;
   size_t best = 0;
   CUdeviceptr pa = 0, pb = 0, pc = 0, workspace = 0;
@@ -177,7 +177,7 @@ struct Gemm {
   void Run(size_t k) {
     const float one = 1, zero = 0;
     const auto p = [](CUdeviceptr x) { return reinterpret_cast<void*>(x); };
-    if (api.f_cublasLtMatmul(handle, op, &one, p(pa), a, p(pb), b, &zero, p(pc), c, p(pc), c, &algos[k].algo,
+    if (api.f_cublasLtMatmul(handle, op, &one, p(pa), a, p(pb), b, &zero, p(pc), c, p(pc), d, &algos[k].algo,
                              p(workspace), kWorkspace, Driver().stream) != CUBLAS_STATUS_SUCCESS)
       throw std::runtime_error("cublasLtMatmul failed");
   }
@@ -191,7 +191,7 @@ std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::strin
                             : dtype == "f16"    ? CUDA_R_16F
                             : dtype == "f8e4m3" ? CUDA_R_8F_E4M3
                                                 : CUDA_R_32F;
-  const cudaDataType_t out = dtype == "f8e4m3" ? CUDA_R_32F : in;
+  const cudaDataType_t added = in == CUDA_R_8F_E4M3 ? CUDA_R_16BF : in;  // nothing, but it has a dtype
   const size_t bytes = in == CUDA_R_32F ? 4 : in == CUDA_R_8F_E4M3 ? 1 : 2;
   const auto check = [](cublasStatus_t s) {
     if (s != CUBLAS_STATUS_SUCCESS) throw std::runtime_error("cuBLASLt gives " + std::to_string(s));
@@ -205,7 +205,8 @@ std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::strin
   check(g->api.f_cublasLtMatrixLayoutCreate(&g->a, in, ta == CUBLAS_OP_T ? k : n, ta == CUBLAS_OP_T ? n : k,
                                             ta == CUBLAS_OP_T ? k : n));
   check(g->api.f_cublasLtMatrixLayoutCreate(&g->b, in, k, m, k));
-  check(g->api.f_cublasLtMatrixLayoutCreate(&g->c, out, n, m, n));
+  check(g->api.f_cublasLtMatrixLayoutCreate(&g->c, added, n, m, n));
+  check(g->api.f_cublasLtMatrixLayoutCreate(&g->d, in, n, m, n));
   if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
     const CUdeviceptr bias = Allocate(static_cast<size_t>(n) * bytes);
     check(g->api.f_cublasLtMatmulDescSetAttribute(g->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
@@ -218,7 +219,7 @@ std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::strin
                                                       sizeof room));
   g->algos.resize(8);
   int found = 0;
-  check(g->api.f_cublasLtMatmulAlgoGetHeuristic(g->handle, g->op, g->a, g->b, g->c, g->c, preference, 8,
+  check(g->api.f_cublasLtMatmulAlgoGetHeuristic(g->handle, g->op, g->a, g->b, g->c, g->d, preference, 8,
                                                 g->algos.data(), &found));
   g->algos.resize(static_cast<size_t>(found));
   const auto fill = [&](size_t count) {

@@ -9,6 +9,7 @@
 #endif
 #include "interp/bytecode.h"
 #include "interp/kernel.h"
+#include "interp/product.h"
 #include "interp/take_over.h"
 #include "interp/views.h"
 #include "ir/infer.h"
@@ -297,6 +298,14 @@ Kernel KernelOf(Op op, rt::DeviceKind device) {
   if (device == rt::DeviceKind::cuda) return kCudaKernels[static_cast<int>(op)];
 #endif
   return device == rt::DeviceKind::cpu ? kCpuKernels[static_cast<int>(op)] : nullptr;
+}
+
+EpilogueKernel MatmulWithEpilogue(rt::DeviceKind device) {
+#ifdef TESSERA_CUDA
+  if (device == rt::DeviceKind::cuda) return cuda::MatmulWithEpilogue;
+#endif
+  (void)device;
+  return nullptr;
 }
 
 absl::Status Execute(Op opcode, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs, rt::Device& device,

@@ -48,6 +48,20 @@ GemmArgs DescribeMatmul(const KernelArgs& args);
 absl::StatusOr<GemmArgs> DescribeDotGeneral(const KernelArgs& args,
                                             absl::FunctionRef<absl::StatusOr<View>(const View& v, int i)> contiguous);
 
+/// What a library may do with a product before it is stored: activation(a b + added + bias), in f32.
+struct Epilogue {
+  enum class Activation : uint8_t { none, gelu_tanh };
+  const View* bias = nullptr;   // [n], contiguous
+  const View* added = nullptr;  // as large as the result, contiguous
+  Activation activation = Activation::none;
+};
+/// matmul and what follows it in one call of a device's library. All views have one dtype and begin at multiples of 16
+/// bytes. Unimplemented: the library does not have it. Without `submit` that is all that is found out, and what the
+/// views point to does not matter.
+using EpilogueKernel = absl::Status (*)(const KernelArgs& args, const Epilogue& epilogue, bool submit);
+/// Null where the device has no such library.
+EpilogueKernel MatmulWithEpilogue(rt::DeviceKind device);
+
 /// A matrix as BLAS takes it: rows (or, transposed, columns) of adjacent elements, `ld` apart.
 struct BlasMatrix {
   bool transposed = false;

@@ -48,8 +48,10 @@ std::vector<int> FirstReads(const Trace& trace, const std::vector<int>& kernel_o
 
 std::vector<std::vector<int>> FindBatches(const Trace& trace, absl::Span<const Code::Kernel> kernels) {
   std::vector<int> kernel_of(trace.steps.size(), -1);
-  for (size_t k = 0; k < kernels.size(); ++k)
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    if (kernels[k].library) continue;  // may fail as the steps of tier 1 may
     for (int s : kernels[k].steps) kernel_of[static_cast<size_t>(s)] = static_cast<int>(k);
+  }
   const std::vector<int> first_reads = FirstReads(trace, kernel_of);
   // How many steps before each one are neither a kernel's nor windows.
   std::vector<int> others = {0};

@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "runtime/log.h"
+#include "runtime/options.h"
 #include "tiers/batches.h"
+#include "tiers/library_kernels.h"
 
 namespace tessera::tiers {
 namespace {
@@ -152,13 +154,15 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     code->kernels_.push_back(std::move(kernel));
   }
   if (!plan.ok() || static_cast<int64_t>(code->kernels_.size()) != count) return Damaged();
-  if (count == 0) return std::shared_ptr<const Code>(std::move(code));
+  if (count == 0 && header.kind == kHostObject) return std::shared_ptr<const Code>(std::move(code));
   code->bytes_ = header.object_bytes;
   if (header.kind != kHostObject) {
-    if (header.kind == kPtx)
+    if (header.kind == kPtx && count > 0)
       TSR_LOG(1, "no usable libnvJitLink: the driver of ", trace.device->name(), " assembles generated kernels itself");
-    TSR_ASSIGN_OR_RETURN(code->device_code_, trace.device->LoadCode(artifact.substr(
-                                                 sizeof header + header.plan_words * 8, header.object_bytes)));
+    if (count > 0) {
+      TSR_ASSIGN_OR_RETURN(code->device_code_, trace.device->LoadCode(artifact.substr(
+                                                   sizeof header + header.plan_words * 8, header.object_bytes)));
+    }
     for (size_t k = 0; k < positions.size(); ++k) {
       Kernel& kernel = code->kernels_[k];
       kernel.name = absl::StrCat("k", positions[k]);
@@ -168,6 +172,8 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
         TSR_ASSIGN_OR_RETURN(kernel.many_function, code->device_code_->Find(many.c_str()));
       }
     }
+    if (rt::options().fuse() && !rt::options().bitwise() && interp::MatmulWithEpilogue(trace.device->kind()) != nullptr)
+      FindLibraryKernels(trace, code->kernels_, code->kernel_of_);
     code->batches_ = FindBatches(trace, code->kernels_);
     for (size_t b = 0; b < code->batches_.size(); ++b) {
       const int last = code->kernels_[static_cast<size_t>(code->batches_[b].back())].position;

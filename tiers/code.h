@@ -3,10 +3,12 @@
 #define TESSERA_TIERS_CODE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "interp/product.h"
 #include "tiers/compiler.h"
 #include "tracer/trace.h"
 
@@ -46,6 +48,14 @@ class Code {
     // The function that runs many kernels like this one in one launch, and how many at most; null: there is none.
     const void* many_function = nullptr;
     int64_t many = 0;
+    /// A product of the device's library, in place of code (tiers/library_kernels.h). The first two views are its
+    /// factors, the last one is the result.
+    struct Library {
+      std::vector<ir::Attr> attrs;  // of the product
+      int bias = -1, added = -1;    // views; -1: there is none
+      interp::Epilogue::Activation activation = interp::Epilogue::Activation::none;
+    };
+    std::optional<Library> library;
     int batch = -1;  // in batches()
     int latest = 0;  // where it runs at the latest: at its position, or at that of the last of its batch
   };

@@ -75,6 +75,10 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
       const View& view = views[static_cast<size_t>(value)];
       b.dims.push_back(dim >= 0 ? view.dims[dim] : view.strides[-1 - dim]);
     }
+    if (kernel.library) {
+      b.fits = BindLibrary(kernel, b, views);
+      continue;
+    }
     b.fits = true;
     for (size_t v = 0; v < kernel.views.size() && b.fits; ++v)
       b.fits = Fits(views[static_cast<size_t>(kernel.views[v])], kernel.strides[v]);
@@ -89,6 +93,33 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
     const bool is_one_row = b.tasks == 1 && kernel.blocks.empty();
     if (b.scratch > kMostScratch || (is_one_row && b.unit > kLongRow && rt::NumThreads() > 1)) b.fits = false;
   }
+}
+
+bool GeneratedKernels::BindLibrary(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views) {
+  b.views.clear();
+  for (tracer::ValueId v : kernel.views) {
+    const View& view = views[static_cast<size_t>(v)];
+    for (int d = 0; d < view.rank; ++d)
+      if (view.dims[d] <= 0) return false;
+    if (!HasAlignedRows(view)) return false;
+    b.views.push_back(view);
+  }
+  for (size_t v = 2; v < b.views.size(); ++v)
+    if (!b.views[v].IsContiguous()) return false;
+  return RunLibrary(kernel, b, /*submit=*/false).ok();
+}
+
+absl::Status GeneratedKernels::RunLibrary(const Code::Kernel& kernel, const Bound& b, bool submit) const {
+  const Code::Kernel::Library& library = *kernel.library;
+  const View* const in[] = {&b.views[0], &b.views[1]};
+  View result = b.views.back();
+  View* const out[] = {&result};
+  interp::Epilogue epilogue;
+  if (library.bias >= 0) epilogue.bias = &b.views[static_cast<size_t>(library.bias)];
+  if (library.added >= 0) epilogue.added = &b.views[static_cast<size_t>(library.added)];
+  epilogue.activation = library.activation;
+  return interp::MatmulWithEpilogue(device_->kind())({ir::Info(ir::Op::k_matmul), in, out, library.attrs, device_},
+                                                     epilogue, submit);
 }
 
 bool GeneratedKernels::BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views) {
@@ -182,6 +213,11 @@ absl::Status GeneratedKernels::WriteNumbers(void* const* data) {
 absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
   const Code::Kernel& kernel = code_.kernels()[k];
   Bound& b = bound_[k];
+  if (kernel.library) {
+    for (size_t v = 0; v < kernel.views.size(); ++v) b.views[v].data = data[kernel.views[v]];
+    rt::Count(rt::Metric::products_fused);
+    return RunLibrary(kernel, b, /*submit=*/true);
+  }
   rt::Count(rt::Metric::kernels_generated);
   if (b.tasks == 0) return absl::OkStatus();
   // All parameters have eight bytes.

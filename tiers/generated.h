@@ -94,6 +94,7 @@ class GeneratedKernels {
       rt::PieceMap map;
     };
     std::vector<Map> maps;
+    std::vector<View> views;       // of a library's product, but for where they are
     std::vector<int32_t> numbers;  // for each view, on a device that is not the cpu: index in numbers_, or -1
   };
   /// A number of the host that kernels of a device read from its memory, where it is written when it has changed.
@@ -105,6 +106,10 @@ class GeneratedKernels {
   int32_t NumberOf(tracer::ValueId v);
   absl::Status PlaceNumbers();
   absl::Status WriteNumber(size_t i, const void* host);
+  /// Whether the library has the product for those shapes.
+  bool BindLibrary(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views);
+  /// Asks the library about the product, or submits it.
+  absl::Status RunLibrary(const Code::Kernel& kernel, const Bound& b, bool submit) const;
   bool BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views);
   void Launch(size_t k, void* const* data);
   /// The same on a device that is not the cpu.

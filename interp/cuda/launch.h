@@ -18,6 +18,10 @@
   extern "C" const unsigned char* tessera_cuda_image_##name(); \
   static constexpr ::tessera::cuda::Image kImage = tessera_cuda_image_##name
 
+namespace tessera::interp {
+struct Epilogue;
+}
+
 namespace tessera::cuda {
 
 /// "The device's address of a view's first element", as kernels take it.
@@ -103,6 +107,8 @@ absl::StatusOr<View> MakeContiguous(const interp::KernelArgs& op, const View& v,
 #undef TSR_IMPL_host
 #undef TSR_IMPL_control
 #undef TSR_IMPL_kernel
+/// See interp/product.h.
+absl::Status MatmulWithEpilogue(const interp::KernelArgs& args, const interp::Epilogue& epilogue, bool submit);
 /// All rows whose impl is `ew`.
 absl::Status RunElementwise(const interp::KernelArgs& args);
 

@@ -188,6 +188,14 @@ void Pool::EvictOldest(rt::MemoryReason why) {
   cached_.erase(last);
 }
 
+// Blocks of sizes that do not come back would pile up. What goes stays in the driver's pool, which cuts it for other
+// sizes. A program whose sizes do come back keeps its blocks: they are hardly more than twice of what it uses at once.
+void Pool::EvictUnused(size_t bytes) {
+  constexpr int64_t kAlways = int64_t{1} << 30;
+  const int64_t most = 2 * std::max(peak_, large_in_use_ + small_taken_) + kAlways;
+  while (held_ + static_cast<int64_t>(bytes) > most && !cached_.empty()) EvictOldest(rt::MemoryReason::cache_full);
+}
+
 bool Pool::DropEmptySpan(rt::MemoryReason why) {
   for (auto it = spans_.begin(); it != spans_.end(); ++it) {
     if (it->second.used > 0) continue;
@@ -314,12 +322,16 @@ void Pool::FreeSmall(int size_class, void* p) {
 void* Pool::AllocateLarge(size_t bytes) {
   std::lock_guard lock(mutex_);
   void* p = nullptr;
-  if (auto it = by_size_.find(bytes); it != by_size_.end()) {
+  // One that is a little larger will do: memory that is new to the driver takes longer than most kernels.
+  if (const auto it = by_size_.lower_bound(bytes); it != by_size_.end() && it->first <= bytes + bytes / 8) {
     p = it->second->data;
+    if (it->first != bytes) larger_.emplace(p, it->first);
+    bytes = it->first;
     cached_.erase(it->second);
     by_size_.erase(it);
     large_cached_ -= static_cast<int64_t>(bytes);
   } else {
+    EvictUnused(bytes);
     p = FromDriver(bytes, rt::MemoryReason::block);
     if (p == nullptr) return nullptr;
   }
@@ -331,6 +343,10 @@ void* Pool::AllocateLarge(size_t bytes) {
 
 void Pool::FreeLarge(void* p, size_t bytes) {
   std::lock_guard lock(mutex_);
+  if (const auto it = larger_.find(p); it != larger_.end()) {
+    bytes = it->second;
+    larger_.erase(it);
+  }
   large_in_use_ -= static_cast<int64_t>(bytes);
   large_cached_ += static_cast<int64_t>(bytes);
   cached_.push_front({bytes, p});

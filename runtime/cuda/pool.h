@@ -17,6 +17,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/cuda/driver.h"
@@ -66,6 +67,8 @@ class Pool {
   void* FromDriver(size_t bytes, rt::MemoryReason why);
   void ToDriver(void* p, size_t bytes, rt::MemoryReason why);
   void EvictOldest(rt::MemoryReason why);
+  /// Before more is asked of the driver: what has long been unused goes, if it is much.
+  void EvictUnused(size_t bytes);
   bool DropEmptySpan(rt::MemoryReason why);
   /// Gives cached memory up until that many bytes more may be held.
   void MakeRoom(size_t bytes);
@@ -78,7 +81,8 @@ class Pool {
   std::vector<std::vector<uintptr_t>> room_;  // spans with free blocks, by class
   std::list<Large> cached_;                   // the one freed last is first
   std::multimap<size_t, std::list<Large>::iterator> by_size_;
-  int64_t held_ = 0;  // from the driver
+  std::unordered_map<void*, size_t> larger_;  // blocks in use that are larger than what they were taken for
+  int64_t held_ = 0;                          // from the driver
   int64_t large_in_use_ = 0, large_cached_ = 0, small_taken_ = 0;
   int64_t peak_ = 0, limit_ = 0;
   int64_t large_allocations_ = 0, system_allocations_ = 0;

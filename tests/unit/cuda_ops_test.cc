@@ -226,7 +226,10 @@ TEST_F(CudaOps, MixedDTypes) {
 TEST_F(CudaOps, CastAndCopy) {
   for (DType from : kAll)
     for (DType to : kAll)
-      for (int how = 0; how < 3; ++how) Compare(Op::k_cast, {Strided(Random(from, {7, 33, 19}, 50, true), how)}, {to});
+      for (int how = 0; how < 3; ++how) {
+        Compare(Op::k_cast, {Strided(Random(from, {7, 33, 19}, 50, true), how)}, {to});
+        Compare(Op::k_cast, {Strided(Random(from, {7, 32, 20}, 50, true), how)}, {to});  // in packs
+      }
   for (DType t : {DType::f64, DType::f32, DType::bf16, DType::u8}) {
     Compare(Op::k_copy, {Strided(Random(t, {70, 133}), 1)}, {});
     Compare(Op::k_copy, {Strided(Random(t, {3, 200, 65}), 1)}, {});
@@ -445,6 +448,13 @@ TEST_F(CudaOps, Products) {
     Compare(Op::k_matmul, {Random(dtype, {2, 3, 9, 16}), Random(dtype, {3, 16, 5})}, {}, 16, 4);
     Compare(Op::k_matmul, {Random(dtype, {2, 1, 9, 16}), Random(dtype, {3, 16, 5})}, {}, 16, 4);
     Compare(Op::k_matmul, {Strided(Random(dtype, {4, 9, 16}), 2), Strided(Random(dtype, {4, 16, 5}), 2)}, {}, 16, 4);
+    // Of f8, whose own products need multiples of 16 and may overflow.
+    Compare(Op::k_matmul, {Random(dtype, {32, 64}), Random(dtype, {48, 64})}, {false, true}, 16, 8);
+    Compare(Op::k_matmul, {Random(dtype, {3, 32, 64}), Random(dtype, {3, 64, 16})}, {}, 16, 8);
+    if (IsNarrowFloat(dtype) && SizeOf(dtype) == 1) {
+      Compare(Op::k_matmul, {Random(dtype, {32, 64}, 100), Random(dtype, {48, 64}, 100)}, {false, true}, 2, 1000);
+      Compare(Op::k_matmul, {Random(dtype, {16, 32}, 1, true), Random(dtype, {16, 32})}, {false, true}, 16, 8);
+    }
     Compare(Op::k_matmul, {Random(dtype, {16}), Random(dtype, {16, 5})}, {}, 16, 4);
     Compare(Op::k_matmul, {Random(dtype, {4, 9, 16}), Random(dtype, {16})}, {}, 16, 4);
     Compare(Op::k_dot_general, {Random(dtype, {3, 4, 5, 6}), Random(dtype, {6, 3, 4, 7})},

@@ -45,7 +45,8 @@ template <class D>
 __device__ __forceinline__ void CastBody(const CastArgs& a) {
   D* const out = At<D>(a.out);
   const void* const in = a.kind == OperandKind::immediate ? static_cast<const void*>(&a.in) : At<const void>(a.in);
-  constexpr bool kOften = std::is_same_v<D, float> || std::is_same_v<D, Half> || std::is_same_v<D, BHalf>;
+  constexpr bool kByte = std::is_same_v<D, E4M3> || std::is_same_v<D, E5M2>;
+  constexpr bool kOften = std::is_same_v<D, float> || std::is_same_v<D, Half> || std::is_same_v<D, BHalf> || kByte;
   if constexpr (kOften) {
     const bool is_run = a.kind == OperandKind::elements && a.through < 0 && a.size % 4 == 0 && a.from.rank <= 1 &&
                         (a.from.rank == 0 || a.from.strides[0] == 1);
@@ -54,6 +55,8 @@ __device__ __forceinline__ void CastBody(const CastArgs& a) {
         case DType::f32: return CastPacks<float>(in, out, a.size);
         case DType::f16: return CastPacks<Half>(in, out, a.size);
         case DType::bf16: return CastPacks<BHalf>(in, out, a.size);
+        case DType::f8e4m3: return CastPacks<E4M3>(in, out, a.size);
+        case DType::f8e5m2: return CastPacks<E5M2>(in, out, a.size);
         default: break;
       }
     }

@@ -1,0 +1,253 @@
+#include "interp/cuda/library_product.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "runtime/metrics.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr size_t kWorkspace = size_t{32} << 20;
+/// Kinds that are kept; one more, and all are described again when they come.
+constexpr size_t kMostKinds = 4096;
+/// Kinds nearly of one size that are asked about before others are given what was said of the last of them. A program
+/// of fixed shapes has no more of them than this.
+constexpr int kAskedFirst = 3;
+
+absl::Status LtError(const char* call, cublasStatus_t status) {
+  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  return Internal(call, " gives error ", static_cast<int>(status));
+}
+
+cudaDataType_t TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return CUDA_R_64F;
+    case DType::f16: return CUDA_R_16F;
+    case DType::bf16: return CUDA_R_16BF;
+    case DType::f8e4m3: return CUDA_R_8F_E4M3;
+    default: return CUDA_R_32F;
+  }
+}
+
+int64_t FourBits(int64_t size) {
+  const int rest = std::max(static_cast<int>(std::bit_width(static_cast<uint64_t>(size))) - 4, 0);
+  return size >> rest << rest;
+}
+/// The largest power of two up to 16 that divides a stride; 0 stays 0, which is a matrix used again and again.
+int64_t Divisor(int64_t stride) { return stride == 0 ? 0 : std::min<int64_t>(stride & -stride, 16); }
+
+}  // namespace
+
+ProductKind ProductKind::Rounded() const {
+  ProductKind r = *this;
+  r.m = FourBits(m);
+  r.n = FourBits(n);
+  r.k = FourBits(k);
+  r.batches = FourBits(batches);
+  r.a_ld = Divisor(a_ld);
+  r.b_ld = Divisor(b_ld);
+  r.a_batch = Divisor(a_batch);
+  r.b_batch = Divisor(b_batch);
+  r.divisor = static_cast<int32_t>(Divisor(n));
+  return r;
+}
+
+size_t ProductKind::Hash::operator()(const ProductKind& k) const {
+  uint64_t h = 0;
+  for (const int64_t word :
+       {k.m, k.n, k.k, k.a_ld, k.b_ld, k.batches, k.a_batch, k.b_batch, int64_t{static_cast<int>(k.in)},
+        int64_t{static_cast<int>(k.out)},
+        int64_t{k.has_bias * 32 + k.has_added * 16 + k.has_gelu * 8 + k.a_transposed * 4 + k.b_transposed * 2 + k.tf32},
+        int64_t{k.alignment}, int64_t{k.divisor}}) {
+    h = (h ^ static_cast<uint64_t>(word)) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 29;
+  }
+  return h;
+}
+
+/// A kind of product with everything a call needs.
+struct LibraryProducts::Prepared {
+  explicit Prepared(const CublasLt& table) : api(table) {}
+  Prepared(const Prepared&) = delete;
+  ~Prepared() {
+    if (op != nullptr) api.cublasLtMatmulDescDestroy(op);
+    for (cublasLtMatrixLayout_t layout : {a, b, c, d})
+      if (layout != nullptr) api.cublasLtMatrixLayoutDestroy(layout);
+  }
+
+  const CublasLt& api;
+  cublasLtMatmulDesc_t op = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr;  // ours: a and b change places in the call
+  // The result, and what would be added to it, which is nothing; of f8 results it has another dtype.
+  cublasLtMatrixLayout_t c = nullptr, d = nullptr;
+  cublasLtMatmulAlgo_t algo;
+  bool is_borrowed = false;      // the choice is that of another kind
+  mutable bool has_run = false;  // under the lock
+  absl::Status status;           // not OK: there is none
+};
+
+absl::StatusOr<LibraryProducts*> LibraryProducts::On(Device& device) {
+  static auto* mutex = new std::mutex;
+  static constinit std::atomic<LibraryProducts*> all[kMaxDevices] = {};
+  std::atomic<LibraryProducts*>& slot = all[device.index()];
+  if (LibraryProducts* lt = slot.load(std::memory_order_acquire)) return lt;
+  std::lock_guard lock(*mutex);
+  if (LibraryProducts* lt = slot.load(std::memory_order_acquire)) return lt;
+  TSR_ASSIGN_OR_RETURN(const CublasLt* api, GetCublasLt());
+  TSR_RETURN_IF_ERROR(device.Enter());
+  std::unique_ptr<LibraryProducts> lt(new LibraryProducts(device, *api));
+  TSR_RETURN_IF_ERROR(LtError("cublasLtCreate", api->cublasLtCreate(&lt->handle_)));
+  TSR_ASSIGN_OR_RETURN(lt->workspace_, device.Allocate(kWorkspace));
+  slot.store(lt.get(), std::memory_order_release);
+  return lt.release();
+}
+
+absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const void* b, void* c, const void* bias,
+                                  const void* added) {
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> p, Find(kind, /*runs=*/true));
+  const float one = 1, zero = 0;
+  const double one64 = 1, zero64 = 0;
+  const bool wide = kind.in == DType::f64;
+  TSR_RETURN_IF_ERROR(device_.Enter());
+  std::unique_lock lock(bias_mutex_, std::defer_lock);
+  if (kind.has_bias) {
+    lock.lock();
+    TSR_RETURN_IF_ERROR(SetBias(*p, bias));
+  }
+  const void* const of_product = wide ? static_cast<const void*>(&one64) : &one;
+  const void* const of_added = kind.has_added ? of_product : wide ? static_cast<const void*>(&zero64) : &zero;
+  const cublasStatus_t status =
+      api_.cublasLtMatmul(handle_, p->op, of_product, b, p->b, a, p->a, of_added, kind.has_added ? added : c, p->c, c,
+                          p->d, &p->algo, workspace_, kWorkspace, device_.stream());
+  rt::Count(rt::Metric::products_run);
+  return LtError("cublasLtMatmul", status);
+}
+
+absl::Status LibraryProducts::SetBias(const Prepared& p, const void* bias) {
+  return LtError("cublasLtMatmulDescSetAttribute",
+                 api_.cublasLtMatmulDescSetAttribute(p.op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+}
+
+absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts::Find(const ProductKind& kind,
+                                                                                       bool runs) {
+  std::lock_guard lock(mutex_);
+  const auto it = prepared_.find(kind);
+  const bool is_new = it == prepared_.end();
+  if (!is_new && !(runs && it->second->is_borrowed && it->second->has_run)) [[likely]] {
+    TSR_RETURN_IF_ERROR(it->second->status);
+    it->second->has_run |= runs;
+    return it->second;
+  }
+  auto made = std::make_shared<Prepared>(api_);
+  TSR_RETURN_IF_ERROR(Describe(kind, made.get()));
+  if (prepared_.size() >= kMostKinds) prepared_.clear();
+  if (choices_.size() >= kMostKinds) choices_.clear();
+  Choice& choice = choices_[kind.Rounded()];
+  if (is_new && choice.asked >= kAskedFirst && Accepts(*made, choice.algo)) {
+    made->algo = choice.algo;
+    made->is_borrowed = true;
+  } else {
+    made->status = Choose(kind, made.get());
+    if (made->status.ok()) {
+      choice.algo = made->algo;
+      ++choice.asked;
+    } else if (!absl::IsUnimplemented(made->status)) {
+      return made->status;  // of the device, not of the kind
+    }
+  }
+  made->has_run = runs;
+  prepared_[kind] = made;
+  TSR_RETURN_IF_ERROR(made->status);
+  return made;
+}
+
+absl::Status LibraryProducts::Layout(cublasLtMatrixLayout_t* layout, DType dtype, int64_t rows, int64_t cols,
+                                     int64_t ld, int64_t batches, int64_t stride) {
+  TSR_RETURN_IF_ERROR(LtError("cublasLtMatrixLayoutCreate",
+                              api_.cublasLtMatrixLayoutCreate(layout, TypeOf(dtype), static_cast<uint64_t>(rows),
+                                                              static_cast<uint64_t>(cols), ld)));
+  if (batches == 1) return absl::OkStatus();
+  const auto count = static_cast<int32_t>(batches);
+  TSR_RETURN_IF_ERROR(LtError(
+      "cublasLtMatrixLayoutSetAttribute",
+      api_.cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count)));
+  return LtError("cublasLtMatrixLayoutSetAttribute",
+                 api_.cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                                       sizeof stride));
+}
+
+// It counts matrices by columns, so it is given c^T = b^T a^T: the call's A is our b.
+absl::Status LibraryProducts::Describe(const ProductKind& kind, Prepared* p) {
+  const cublasComputeType_t compute = kind.in == DType::f64 ? CUBLAS_COMPUTE_64F
+                                      : kind.tf32           ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                            : CUBLAS_COMPUTE_32F;
+  TSR_RETURN_IF_ERROR(
+      LtError("cublasLtMatmulDescCreate",
+              api_.cublasLtMatmulDescCreate(&p->op, compute, kind.in == DType::f64 ? CUDA_R_64F : CUDA_R_32F)));
+  const auto set = [&](cublasLtMatmulDescAttributes_t which, cublasOperation_t value) {
+    return LtError("cublasLtMatmulDescSetAttribute",
+                   api_.cublasLtMatmulDescSetAttribute(p->op, which, &value, sizeof value));
+  };
+  TSR_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSA, kind.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+  TSR_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSB, kind.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+  if (kind.has_bias || kind.has_gelu) {
+    const cublasLtEpilogue_t epilogue = !kind.has_gelu  ? CUBLASLT_EPILOGUE_BIAS
+                                        : kind.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS
+                                                        : CUBLASLT_EPILOGUE_GELU;
+    TSR_RETURN_IF_ERROR(
+        LtError("cublasLtMatmulDescSetAttribute",
+                api_.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue)));
+    // An address that is aligned as any bias will be: what is chosen may depend on it.
+    if (kind.has_bias) TSR_RETURN_IF_ERROR(SetBias(*p, workspace_));
+  }
+  TSR_RETURN_IF_ERROR(kind.b_transposed
+                          ? Layout(&p->b, kind.in, kind.k, kind.n, kind.b_ld, kind.batches, kind.b_batch)
+                          : Layout(&p->b, kind.in, kind.n, kind.k, kind.b_ld, kind.batches, kind.b_batch));
+  TSR_RETURN_IF_ERROR(kind.a_transposed
+                          ? Layout(&p->a, kind.in, kind.m, kind.k, kind.a_ld, kind.batches, kind.a_batch)
+                          : Layout(&p->a, kind.in, kind.k, kind.m, kind.a_ld, kind.batches, kind.a_batch));
+  const DType added = kind.out == DType::f8e4m3 ? DType::bf16 : kind.out;
+  TSR_RETURN_IF_ERROR(Layout(&p->c, added, kind.n, kind.m, kind.n, kind.batches, kind.m * kind.n));
+  return Layout(&p->d, kind.out, kind.n, kind.m, kind.n, kind.batches, kind.m * kind.n);
+}
+
+absl::Status LibraryProducts::Choose(const ProductKind& kind, Prepared* p) {
+  cublasLtMatmulPreference_t preference = nullptr;
+  TSR_RETURN_IF_ERROR(LtError("cublasLtMatmulPreferenceCreate", api_.cublasLtMatmulPreferenceCreate(&preference)));
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
+    api_.cublasLtMatmulPreferenceSetAttribute(preference, which, &value, sizeof value);
+  };
+  const size_t workspace = kWorkspace;
+  const auto alignment = static_cast<uint32_t>(kind.alignment), c_alignment = uint32_t{16};
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c_alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c_alignment);
+  cublasLtMatmulHeuristicResult_t best = {};
+  int found = 0;
+  TSR_RETURN_IF_ERROR(device_.Enter());
+  const cublasStatus_t status =
+      api_.cublasLtMatmulAlgoGetHeuristic(handle_, p->op, p->b, p->a, p->c, p->d, preference, 1, &best, &found);
+  api_.cublasLtMatmulPreferenceDestroy(preference);
+  rt::Count(rt::Metric::products_chosen);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) TSR_RETURN_IF_ERROR(LtError("cublasLtMatmulAlgoGetHeuristic", status));
+  if (status != CUBLAS_STATUS_SUCCESS || found == 0)
+    return Unsupported("cuBLASLt has no kernel for a product of ", kind.m, "x", kind.k, " and ", kind.k, "x", kind.n,
+                       " in ", std::string(Name(kind.in)), " (error ", static_cast<int>(status), ")");
+  p->algo = best.algo;
+  return absl::OkStatus();
+}
+
+bool LibraryProducts::Accepts(const Prepared& p, const cublasLtMatmulAlgo_t& algo) {
+  cublasLtMatmulHeuristicResult_t result = {};
+  return device_.Enter().ok() &&
+         api_.cublasLtMatmulAlgoCheck(handle_, p.op, p.b, p.a, p.c, p.d, &algo, &result) == CUBLAS_STATUS_SUCCESS &&
+         result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kWorkspace;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,82 @@
+// Products by cuBLASLt: which of its kernels runs one, and the call.
+//
+// cuBLASLt is asked once for each kind of product which of its kernels is best; what it says is kept with the
+// descriptions of the matrices, so that a later call only launches. Asking takes longer than many a product. Where
+// sizes change all the time, a new kind is given what was said of kinds nearly its size, and asked about only if it
+// comes back.
+#ifndef TESSERA_INTERP_CUDA_LIBRARY_PRODUCT_H_
+#define TESSERA_INTERP_CUDA_LIBRARY_PRODUCT_H_
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/device.h"
+#include "runtime/tensor.h"
+
+namespace tessera::cuda {
+
+/// What a product is, as far as cuBLASLt's choice depends on it: c[m, n] = a[m, k] b[k, n], each row-major, or
+/// transposed and then column-major. c is contiguous. What follows it in the same call: see interp::Epilogue.
+struct ProductKind {
+  DType in, out;
+  bool tf32;
+  bool a_transposed, b_transposed;
+  bool has_bias, has_added, has_gelu;
+  int32_t alignment;  // of the addresses, in bytes, at most 256
+  int32_t divisor;    // 0 but in Rounded()
+  int64_t m, n, k;
+  int64_t a_ld, b_ld;
+  int64_t batches, a_batch, b_batch;
+
+  bool operator==(const ProductKind&) const = default;
+  /// What all kinds have in common that one choice may serve: sizes to four bits, and what divides strides.
+  ProductKind Rounded() const;
+  struct Hash {
+    size_t operator()(const ProductKind& kind) const;
+  };
+};
+
+/// cuBLASLt on one device. Thread-safe; made once and never destroyed.
+class LibraryProducts {
+ public:
+  static absl::StatusOr<LibraryProducts*> On(Device& device);
+
+  /// Submits the product. Unimplemented: cuBLASLt has no kernel for that kind, and nothing was submitted.
+  absl::Status Run(const ProductKind& kind, const void* a, const void* b, void* c, const void* bias = nullptr,
+                   const void* added = nullptr);
+  /// Says the same of a product that is to be submitted later.
+  absl::Status Check(const ProductKind& kind) { return Find(kind, /*runs=*/false).status(); }
+
+ private:
+  struct Prepared;
+  struct Choice {
+    cublasLtMatmulAlgo_t algo;
+    int asked = 0;  // kinds that cuBLASLt was asked about
+  };
+
+  LibraryProducts(Device& device, const CublasLt& api) : device_(device), api_(api) {}
+  absl::StatusOr<std::shared_ptr<const Prepared>> Find(const ProductKind& kind, bool runs);
+  absl::Status Describe(const ProductKind& kind, Prepared* p);
+  absl::Status Layout(cublasLtMatrixLayout_t* layout, DType dtype, int64_t rows, int64_t cols, int64_t ld,
+                      int64_t batches, int64_t stride);
+  absl::Status SetBias(const Prepared& p, const void* bias);
+  /// Asks cuBLASLt.
+  absl::Status Choose(const ProductKind& kind, Prepared* p);
+  /// Whether a choice for another kind will do.
+  bool Accepts(const Prepared& p, const cublasLtMatmulAlgo_t& algo);
+
+  Device& device_;
+  const CublasLt& api_;
+  cublasLtHandle_t handle_ = nullptr;
+  void* workspace_ = nullptr;
+  std::mutex bias_mutex_;  // a description with a bias has its address
+  std::mutex mutex_;
+  std::unordered_map<ProductKind, std::shared_ptr<const Prepared>, ProductKind::Hash> prepared_;
+  std::unordered_map<ProductKind, Choice, ProductKind::Hash> choices_;  // of rounded kinds
+};
+
+}  // namespace tessera::cuda
+
+#endif  // TESSERA_INTERP_CUDA_LIBRARY_PRODUCT_H_

@@ -1,0 +1,414 @@
+// What the host does with CUDA devices, with libraries that stand in for the driver and cuBLASLt (cuda_driver.cc,
+// cublaslt.cc, found by LD_LIBRARY_PATH): a program of its own, because they are opened once in a process. No GPU is
+// needed; kernels compute nothing here, copies and products do.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "interp/dispatch.h"
+#include "interp/product.h"
+#include "runtime/cuda/driver.h"
+#include "runtime/device.h"
+#include "runtime/metrics.h"
+#include "tessera/cuda.h"
+#include "tessera/tessera.h"
+
+namespace tessera {
+namespace {
+
+template <class Fn>
+Fn StandIn(const char* library, const char* name) {
+  void* const handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+  void* const symbol = handle != nullptr ? dlsym(handle, name) : nullptr;
+  EXPECT_NE(symbol, nullptr) << name << ": this is another " << library;
+  return reinterpret_cast<Fn>(symbol);
+}
+std::string Violation() { return StandIn<const char* (*)()>("libcuda.so.1", "StandInViolation")(); }
+size_t Launches(int device) { return StandIn<size_t (*)(int)>("libcuda.so.1", "StandInLaunches")(device); }
+int Owner(const void* p) { return StandIn<int (*)(const void*)>("libcuda.so.1", "StandInOwner")(p); }
+int Asked() { return StandIn<int (*)()>("libcublasLt.so.13", "StandInAsked")(); }
+
+class CudaStandIn : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(rt::NumCudaDevices(), 2);
+    ASSERT_TRUE(Runtime::set_option("tier", "1").ok());
+    // Opens cuBLASLt, which keeps some memory of each device.
+    for (int i : {0, 1}) matmul(Numbers({4, 4}, 1, Gpu(i)), Numbers({4, 4}, 1, Gpu(i)));
+  }
+  void TearDown() override { EXPECT_EQ(Violation(), ""); }
+
+  static Device Gpu(int i) { return *Device::find("cuda:" + std::to_string(i)); }
+  static Tensor Numbers(const Dims& dims, int64_t seed, Device device) {
+    return random_normal(seed, 0, dims, 0, 1, f32).to(device);
+  }
+  static void ExpectSame(const Tensor& got, const Tensor& want, float tolerance = 1e-4f) {
+    const std::vector<float> x = got.to(Device::cpu()).cast(f32).to_vector<float>(),
+                             y = want.cast(f32).to_vector<float>();
+    ASSERT_EQ(x.size(), y.size());
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], tolerance * (1 + std::abs(y[i]))) << i;
+  }
+};
+
+TEST_F(CudaStandIn, EachDeviceHasItsOwnMemoryAndStream) {
+  rt::Device &first = **rt::Cuda(0), &second = **rt::Cuda(1);
+  EXPECT_EQ(first.name(), "cuda:0");
+  EXPECT_EQ(second.name(), "cuda:1");
+  EXPECT_NE(cuda::stream(Gpu(0)), cuda::stream(Gpu(1)));
+  EXPECT_NE(cuda::context(Gpu(0)), cuda::context(Gpu(1)));
+  EXPECT_EQ(rt::Cuda(2).status().code(), absl::StatusCode::kNotFound);
+  const int64_t in_use[] = {first.memory_stats().bytes_in_use, second.memory_stats().bytes_in_use};
+  // Small, large, and what a copy takes pieces for.
+  for (const size_t bytes : {size_t{100}, size_t{3} << 20, size_t{40} << 20}) {
+    void *a = *first.Allocate(bytes), *b = *second.Allocate(bytes);
+    EXPECT_EQ(Owner(a), 0);
+    EXPECT_EQ(Owner(b), 1);
+    std::vector<char> from(bytes), to(bytes);
+    for (size_t i = 0; i < bytes; ++i) from[i] = static_cast<char>(i * 7);
+    for (rt::Device* device : {&first, &second}) {
+      void* const p = device == &first ? a : b;
+      ASSERT_TRUE(device->CopyFromHost(p, from.data(), bytes).ok());
+      ASSERT_TRUE(device->CopyToHost(to.data(), p, bytes).ok());
+      EXPECT_EQ(from, to);
+      auto upload = device->StartUpload(p, from.data(), bytes);
+      ASSERT_TRUE(upload.ok() && (*upload)->Join().ok());
+    }
+    first.Free(a, bytes);
+    second.Free(b, bytes);
+  }
+  EXPECT_EQ(first.memory_stats().bytes_in_use, in_use[0]);
+  EXPECT_EQ(second.memory_stats().bytes_in_use, in_use[1]);
+}
+
+TEST_F(CudaStandIn, OpsRunWhereTheirOperandsAre) {
+  const Tensor here = random_normal(1, 0, {40, 30}, 0, 1, f32);
+  for (int i : {1, 0, 1}) {
+    const Tensor x = here.to(Gpu(i));
+    EXPECT_EQ(x.device(), Gpu(i));
+    const size_t before[] = {Launches(0), Launches(1)};
+    const Tensor y = x + x, z = sum(exp(y), 0), t = copy(x.transpose());
+    EXPECT_EQ(z.device(), Gpu(i));
+    EXPECT_GT(Launches(i), before[i]);
+    EXPECT_EQ(Launches(1 - i), before[1 - i]);
+    ExpectSame(x, here, 0);
+  }
+  // From one device to the other, and into a third.
+  ExpectSame(here.to(Gpu(0)).to(Gpu(1)).to(Gpu(0)), here, 0);
+  try {
+    here.to(Gpu(0)) + here.to(Gpu(1));
+    FAIL() << "operands of two devices";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("cuda:0"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("cuda:1"), std::string::npos) << e.what();
+  }
+  // Threads that each keep to a device, and one that changes.
+  std::vector<std::thread> threads;
+  for (int k = 0; k < 3; ++k)
+    threads.emplace_back([&, k] {
+      for (int n = 0; n < 50; ++n) {
+        const Tensor x = here.to(Gpu(k < 2 ? k : n % 2));
+        const Tensor y = x * x;
+        ExpectSame(x, here, 0);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+}
+
+TEST_F(CudaStandIn, ProductsOfBothDevices) {
+  for (int i : {0, 1}) {
+    for (const DType dtype : {f32, bf16}) {
+      const Tensor a = Numbers({3, 24, 16}, 2, Device::cpu()).cast(dtype),
+                   b = Numbers({16, 8}, 3, Device::cpu()).cast(dtype);
+      const Tensor want = matmul(a.cast(f32), b.cast(f32));
+      ExpectSame(matmul(a.to(Gpu(i)), b.to(Gpu(i))), want, 0.01f);
+      const Tensor c = Numbers({3, 8, 16}, 4, Device::cpu()).cast(dtype);
+      ExpectSame(matmul(a.to(Gpu(i)), c.to(Gpu(i)), false, true), matmul(a.cast(f32), c.cast(f32), false, true), 0.01f);
+    }
+  }
+  EXPECT_EQ(StandIn<int (*)()>("libcublasLt.so.13", "StandInStrangers")(), 0);
+}
+
+// A batch whose products share a factor is one product, if its rows lie one after the other.
+TEST_F(CudaStandIn, BatchesBecomeRows) {
+  const Tensor a = Numbers({5, 6, 12, 16}, 2, Device::cpu()), b = Numbers({16, 20}, 3, Device::cpu());
+  const auto products = [] { return rt::SnapshotMetrics()[static_cast<int>(rt::Metric::products_run)]; };
+  int64_t before = products();
+  ExpectSame(matmul(a.to(Gpu(0)), b.to(Gpu(0))), matmul(a, b));
+  before = products();
+  const Tensor there = a.to(Gpu(0)), w = b.to(Gpu(0));
+  before = products();
+  const int asked = Asked();
+  matmul(there.reshape({30, 12, 16}), w);
+  matmul(there.reshape({360, 16}), w);
+  EXPECT_EQ(products(), before + 2);
+  EXPECT_EQ(Asked(), asked) << "all of them are the same product";
+}
+
+TEST_F(CudaStandIn, ProductsOfNearlyTheSameSizeShareAChoice) {
+  constexpr int64_t kInner = 40, kColumns = 24, kFirst = 144, kCount = 16;
+  const Tensor b = Numbers({kInner, kColumns}, 3, Device::cpu()), there = b.to(Gpu(1));
+  const auto run = [&](int64_t rows) {
+    const Tensor a = Numbers({rows, kInner}, rows, Device::cpu());
+    ExpectSame(matmul(a.to(Gpu(1)), there), matmul(a, b));
+  };
+  const int start = Asked();
+  for (int64_t i = 0; i < kCount; ++i) run(kFirst + i);
+  EXPECT_EQ(Asked() - start, 3);
+  // One that comes back is asked about, once; what was asked about is not.
+  for (int i = 0; i < 3; ++i) run(kFirst + kCount - 1);
+  EXPECT_EQ(Asked() - start, 4);
+  for (int i = 0; i < 3; ++i) run(kFirst);
+  EXPECT_EQ(Asked() - start, 4);
+  // Another size is another matter.
+  run(2 * kFirst);
+  EXPECT_EQ(Asked() - start, 5);
+  EXPECT_EQ(StandIn<int (*)()>("libcublasLt.so.13", "StandInRefused")(), 0);
+}
+
+// A kernel that needs aligned rows is not given others, although all sizes are alike.
+TEST_F(CudaStandIn, ChoicesAreNotSharedWhereRowsLieOtherwise) {
+  for (int64_t k : {64, 65, 66, 67, 68, 69, 70, 71}) {
+    for (int64_t n : {64, 65, 66, 68}) {
+      const Tensor a = Numbers({32, k}, 5, Device::cpu()), b = Numbers({k, n}, 6, Device::cpu());
+      ExpectSame(matmul(a.to(Gpu(0)), b.to(Gpu(0))), matmul(a, b));
+    }
+  }
+  EXPECT_EQ(StandIn<int (*)()>("libcublasLt.so.13", "StandInRefused")(), 0);
+}
+
+TEST_F(CudaStandIn, Epilogues) {
+  rt::Device& device = **rt::Cuda(1);
+  const interp::EpilogueKernel kernel = interp::MatmulWithEpilogue(rt::DeviceKind::cuda);
+  ASSERT_NE(kernel, nullptr);
+  EXPECT_EQ(interp::MatmulWithEpilogue(rt::DeviceKind::cpu), nullptr);
+  const auto to_device = [&](const Tensor& x) {
+    const rt::Ref<rt::TensorImpl> y = *rt::TensorImpl::Make(device, [&] {
+      TensorType type;
+      type.dtype = x.dtype();
+      type.rank = static_cast<uint8_t>(x.rank());
+      for (int d = 0; d < x.rank(); ++d) type.dims[d] = x.dims()[static_cast<size_t>(d)];
+      return type;
+    }());
+    const std::vector<float> values = x.cast(f32).to_vector<float>();
+    std::vector<uint16_t> narrow(values.size());
+    for (size_t i = 0; i < values.size(); ++i)
+      narrow[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(values[i]) >> 16);
+    const bool wide = x.dtype() == f32;
+    EXPECT_TRUE(device
+                    .CopyFromHost(y->data, wide ? static_cast<const void*>(values.data()) : narrow.data(),
+                                  values.size() * (wide ? 4 : 2))
+                    .ok());
+    return y;
+  };
+  using Activation = interp::Epilogue::Activation;
+  for (const DType dtype : {f32, bf16}) {
+    for (int how = 1; how < 8; ++how) {
+      const bool has_bias = how & 1, has_added = how & 2, has_gelu = how & 4;
+      const auto normal = [&](const Dims& dims, int64_t seed) {
+        return random_normal(seed, 0, dims, 0, 1, f32).cast(dtype);
+      };
+      const Tensor a = normal({2, 24, 16}, 2), b = normal({16, 8}, 3), bias = normal({8}, 4), r = normal({2, 24, 8}, 5);
+      const auto va = to_device(a), vb = to_device(b), vbias = to_device(bias), vr = to_device(r), y = to_device(r);
+      const View* const in[] = {va.get(), vb.get()};
+      View* const out[] = {y.get()};
+      const std::vector<ir::Attr> attrs = {false, false};
+      interp::Epilogue epilogue;
+      if (has_bias) epilogue.bias = vbias.get();
+      if (has_added) epilogue.added = vr.get();
+      if (has_gelu) epilogue.activation = Activation::gelu_tanh;
+      const interp::KernelArgs args = {ir::Info(ir::Op::k_matmul), in, out, attrs, &device};
+      const int asked = Asked();
+      ASSERT_TRUE(kernel(args, epilogue, /*submit=*/false).ok());
+      ASSERT_TRUE(kernel(args, epilogue, /*submit=*/true).ok());
+      EXPECT_LE(Asked() - asked, 1) << "it is asked before the product is submitted";
+      Tensor want = matmul(a.cast(f32), b.cast(f32));
+      if (has_bias) want = want + bias.cast(f32);
+      if (has_added) want = want + r.cast(f32);
+      if (has_gelu) want = gelu_tanh(want);
+      std::vector<char> bytes(48 * 8 * SizeOf(dtype));
+      ASSERT_TRUE(device.CopyToHost(bytes.data(), y->data, bytes.size()).ok());
+      const std::vector<float> wanted = want.to_vector<float>();
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        float got;
+        if (dtype == f32) {
+          std::memcpy(&got, &bytes[4 * i], 4);
+        } else {
+          uint16_t half;
+          std::memcpy(&half, &bytes[2 * i], 2);
+          got = std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
+        }
+        ASSERT_NEAR(got, wanted[i], (dtype == f32 ? 1e-4 : 0.02) * (1 + std::abs(wanted[i]))) << how << " " << i;
+      }
+    }
+  }
+  // A dtype that the library does not have.
+  const auto half = to_device(random_normal(1, 0, {16, 16}, 0, 1, f32).cast(f16));
+  const View* const in[] = {half.get(), half.get()};
+  View* const out[] = {half.get()};
+  const std::vector<ir::Attr> attrs = {false, false};
+  EXPECT_EQ(kernel({ir::Info(ir::Op::k_matmul), in, out, attrs, &device}, {}, false).code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(StandIn<int (*)()>("libcublasLt.so.13", "StandInStrangers")(), 0);
+}
+
+/// A loop of eager ops, at a place of its own for each device.
+template <int device>
+[[gnu::noinline]] Tensor Linear(const Tensor& x, const Tensor& w, const Tensor& b, Tensor* product) {
+  Tensor y;
+  for (int n = 0; n < 40; ++n) {
+    if (product != nullptr) {
+      *product = matmul(x, w);
+      y = *product + b;
+    } else {
+      y = matmul(x, w) + b;
+    }
+    Step next;
+  }
+  return y;
+}
+
+// Versions of functions and of eager ops give cuBLASLt what follows a product. Nothing else computes here, so what
+// comes out right came from there.
+TEST_F(CudaStandIn, VersionsGiveTheLibraryWhatFollowsAProduct) {
+  if (std::getenv("TESSERA_COMPILER_LIBRARY") == nullptr) GTEST_SKIP() << "built without the compiler";
+  const char* const options[][2] = {{"tier", "3"},          {"background", "false"}, {"hot_function", "1"},
+                                    {"hot_eager", "2"},     {"fuse", "true"},        {"profit_gate", "false"},
+                                    {"compile_after", "0"}, {"tune_budget", "0"}};
+  std::vector<std::string> old;
+  for (const auto& [name, value] : options) {
+    old.push_back(*Runtime::option(name));
+    ASSERT_TRUE(Runtime::set_option(name, value).ok());
+  }
+  const auto fused = [] { return rt::SnapshotMetrics()[static_cast<int>(rt::Metric::products_fused)]; };
+  const auto normal = [](const Dims& dims, int64_t seed) { return random_normal(seed, 0, dims, 0, 1, f32).cast(bf16); };
+  for (int i : {0, 1}) {
+    const int64_t before = fused();
+    // With the second sum a kernel is generated first, of both.
+    auto module = Module::parse(
+        "func @f(%x: tensor<M x K x bf16>, %w: tensor<K x N x bf16>, %b: tensor<N x bf16>, %r: tensor<M x N x bf16>)"
+        " -> tensor<M x N x bf16> {\n  %p = matmul %x, %w : tensor<M x N x bf16>\n" +
+        std::string(i == 0 ? "  %y = add %p, %b : tensor<M x N x bf16>\n"
+                           : "  %q = add %p, %b : tensor<M x N x bf16>\n  %y = add %q, %r : tensor<M x N x bf16>\n") +
+        "  return %y\n}\n");
+    ASSERT_TRUE(module.ok()) << module.status().message();
+    const Function f = *module->function("f");
+    for (int64_t rows : {48, 64, 80}) {
+      const Tensor x = normal({rows, 16}, 1), w = normal({16, 24}, 2), b = normal({24}, 3), r = normal({rows, 24}, 4);
+      const std::vector<Tensor> args = {x.to(Gpu(i)), w.to(Gpu(i)), b.to(Gpu(i)), r.to(Gpu(i))};
+      std::vector<Tensor> y;
+      for (int n = 0; n < 8; ++n) y = f(args);
+      const Tensor want = matmul(x.cast(f32), w.cast(f32)) + b.cast(f32);
+      ExpectSame(y[0], i == 0 ? want : want + r.cast(f32), 0.02f);
+    }
+    EXPECT_GT(fused(), before) << Runtime::explain();
+    const Tensor x = normal({48, 16}, 1), w = normal({16, 24}, 2), b = normal({24}, 3);
+    const auto linear = [&](Tensor* product) {
+      return (i == 0 ? Linear<0> : Linear<1>)(x.to(Gpu(i)), w.to(Gpu(i)), b.to(Gpu(i)), product);
+    };
+    const int64_t eager = fused();
+    const Tensor want = matmul(x.cast(f32), w.cast(f32));
+    ExpectSame(linear(nullptr), want + b.cast(f32), 0.02f);
+    EXPECT_GT(fused(), eager) << Runtime::explain();
+    // A product that somebody holds is computed for itself.
+    Tensor product;
+    linear(&product);
+    ExpectSame(product, want, 0.02f);
+  }
+  for (size_t k = 0; k < old.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], old[k]).ok());
+}
+
+TEST_F(CudaStandIn, BlocksServeSizesALittleSmaller) {
+  rt::Device& cuda = **rt::Cuda(1);
+  cuda.Trim();
+  const int64_t in_use = cuda.memory_stats().bytes_in_use;
+  constexpr size_t kBytes = size_t{40} << 20;
+  void* const first = *cuda.Allocate(kBytes);
+  cuda.Free(first, kBytes);
+  const int64_t taken = cuda.memory_stats().system_allocations;
+  for (size_t less = 0; less < kBytes / 9; less += size_t{1} << 19) {
+    void* const p = *cuda.Allocate(kBytes - less);
+    EXPECT_EQ(p, first) << less;
+    EXPECT_GE(cuda.memory_stats().bytes_in_use, in_use + static_cast<int64_t>(kBytes));
+    cuda.Free(p, kBytes - less);
+    EXPECT_EQ(cuda.memory_stats().bytes_in_use, in_use);
+  }
+  EXPECT_EQ(cuda.memory_stats().system_allocations, taken);
+  void* const half = *cuda.Allocate(kBytes / 2);
+  EXPECT_NE(half, first) << "half of it would be wasted";
+  cuda.Free(half, kBytes / 2);
+  cuda.Trim();
+}
+
+TEST_F(CudaStandIn, SizesThatDoNotComeBackDoNotPileUp) {
+  rt::Device& cuda = **rt::Cuda(0);
+  cuda.Trim();
+  cuda.ResetPeak();
+  size_t all = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (size_t bytes = size_t{2} << 20; bytes <= (size_t{256} << 20); bytes += bytes / 7) {
+      cuda.Free(*cuda.Allocate(bytes), bytes);
+      all += bytes;
+    }
+  }
+  const rt::MemoryStats stats = cuda.memory_stats();
+  EXPECT_GT(all, size_t{3} << 30);
+  EXPECT_LE(stats.bytes_cached + stats.bytes_in_use, 2 * stats.peak_bytes + (int64_t{1} << 30) + (int64_t{64} << 20));
+  cuda.Trim();
+  EXPECT_EQ(cuda.memory_stats().bytes_in_use, stats.bytes_in_use);
+}
+
+// What no longer fits goes from the cache before anything is refused.
+TEST_F(CudaStandIn, WithoutMemoryTheCacheGoesFirst) {
+  rt::Device& cuda = **rt::Cuda(0);
+  cuda.Trim();
+  constexpr size_t kLarge = size_t{1500} << 20;
+  void* const a = *cuda.Allocate(kLarge);
+  void* const b = *cuda.Allocate(kLarge);
+  cuda.Free(b, kLarge);
+  void* const c = *cuda.Allocate(kLarge + (kLarge / 2));
+  EXPECT_EQ(cuda.Allocate(kLarge).status().code(), absl::StatusCode::kResourceExhausted);
+  cuda.Free(c, kLarge + (kLarge / 2));
+  void* const again = *cuda.Allocate(kLarge);
+  cuda.Free(again, kLarge);
+  cuda.Free(a, kLarge);
+  cuda.Trim();
+}
+
+// A context and a stream of the application, on the second device.
+TEST(CudaAdoption, ContextAndStream) {
+  ASSERT_EQ(rt::NumCudaDevices(), 2);
+  ASSERT_TRUE(Runtime::set_option("tier", "1").ok());
+  void* const context = StandIn<void* (*)(int)>("libcuda.so.1", "StandInContext")(1);
+  EXPECT_FALSE(cuda::adopt_context(2, context).ok());
+  ASSERT_TRUE(cuda::adopt_context(1, context).ok());
+  const Device gpu = *Device::find("cuda:1"), other = *Device::find("cuda:0");
+  EXPECT_EQ(cuda::context(gpu), context);
+  EXPECT_NE(cuda::context(other), context);
+  EXPECT_FALSE(cuda::adopt_context(1, context).ok()) << "it is in use";
+  void* const own = cuda::stream(gpu);
+  CUstream stream = nullptr;
+  const cuda::Driver& driver = cuda::TheDriver();
+  ASSERT_EQ(driver.cuCtxSetCurrent(static_cast<CUcontext>(context)), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  // The application may make another context current at any time.
+  ASSERT_EQ(driver.cuCtxSetCurrent(static_cast<CUcontext>(cuda::context(other))), CUDA_SUCCESS);
+  ASSERT_TRUE(cuda::use_stream(gpu, stream).ok());
+  EXPECT_EQ(cuda::stream(gpu), stream);
+  const Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, {4, 4}).to(gpu);
+  const Tensor y = matmul(x, x), z = x + y;
+  EXPECT_EQ(y.to_vector<float>()[0], 90.0f);
+  ASSERT_TRUE(cuda::use_stream(gpu, nullptr).ok());
+  EXPECT_EQ(cuda::stream(gpu), own);
+  EXPECT_EQ(x.to(other).to(gpu).to_vector<float>()[15], 16.0f);
+  EXPECT_EQ(Violation(), "");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,319 @@
+// Stands in for the CUDA driver: two devices whose memory is the host's. Nothing is computed: a launch only counts. It
+// watches what a driver would punish late or not at all: memory, streams and kernels of one device that are used in the
+// context of another.
+#include <cuda.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace {
+
+constexpr int kDevices = 2;
+constexpr size_t kMemory = size_t{4} << 30;  // of each
+
+struct Context {
+  int device;
+};
+struct Owned {  // streams, events, pools, modules, functions, graphs
+  Context* context;
+  size_t launches = 0;
+};
+struct Block {
+  size_t bytes;
+  int device;
+};
+
+struct State {
+  std::mutex mutex;
+  Context primary[kDevices] = {{0}, {1}};
+  std::map<CUdeviceptr, Block> blocks;
+  size_t held[kDevices] = {};
+  size_t launches[kDevices] = {};
+  std::string violation;  // the first one
+};
+State& The() {
+  static auto* state = new State;
+  return *state;
+}
+thread_local Context* t_current = nullptr;
+
+Context* ContextOf(CUcontext c) { return reinterpret_cast<Context*>(c); }
+
+/// With the lock held.
+void Require(bool holds, const char* call, const char* what) {
+  if (!holds && The().violation.empty()) The().violation = std::string(call) + ": " + what;
+}
+/// -1: not the device's memory.
+int OwnerOf(CUdeviceptr p) {
+  auto it = The().blocks.upper_bound(p);
+  if (it == The().blocks.begin()) return -1;
+  --it;
+  return p < it->first + std::max<size_t>(it->second.bytes, 1) ? it->second.device : -1;
+}
+void RequireStream(CUstream stream, const char* call) {
+  Require(t_current != nullptr, call, "no context is current");
+  Require(stream != nullptr, call, "the default stream");
+  if (stream != nullptr)
+    Require(reinterpret_cast<Owned*>(stream)->context == t_current, call, "a stream of another context");
+}
+void RequireMemory(CUdeviceptr p, const char* call) {
+  Require(t_current != nullptr && OwnerOf(p) == t_current->device, call, "memory of another device");
+}
+CUresult Allocate(CUdeviceptr* p, size_t bytes) {
+  State& s = The();
+  const int device = t_current->device;
+  if (s.held[device] + bytes > kMemory) return CUDA_ERROR_OUT_OF_MEMORY;
+  // Pages that nobody touches cost nothing.
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  *p = reinterpret_cast<CUdeviceptr>(memory);
+  s.blocks[*p] = {bytes, device};
+  s.held[device] += bytes;
+  return CUDA_SUCCESS;
+}
+template <class Handle>
+CUresult Make(Handle* handle) {
+  *handle = reinterpret_cast<Handle>(new Owned{t_current});
+  return CUDA_SUCCESS;
+}
+template <class Handle>
+CUresult Drop(Handle handle) {
+  delete reinterpret_cast<Owned*>(handle);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- for tests
+
+const char* StandInViolation() {
+  std::lock_guard lock(The().mutex);
+  return The().violation.c_str();
+}
+size_t StandInLaunches(int device) {
+  std::lock_guard lock(The().mutex);
+  return The().launches[device];
+}
+/// -1: not the memory of a device.
+int StandInOwner(const void* p) {
+  std::lock_guard lock(The().mutex);
+  return OwnerOf(reinterpret_cast<CUdeviceptr>(p));
+}
+int StandInCurrent() { return t_current != nullptr ? t_current->device : -1; }
+CUcontext StandInContext(int device) { return reinterpret_cast<CUcontext>(new Context{device}); }
+
+// ---- the driver
+
+CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return CUDA_SUCCESS;
+}
+CUresult cuGetErrorName(CUresult, const char** text) {
+  *text = "STAND_IN";
+  return CUDA_SUCCESS;
+}
+CUresult cuGetErrorString(CUresult, const char** text) {
+  *text = "an error of the stand-in";
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGet(CUdevice* device, int index) {
+  *device = index;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetCount(int* count) {
+  *count = kDevices;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
+  std::strncpy(name, device == 0 ? "Stand-in A" : "Stand-in B", static_cast<size_t>(size));
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+  std::memset(uuid, device, sizeof *uuid);
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
+  switch (which) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 8; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 4; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 100 << 10; break;
+    default: *value = 0;
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceTotalMem(size_t* bytes, CUdevice) {
+  *bytes = kMemory;
+  return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  *context = reinterpret_cast<CUcontext>(&The().primary[device]);
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = reinterpret_cast<CUcontext>(t_current);
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxSetCurrent(CUcontext context) {
+  t_current = ContextOf(context);
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = StandInCurrent();
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxSynchronize() { return CUDA_SUCCESS; }
+
+CUresult cuMemGetInfo(size_t* free, size_t* total) {
+  std::lock_guard lock(The().mutex);
+  *total = kMemory;
+  *free = kMemory - The().held[t_current->device];
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAlloc(CUdeviceptr* p, size_t bytes) {
+  std::lock_guard lock(The().mutex);
+  return Allocate(p, bytes);
+}
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* props) {
+  std::lock_guard lock(The().mutex);
+  Require(props->location.id == t_current->device, "cuMemPoolCreate", "a pool of another device");
+  return Make(pool);
+}
+CUresult cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void*) { return CUDA_SUCCESS; }
+CUresult cuMemPoolTrimTo(CUmemoryPool, size_t) { return CUDA_SUCCESS; }
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* p, size_t bytes, CUmemoryPool pool, CUstream stream) {
+  std::lock_guard lock(The().mutex);
+  RequireStream(stream, "cuMemAllocFromPoolAsync");
+  Require(reinterpret_cast<Owned*>(pool)->context->device == t_current->device, "cuMemAllocFromPoolAsync",
+          "a pool of another device");
+  return Allocate(p, bytes);
+}
+CUresult cuMemFreeAsync(CUdeviceptr p, CUstream stream) {
+  State& s = The();
+  std::lock_guard lock(s.mutex);
+  RequireStream(stream, "cuMemFreeAsync");
+  RequireMemory(p, "cuMemFreeAsync");
+  auto it = s.blocks.find(p);
+  if (it == s.blocks.end()) return CUDA_ERROR_INVALID_VALUE;
+  s.held[it->second.device] -= it->second.bytes;
+  munmap(reinterpret_cast<void*>(p), it->second.bytes);
+  s.blocks.erase(it);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemHostAlloc(void** p, size_t bytes, unsigned) {
+  *p = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  return *p != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuMemFreeHost(void* p) {
+  std::free(p);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  std::lock_guard lock(The().mutex);
+  RequireStream(stream, "cuMemcpyHtoDAsync");
+  RequireMemory(to, "cuMemcpyHtoDAsync");
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  std::lock_guard lock(The().mutex);
+  RequireStream(stream, "cuMemcpyDtoHAsync");
+  RequireMemory(from, "cuMemcpyDtoHAsync");
+  std::memcpy(to, reinterpret_cast<void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  std::lock_guard lock(The().mutex);
+  RequireStream(stream, "cuMemcpyDtoDAsync");
+  RequireMemory(to, "cuMemcpyDtoDAsync");
+  RequireMemory(from, "cuMemcpyDtoDAsync");
+  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes, CUstream stream) {
+  std::lock_guard lock(The().mutex);
+  RequireStream(stream, "cuMemcpyPeerAsync");
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t bytes, CUstream stream) {
+  std::lock_guard lock(The().mutex);
+  RequireStream(stream, "cuMemsetD8Async");
+  RequireMemory(p, "cuMemsetD8Async");
+  std::memset(reinterpret_cast<void*>(p), value, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream* stream, unsigned) { return Make(stream); }
+CUresult cuStreamDestroy(CUstream stream) { return Drop(stream); }
+CUresult cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
+CUresult cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
+CUresult cuStreamWaitEvent(CUstream stream, CUevent, unsigned) {
+  std::lock_guard lock(The().mutex);
+  RequireStream(stream, "cuStreamWaitEvent");
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode) { return CUDA_SUCCESS; }
+CUresult cuStreamEndCapture(CUstream, CUgraph* graph) { return Make(graph); }
+CUresult cuEventCreate(CUevent* event, unsigned) { return Make(event); }
+CUresult cuEventDestroy(CUevent event) { return Drop(event); }
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  std::lock_guard lock(The().mutex);
+  RequireStream(stream, "cuEventRecord");
+  Require(reinterpret_cast<Owned*>(event)->context == t_current, "cuEventRecord", "an event of another context");
+  return CUDA_SUCCESS;
+}
+CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
+CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
+CUresult cuEventElapsedTime(float* ms, CUevent, CUevent) {
+  *ms = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadData(CUmodule* module, const void*) { return Make(module); }
+CUresult cuModuleUnload(CUmodule module) { return Drop(module); }
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char*) {
+  std::lock_guard lock(The().mutex);
+  Require(reinterpret_cast<Owned*>(module)->context == t_current, "cuModuleGetFunction", "a module of another context");
+  return Make(function);
+}
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) {
+  *value = 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                        CUstream stream, void**, void**) {
+  std::lock_guard lock(The().mutex);
+  RequireStream(stream, "cuLaunchKernel");
+  Require(reinterpret_cast<Owned*>(function)->context == t_current, "cuLaunchKernel", "a kernel of another context");
+  ++The().launches[t_current->device];
+  return CUDA_SUCCESS;
+}
+CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                                const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                                CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph, unsigned long long) { return Make(exec); }
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  std::lock_guard lock(The().mutex);
+  RequireStream(stream, "cuGraphLaunch");
+  Require(reinterpret_cast<Owned*>(exec)->context == t_current, "cuGraphLaunch", "a graph of another context");
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphGetNodes(CUgraph, CUgraphNode*, size_t* count) {
+  *count = 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphDestroy(CUgraph graph) { return Drop(graph); }
+CUresult cuGraphExecDestroy(CUgraphExec exec) { return Drop(exec); }
+
+}  // extern "C"
