@@ -63,7 +63,7 @@ TapeStore::Made TapeRecord::Describe(const Node& node, size_t result, const Tens
   return made;
 }
 
-std::vector<Tensor> TapeRecord::RunAgain(const Node& node, absl::flat_hash_map<int32_t, Tensor>& others) {
+std::vector<Tensor> TapeRecord::RunAgain(const Node& node, const absl::flat_hash_map<int32_t, Tensor>& values) {
   absl::InlinedVector<const View*, 8> in(node.in.size(), nullptr);
   std::vector<interp::ScalarView> numbers(node.in.size());
   for (size_t i = 0; i < node.in.size(); ++i) {
@@ -72,8 +72,7 @@ std::vector<Tensor> TapeRecord::RunAgain(const Node& node, absl::flat_hash_map<i
       std::visit([&](auto v) { numbers[i].Set(v); }, s.number);
       in[i] = &numbers[i];
     } else if (s.kind == ir::Operand::Kind::value) {
-      const Tensor& held = s.slot < 0 ? s.value : store_->Held(s.slot);
-      in[i] = (held.defined() ? held : others.at(s.slot)).waiting_impl();
+      in[i] = (s.slot < 0 ? s.value : values.at(s.slot)).waiting_impl();
     }
   }
   ++repeated_;
@@ -86,6 +85,7 @@ Tensor TapeRecord::ValueOf(int32_t slot) {
   // The nodes that have to run, and how often each value is read by them. A node comes after what it reads.
   absl::flat_hash_set<int32_t> found;
   absl::flat_hash_map<int32_t, int> reads;
+  absl::flat_hash_map<int32_t, Tensor> values;  // that these nodes read; the store may let go of them meanwhile
   std::vector<int32_t> look = {slot};
   while (!look.empty()) {
     const int32_t next = look.back();
@@ -93,30 +93,29 @@ Tensor TapeRecord::ValueOf(int32_t slot) {
     const int32_t maker = store_->maker(next).node;
     if (!found.insert(maker).second) continue;
     for (const Saved& s : nodes_[static_cast<size_t>(maker)].in) {
-      if (s.slot < 0 || store_->Held(s.slot).defined()) continue;
+      if (s.slot < 0) continue;
       ++reads[s.slot];
-      look.push_back(s.slot);
+      if (const Tensor& held = store_->Held(s.slot); held.defined())
+        values[s.slot] = held;
+      else
+        look.push_back(s.slot);
     }
   }
   std::vector<int32_t> order(found.begin(), found.end());
   std::sort(order.begin(), order.end());
   Tensor result;
-  absl::flat_hash_map<int32_t, Tensor> others;  // that nobody waits for but these nodes
   for (const int32_t n : order) {
     const Node& node = nodes_[static_cast<size_t>(n)];
-    const std::vector<Tensor> results = RunAgain(node, others);
+    const std::vector<Tensor> results = RunAgain(node, values);
     for (size_t i = 0; i < results.size(); ++i) {
       const int32_t at = node.out[i].slot;
       if (at < 0) continue;
       if (at == slot) result = results[i];
-      if (store_->Held(at).defined()) continue;
-      if (store_->is_wanted(at))
-        store_->PutBack(at, results[i]);
-      else if (reads.contains(at))
-        others[at] = results[i];
+      if (reads.contains(at)) values[at] = results[i];
+      if (store_->is_wanted(at)) store_->PutBack(at, results[i]);
     }
     for (const Saved& s : node.in)
-      if (const auto it = reads.find(s.slot); s.slot >= 0 && it != reads.end() && --it->second == 0) others.erase(s.slot);
+      if (s.slot >= 0 && --reads[s.slot] == 0) values.erase(s.slot);
   }
   return result;
 }

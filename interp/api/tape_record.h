@@ -67,7 +67,7 @@ class TapeRecord {
   TapeStore::Made Describe(const Node& node, size_t result, const rt::TensorImpl& x) const;
   /// The value of a slot, which the store holds or which is computed again.
   Tensor ValueOf(int32_t slot);
-  std::vector<Tensor> RunAgain(const Node& node, absl::flat_hash_map<int32_t, Tensor>& others);
+  std::vector<Tensor> RunAgain(const Node& node, const absl::flat_hash_map<int32_t, Tensor>& values);
   /// What the rule of the node needs, out of the store.
   void Fetch(Node& node);
   /// The node's turn has passed.

@@ -1,12 +1,28 @@
 #include "interp/api/tape_store.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tessera::api {
 
+void TapeStore::Hold(Value& value, const Tensor& x) {
+  if (value.tensor.defined()) return;
+  value.tensor = x;
+  Group& g = groups_[value.group];
+  if (g.held++ == 0) held_ += g.bytes;
+}
+
+void TapeStore::LetGo(Value& value) {
+  if (!value.tensor.defined()) return;
+  value.tensor = Tensor();
+  Group& g = groups_[value.group];
+  if (--g.held == 0) held_ -= g.bytes;
+}
+
 void TapeStore::AddGiven(const Tensor& x) {
-  values_.push_back({x, static_cast<int32_t>(groups_.size()), 0, {}});
+  values_.push_back({Tensor(), static_cast<int32_t>(groups_.size()), 0, {}});
   groups_.emplace_back();
+  Hold(values_.back(), x);
 }
 
 void TapeStore::AddResult(const Made& made, absl::Span<const int32_t> operands) {
@@ -37,12 +53,11 @@ void TapeStore::Keep(int32_t slot, rt::TensorImpl& x) {
   if (!g.is_kept) {
     g.is_kept = true;
     all_ += g.bytes;
-    kept_ += g.bytes;
     Offer(value.group);
   }
-  if (g.has_gone || value.tensor.defined()) return;
+  if (g.has_gone) return;
   x.Retain();
-  value.tensor = Tensor::Adopt(&x);
+  Hold(value, Tensor::Adopt(&x));
 }
 
 double TapeStore::ChainOf(const Group& g) const {
@@ -59,7 +74,7 @@ void TapeStore::Offer(int32_t group) {
 }
 
 void TapeStore::MakeRoom() {
-  while (kept_ > limit_ && !candidates_.empty()) {
+  while (held_ > limit_ && !candidates_.empty()) {
     const Candidate best = candidates_.top();
     candidates_.pop();
     Group& g = groups_[best.group];
@@ -70,19 +85,31 @@ void TapeStore::MakeRoom() {
       continue;
     }
     g.has_gone = true;
-    kept_ -= g.bytes;
-    for (const int32_t slot : g.values) values_[slot].tensor = Tensor();
+    for (const int32_t slot : g.values) LetGo(values_[slot]);
+  }
+  kept_ = held_;
+}
+
+void TapeStore::PutBack(int32_t slot, const Tensor& x) {
+  if (values_[slot].tensor.defined()) return;
+  Hold(values_[slot], x);
+  put_back_.push_back(slot);
+  const auto room = std::max(limit_, static_cast<int64_t>(static_cast<double>(all_) /
+                                                          std::sqrt(static_cast<double>(groups_.size()))));
+  while (held_ > room && put_back_.size() > 1) {
+    LetGo(values_[put_back_.front()]);
+    put_back_.pop_front();
   }
 }
 
 void TapeStore::Done(int32_t slot) {
   Value& value = values_[slot];
-  if (--value.wanted == 0 && value.maker.node >= 0) value.tensor = Tensor();
+  if (--value.wanted == 0 && value.maker.node >= 0) LetGo(value);
 }
 
 void TapeStore::DropPutBack() {
-  for (Value& value : values_)
-    if (groups_[value.group].has_gone) value.tensor = Tensor();
+  for (const int32_t slot : put_back_) LetGo(values_[slot]);
+  put_back_.clear();
 }
 
 }  // namespace tessera::api

@@ -3,6 +3,7 @@
 #define TESSERA_INTERP_API_TAPE_STORE_H_
 
 #include <cstdint>
+#include <deque>
 #include <queue>
 #include <vector>
 
@@ -13,9 +14,13 @@
 namespace tessera::api {
 
 /// Values by slot, in the order of their slots. Where more is kept than the limit, those that can be computed again make
-/// room: first what costs least for its bytes, of equals the oldest, which is needed last. What has gone stays gone
-/// until somebody puts it back, and what is computed from it costs the more. Which values go depends on the ops and
-/// their types alone, so that a loop does the same each time round.
+/// room: first what costs least for its bytes, of equals the oldest, which is needed last. What has gone makes what is
+/// computed from it cost the more. Which values go depends on the ops and their types alone, so that a loop does the same
+/// each time round.
+///
+/// On the way back what has gone is computed again and put back for those who still wait for it, the oldest making room
+/// again: so a chain of n values of which nothing was kept is not computed n times but about sqrt(n) times, in the
+/// memory of sqrt(n) values or of the limit, whichever is more.
 class TapeStore {
  public:
   explicit TapeStore(int64_t limit) : limit_(limit) {}
@@ -47,13 +52,13 @@ class TapeStore {
   bool is_wanted(int32_t slot) const { return values_[slot].wanted > 0; }
   /// Empty where it has gone.
   const Tensor& Held(int32_t slot) const { return values_[slot].tensor; }
-  void PutBack(int32_t slot, const Tensor& x) { values_[slot].tensor = x; }
+  void PutBack(int32_t slot, const Tensor& x);
   void Done(int32_t slot);
   /// What was put back goes again.
   void DropPutBack();
 
   int64_t limit() const { return limit_; }
-  /// Bytes that are kept, and that would be without a limit.
+  /// Bytes that were kept on the way there, and that would have been without a limit.
   int64_t kept() const { return kept_; }
   int64_t all() const { return all_; }
 
@@ -70,6 +75,7 @@ class TapeStore {
     double cost = 0;
     double chain = 0;  // of one that has gone: its cost with that of all that has to be computed for it
     bool can_repeat = false, is_kept = false, has_gone = false;
+    int32_t held = 0;  // values with a tensor
     std::vector<int32_t> values, operands;  // slots, and groups
   };
   struct Candidate {
@@ -77,14 +83,18 @@ class TapeStore {
     int32_t group;
     bool operator<(const Candidate& o) const { return score != o.score ? score > o.score : group > o.group; }
   };
+  void Hold(Value& value, const Tensor& x);
+  void LetGo(Value& value);
   double ChainOf(const Group& g) const;
   void Offer(int32_t group);
 
   const int64_t limit_;
   int64_t kept_ = 0, all_ = 0;
+  int64_t held_ = 0;  // bytes, now
   std::vector<Value> values_;
   std::vector<Group> groups_;
   std::priority_queue<Candidate> candidates_;  // with scores that may have grown since
+  std::deque<int32_t> put_back_;               // slots, the oldest first
 };
 
 }  // namespace tessera::api
