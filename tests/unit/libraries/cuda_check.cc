@@ -152,7 +152,9 @@ TEST_F(CudaStandIn, BatchesBecomeRows) {
 }
 
 TEST_F(CudaStandIn, ProductsOfNearlyTheSameSizeShareAChoice) {
-  constexpr int64_t kInner = 40, kColumns = 24, kFirst = 144, kCount = 16;
+  // A program of few shapes has each asked about.
+  for (int64_t n = 1; n <= 64; ++n) matmul(Numbers({3, 8}, 1, Gpu(1)), Numbers({8, n}, 1, Gpu(1)));
+  constexpr int64_t kInner = 40, kColumns = 24, kFirst = 160, kCount = 16;
   const Tensor b = Numbers({kInner, kColumns}, 3, Device::cpu()), there = b.to(Gpu(1));
   const auto run = [&](int64_t rows) {
     const Tensor a = Numbers({rows, kInner}, rows, Device::cpu());
@@ -160,15 +162,15 @@ TEST_F(CudaStandIn, ProductsOfNearlyTheSameSizeShareAChoice) {
   };
   const int start = Asked();
   for (int64_t i = 0; i < kCount; ++i) run(kFirst + i);
-  EXPECT_EQ(Asked() - start, 3);
+  EXPECT_EQ(Asked() - start, 1);
   // One that comes back is asked about, once; what was asked about is not.
   for (int i = 0; i < 3; ++i) run(kFirst + kCount - 1);
-  EXPECT_EQ(Asked() - start, 4);
+  EXPECT_EQ(Asked() - start, 2);
   for (int i = 0; i < 3; ++i) run(kFirst);
-  EXPECT_EQ(Asked() - start, 4);
+  EXPECT_EQ(Asked() - start, 2);
   // Another size is another matter.
   run(2 * kFirst);
-  EXPECT_EQ(Asked() - start, 5);
+  EXPECT_EQ(Asked() - start, 3);
   EXPECT_EQ(StandIn<int (*)()>("libcublasLt.so.13", "StandInRefused")(), 0);
 }
 
