@@ -74,8 +74,12 @@ TEST_F(CudaStandIn, EachDeviceHasItsOwnMemoryAndStream) {
     for (size_t i = 0; i < bytes; ++i) from[i] = static_cast<char>(i * 7);
     for (rt::Device* device : {&first, &second}) {
       void* const p = device == &first ? a : b;
+      const int index = device == &first ? 0 : 1;
+      const auto aside = StandIn<size_t (*)(int)>("libcuda.so.1", "StandInReadsAside");
+      const size_t before = aside(index);
       ASSERT_TRUE(device->CopyFromHost(p, from.data(), bytes).ok());
       ASSERT_TRUE(device->CopyToHost(to.data(), p, bytes).ok());
+      EXPECT_EQ(aside(index) - before, bytes > (size_t{1} << 20) ? 1u : 0u) << "large ones run beside the kernels";
       EXPECT_EQ(from, to);
       auto upload = device->StartUpload(p, from.data(), bytes);
       ASSERT_TRUE(upload.ok() && (*upload)->Join().ok());
