@@ -122,6 +122,7 @@ absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const 
   const cublasStatus_t status =
       api_.cublasLtMatmul(handle_, p->op, of_product, b, p->b, a, p->a, of_added, kind.has_added ? added : c, p->c, c,
                           p->d, &p->algo, workspace_, kWorkspace, device_.stream());
+  device_.Note("a product of cuBLASLt");
   rt::Count(rt::Metric::products_run);
   return LtError("cublasLtMatmul", status);
 }

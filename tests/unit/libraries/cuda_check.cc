@@ -387,6 +387,33 @@ TEST_F(CudaStandIn, WithoutMemoryTheCacheGoesFirst) {
   cuda.Trim();
 }
 
+// A device that is lost says which kernels it was given last, and of which trace; the versions may be gone.
+TEST(CudaLost, NamesKernelsAndTheirTraces) {
+  if (std::getenv("TESSERA_COMPILER_LIBRARY") == nullptr) GTEST_SKIP() << "built without the compiler";
+  for (const auto& [name, value] :
+       {std::pair{"background", "false"}, {"hot_function", "1"}, {"profit_gate", "false"}, {"compile_after", "0"}})
+    ASSERT_TRUE(Runtime::set_option(name, value).ok());
+  const Device gpu = *Device::find("cuda:1");
+  {
+    auto module = Module::parse(
+        "func @doomed(%x: tensor<N x N x f32>) -> tensor<N x N x f32> {\n  %a = exp %x : tensor<N x N x f32>\n"
+        "  %b = mul %a, %x : tensor<N x N x f32>\n  %y = matmul %b, %b : tensor<N x N x f32>\n  return %y\n}\n");
+    ASSERT_TRUE(module.ok()) << module.status().message();
+    const Function f = *module->function("doomed");
+    const Tensor x = ones({16, 16}).to(gpu);
+    for (int i = 0; i < 8; ++i) f({x});
+  }
+  StandIn<void (*)()>("libcuda.so.1", "StandInFail")();
+  const Status lost = Runtime::synchronize(gpu);
+  ASSERT_FALSE(lost.ok());
+  const std::string message = lost.message();
+  EXPECT_NE(message.find("cuda:1 is lost"), std::string::npos) << message;
+  EXPECT_NE(message.find(" of @doomed:"), std::string::npos) << message;
+  EXPECT_NE(message.find("a product of cuBLASLt"), std::string::npos) << message;
+  // The cpu goes on.
+  EXPECT_EQ(sum(ones({4})).item<float>(), 4.0f);
+}
+
 // A context and a stream of the application, on the second device.
 TEST(CudaAdoption, ContextAndStream) {
   ASSERT_EQ(rt::NumCudaDevices(), 2);

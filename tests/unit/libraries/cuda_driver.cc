@@ -36,6 +36,7 @@ struct State {
   size_t held[kDevices] = {};
   size_t launches[kDevices] = {};
   size_t reads_aside[kDevices] = {};  // copies to the host on streams that had waited for another one
+  bool fails = false;                 // a kernel has
   std::string violation;              // the first one
 };
 State& The() {
@@ -106,6 +107,11 @@ size_t StandInLaunches(int device) {
 size_t StandInReadsAside(int device) {
   std::lock_guard lock(The().mutex);
   return The().reads_aside[device];
+}
+/// From now on waiting for a stream finds that a kernel has read where there is no memory.
+void StandInFail() {
+  std::lock_guard lock(The().mutex);
+  The().fails = true;
 }
 /// -1: not the memory of a device.
 int StandInOwner(const void* p) {
@@ -260,7 +266,10 @@ CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t bytes, CUstr
 
 CUresult cuStreamCreate(CUstream* stream, unsigned) { return Make(stream); }
 CUresult cuStreamDestroy(CUstream stream) { return Drop(stream); }
-CUresult cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
+CUresult cuStreamSynchronize(CUstream) {
+  std::lock_guard lock(The().mutex);
+  return The().fails ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
 CUresult cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent, unsigned) {
   std::lock_guard lock(The().mutex);
