@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <utility>
 
 #include "runtime/log.h"
 #include "runtime/options.h"
@@ -42,6 +45,17 @@ class Reader {
   size_t n_, at_ = 0;
   bool ok_ = true;
 };
+
+// A device names the kernels that it launched last when it is lost, and code may be gone by then. Places of a program
+// and their kernels are few; should they not be, they share a name.
+const char* LabelOf(std::string name) {
+  constexpr size_t kMost = 4096;
+  static auto* mutex = new std::mutex;
+  static auto* names = new std::set<std::string>;
+  std::lock_guard lock(*mutex);
+  if (names->size() >= kMost && !names->contains(name)) return "a generated kernel";
+  return names->insert(std::move(name)).first->c_str();
+}
 
 absl::Status Damaged() { return Internal("the plan of the generated code does not fit the trace"); }
 
@@ -166,6 +180,7 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     for (size_t k = 0; k < positions.size(); ++k) {
       Kernel& kernel = code->kernels_[k];
       kernel.name = absl::StrCat("k", positions[k]);
+      kernel.label = LabelOf(absl::StrCat(kernel.name, " of ", trace.name));
       TSR_ASSIGN_OR_RETURN(kernel.function, code->device_code_->Find(kernel.name.c_str()));
       if (kernel.many > 0) {
         const std::string many = absl::StrCat(kernel.name, "_many");

@@ -33,6 +33,7 @@ class Code {
     // On a device that is not the cpu: the kernel there, and how it is launched.
     const void* function = nullptr;
     std::string name;
+    const char* label = "";  // for messages: "k5 of @train:12"; stays
     int threads = 0, shared = 0, resident = 0;
     int64_t per_block = 0;  // tasks
     /// A view whose pieces the kernel copies: each of its dims, from the innermost on, as the view's own dim and the

@@ -245,7 +245,7 @@ absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
     params.push_back(&map.map);
   }
   const int64_t blocks = std::min<int64_t>((b.tasks - 1) / kernel.per_block + 1, INT32_MAX);
-  return device_->Launch(kernel.function, kernel.name.c_str(), {blocks, kernel.threads, kernel.shared, kernel.resident},
+  return device_->Launch(kernel.function, kernel.label, {blocks, kernel.threads, kernel.shared, kernel.resident},
                          params.data());
 }
 
@@ -278,7 +278,7 @@ absl::Status GeneratedKernels::SubmitMany(size_t batch, void* const* data) {
               static_cast<uint64_t>(blocks));
     void* param = words.data();
     TSR_RETURN_IF_ERROR(
-        device_->Launch(like.many_function, like.name.c_str(), {blocks, like.threads, like.shared, 0}, &param));
+        device_->Launch(like.many_function, like.label, {blocks, like.threads, like.shared, 0}, &param));
     n = 0;
     blocks = 0;
     return absl::OkStatus();

@@ -14,9 +14,8 @@ namespace {
 constexpr size_t kWorkspace = size_t{32} << 20;
 /// Kinds that are kept; one more, and all are described again when they come.
 constexpr size_t kMostKinds = 4096;
-/// Kinds nearly of one size that are asked about before others are given what was said of the last of them. A program
-/// of fixed shapes has no more of them than this.
-constexpr int kAskedFirst = 3;
+/// Kinds that are asked about in any case: a program of fixed shapes hardly has more.
+constexpr int kAskedFirst = 64;
 
 absl::Status LtError(const char* call, cublasStatus_t status) {
   if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
@@ -33,8 +32,8 @@ cudaDataType_t TypeOf(DType dtype) {
   }
 }
 
-int64_t FourBits(int64_t size) {
-  const int rest = std::max(static_cast<int>(std::bit_width(static_cast<uint64_t>(size))) - 4, 0);
+int64_t ThreeBits(int64_t size) {
+  const int rest = std::max(static_cast<int>(std::bit_width(static_cast<uint64_t>(size))) - 3, 0);
   return size >> rest << rest;
 }
 /// The largest power of two up to 16 that divides a stride; 0 stays 0, which is a matrix used again and again.
@@ -44,10 +43,10 @@ int64_t Divisor(int64_t stride) { return stride == 0 ? 0 : std::min<int64_t>(str
 
 ProductKind ProductKind::Rounded() const {
   ProductKind r = *this;
-  r.m = FourBits(m);
-  r.n = FourBits(n);
-  r.k = FourBits(k);
-  r.batches = FourBits(batches);
+  r.m = ThreeBits(m);
+  r.n = ThreeBits(n);
+  r.k = ThreeBits(k);
+  r.batches = ThreeBits(batches);
   r.a_ld = Divisor(a_ld);
   r.b_ld = Divisor(b_ld);
   r.a_batch = Divisor(a_batch);
@@ -123,6 +122,7 @@ absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const 
   const cublasStatus_t status =
       api_.cublasLtMatmul(handle_, p->op, of_product, b, p->b, a, p->a, of_added, kind.has_added ? added : c, p->c, c,
                           p->d, &p->algo, workspace_, kWorkspace, device_.stream());
+  device_.Note("a product of cuBLASLt");
   rt::Count(rt::Metric::products_run);
   return LtError("cublasLtMatmul", status);
 }
@@ -146,15 +146,16 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
   TSR_RETURN_IF_ERROR(Describe(kind, made.get()));
   if (prepared_.size() >= kMostKinds) prepared_.clear();
   if (choices_.size() >= kMostKinds) choices_.clear();
-  Choice& choice = choices_[kind.Rounded()];
-  if (is_new && choice.asked >= kAskedFirst && Accepts(*made, choice.algo)) {
-    made->algo = choice.algo;
+  const ProductKind rounded = kind.Rounded();
+  const auto near = choices_.find(rounded);
+  if (is_new && asked_ >= kAskedFirst && near != choices_.end() && Accepts(*made, near->second)) {
+    made->algo = near->second;
     made->is_borrowed = true;
   } else {
     made->status = Choose(kind, made.get());
+    ++asked_;
     if (made->status.ok()) {
-      choice.algo = made->algo;
-      ++choice.asked;
+      choices_[rounded] = made->algo;
     } else if (!absl::IsUnimplemented(made->status)) {
       return made->status;  // of the device, not of the kind
     }

@@ -2,8 +2,8 @@
 //
 // cuBLASLt is asked once for each kind of product which of its kernels is best; what it says is kept with the
 // descriptions of the matrices, so that a later call only launches. Asking takes longer than many a product. Where
-// sizes change all the time, a new kind is given what was said of kinds nearly its size, and asked about only if it
-// comes back.
+// sizes change all the time, which shows by the number of kinds, a new kind is given what was said of another nearly
+// its size, and asked about only if it comes back.
 #ifndef TESSERA_INTERP_CUDA_LIBRARY_PRODUCT_H_
 #define TESSERA_INTERP_CUDA_LIBRARY_PRODUCT_H_
 
@@ -31,7 +31,7 @@ struct ProductKind {
   int64_t batches, a_batch, b_batch;
 
   bool operator==(const ProductKind&) const = default;
-  /// What all kinds have in common that one choice may serve: sizes to four bits, and what divides strides.
+  /// What all kinds have in common that one choice may serve: sizes to three bits, and what divides strides.
   ProductKind Rounded() const;
   struct Hash {
     size_t operator()(const ProductKind& kind) const;
@@ -51,10 +51,6 @@ class LibraryProducts {
 
  private:
   struct Prepared;
-  struct Choice {
-    cublasLtMatmulAlgo_t algo;
-    int asked = 0;  // kinds that cuBLASLt was asked about
-  };
 
   LibraryProducts(Device& device, const CublasLt& api) : device_(device), api_(api) {}
   absl::StatusOr<std::shared_ptr<const Prepared>> Find(const ProductKind& kind, bool runs);
@@ -74,7 +70,8 @@ class LibraryProducts {
   std::mutex bias_mutex_;  // a description with a bias has its address
   std::mutex mutex_;
   std::unordered_map<ProductKind, std::shared_ptr<const Prepared>, ProductKind::Hash> prepared_;
-  std::unordered_map<ProductKind, Choice, ProductKind::Hash> choices_;  // of rounded kinds
+  int asked_ = 0;  // kinds that cuBLASLt was asked about
+  std::unordered_map<ProductKind, cublasLtMatmulAlgo_t, ProductKind::Hash> choices_;  // the last of rounded kinds
 };
 
 }  // namespace tessera::cuda

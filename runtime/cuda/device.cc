@@ -428,9 +428,7 @@ bool Device::MapPieces(const rt::PieceShape& shape, const void* data, rt::PieceM
 absl::Status Device::Launch(const void* kernel, const char* name, const rt::LaunchShape& grid, void** params) {
   const auto function = static_cast<CUfunction>(const_cast<void*>(kernel));
   TSR_RETURN_IF_ERROR(Enter());
-  const uint32_t n = launches_.load(std::memory_order_relaxed);
-  recent_[n % kRecent].store(name, std::memory_order_relaxed);
-  launches_.store(n + 1, std::memory_order_relaxed);
+  Note(name);
   int64_t blocks = grid.blocks;
   if (grid.resident > 0) blocks = std::min<int64_t>(blocks, int64_t{grid.resident} * properties_.multiprocessors);
   const int64_t start = NoteLaunch() && t_recording.device == nullptr ? rt::Ticks() : 0;

@@ -107,6 +107,12 @@ class Device final : public rt::Device {
 
   /// Puts a kernel, which takes one struct, on the stream.
   absl::Status Launch(const Kernel& kernel, const Grid& grid, const void* args, size_t size);
+  /// Something was put on the stream. A message about what was launched last names it; the name stays.
+  void Note(const char* name) {
+    const uint32_t n = launches_.load(std::memory_order_relaxed);
+    recent_[n % kRecent].store(name, std::memory_order_relaxed);
+    launches_.store(n + 1, std::memory_order_relaxed);
+  }
   /// Makes the context the calling thread's, where it is not: the application may have set another one meanwhile.
   absl::Status Enter() const {
     CUcontext current = nullptr;

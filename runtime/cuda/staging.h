@@ -1,5 +1,7 @@
-// Copies between the memory of the host and that of a device, through a ring of pinned memory: the host fills or
-// empties one piece while the device copies another.
+// Copies between the memory of the host and that of a device, through rings of pinned memory: the host fills or empties
+// one piece while the device copies another. Copies to the host run beside the device's stream, after what was
+// submitted before them: kernels that other threads submit meanwhile do not wait for them. Whoever reads holds what is
+// read, so nothing that comes later writes there.
 #ifndef TESSERA_RUNTIME_CUDA_STAGING_H_
 #define TESSERA_RUNTIME_CUDA_STAGING_H_
 
@@ -30,14 +32,27 @@ class Staging {
     CUevent event = nullptr;
     bool busy = false;  // the event was recorded and not waited for
   };
+  /// One for each direction: neither waits for the other.
+  struct Ring {
+    std::mutex mutex;
+    Piece pieces[kPieces];
+    int next = 0;
+    Piece& Next() {
+      Piece& piece = pieces[next];
+      next = (next + 1) % kPieces;
+      return piece;
+    }
+  };
 
-  absl::Status Start();
+  absl::Status Start(Ring& ring);
   absl::Status WaitFor(Piece& piece);
+  /// The stream of copies to the host comes after what the device's stream has by now.
+  absl::Status StartAside();
 
   Device& device_;
-  std::mutex mutex_;
-  Piece pieces_[kPieces];
-  int next_ = 0;
+  Ring up_, down_;
+  CUstream aside_ = nullptr;
+  CUevent before_ = nullptr;
 };
 
 }  // namespace tessera::cuda

@@ -105,6 +105,33 @@ TEST_P(DeviceCts, AllocationFaultIsAnErrorAndLosesNothing) {
   device().Free(Take(256), 256);
 }
 
+TEST_P(DeviceCts, ReadsComeAfterWhatWasSubmittedBefore) {
+  if (!device().executes()) GTEST_SKIP() << "nothing to read";
+  // Of several pieces. Each thread fills its block anew, by copies on the device, right before it reads it.
+  constexpr int kNumbers = 5 << 18;
+  constexpr size_t kBytes = kNumbers * sizeof(int32_t);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&, t] {
+      std::vector<int32_t> sent[2], back(kNumbers);
+      void* from[2];
+      for (int k = 0; k < 2; ++k) {
+        sent[k].resize(kNumbers);
+        std::iota(sent[k].begin(), sent[k].end(), (2 * t + k) * 10'000'000);
+        from[k] = Take(kBytes);
+        ASSERT_TRUE(device().CopyFromHost(from[k], sent[k].data(), kBytes).ok());
+      }
+      void* p = Take(kBytes);
+      for (int round = 0; round < 6; ++round) {
+        for (int n = 0; n < 10; ++n) ASSERT_TRUE(device().CopyWithin(p, from[(round + n + 1) % 2], kBytes).ok());
+        ASSERT_TRUE(device().CopyToHost(back.data(), p, kBytes).ok());
+        EXPECT_EQ(back, sent[round % 2]) << round;
+      }
+      for (void* block : {from[0], from[1], p}) device().Free(block, kBytes);
+    });
+  for (std::thread& t : threads) t.join();
+}
+
 TEST_P(DeviceCts, UploadsComeBeforeWhatFollowsTheirJoin) {
   // Memory that was used a moment ago is written from aside, again and again; copies are larger than one piece.
   std::vector<std::vector<int32_t>> values;

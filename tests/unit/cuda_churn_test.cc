@@ -29,8 +29,10 @@ class CudaChurn : public testing::Test {
 };
 
 TEST_F(CudaChurn, ProductsOfNearlyTheSameSizeShareAChoice) {
-  // Sizes that no other test has, all of them the same to four bits.
-  constexpr int64_t kInner = 3 * 136, kColumns = 5 * 136, kFirst = 9 * 256, kCount = 24;
+  // A program of few shapes has each asked about.
+  for (int64_t n = 1; n <= 64; ++n) matmul(ones({3, 8}), ones({8, n}));
+  // Sizes that no other test has, all of them the same to three bits.
+  constexpr int64_t kInner = 3 * 136, kColumns = 5 * 136, kFirst = 10 * 256, kCount = 24;
   const auto near = [](const Tensor& got, const Tensor& a, const Tensor& b) {
     const Tensor want = matmul(a.to(Device::cpu()).cast(f32), b.to(Device::cpu()).cast(f32));
     const Tensor off = max(abs(got.to(Device::cpu()).cast(f32) - want) / (abs(want) + 8.0));
@@ -45,7 +47,7 @@ TEST_F(CudaChurn, ProductsOfNearlyTheSameSizeShareAChoice) {
     }
     const int64_t asked = Asked() - start;
     EXPECT_GE(asked, 1);
-    EXPECT_LT(asked, kCount / 2) << "each size was asked about";
+    EXPECT_LT(asked, kCount / 4) << "each size was asked about";
     // One that comes back is worth a question of its own, once.
     const Tensor last = randn({kFirst + 8 * (kCount - 1), kInner}).cast(dtype);
     const int64_t again = Asked();

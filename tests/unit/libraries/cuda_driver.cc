@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -21,7 +22,7 @@ struct Context {
 };
 struct Owned {  // streams, events, pools, modules, functions, graphs
   Context* context;
-  size_t launches = 0;
+  bool has_waited = false;  // streams: for an event, and nothing was read since
 };
 struct Block {
   size_t bytes;
@@ -34,7 +35,9 @@ struct State {
   std::map<CUdeviceptr, Block> blocks;
   size_t held[kDevices] = {};
   size_t launches[kDevices] = {};
-  std::string violation;  // the first one
+  size_t reads_aside[kDevices] = {};  // copies to the host on streams that had waited for another one
+  bool fails = false;                 // a kernel has
+  std::string violation;              // the first one
 };
 State& The() {
   static auto* state = new State;
@@ -100,6 +103,15 @@ const char* StandInViolation() {
 size_t StandInLaunches(int device) {
   std::lock_guard lock(The().mutex);
   return The().launches[device];
+}
+size_t StandInReadsAside(int device) {
+  std::lock_guard lock(The().mutex);
+  return The().reads_aside[device];
+}
+/// From now on waiting for a stream finds that a kernel has read where there is no memory.
+void StandInFail() {
+  std::lock_guard lock(The().mutex);
+  The().fails = true;
 }
 /// -1: not the memory of a device.
 int StandInOwner(const void* p) {
@@ -226,6 +238,7 @@ CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream st
   std::lock_guard lock(The().mutex);
   RequireStream(stream, "cuMemcpyDtoHAsync");
   RequireMemory(from, "cuMemcpyDtoHAsync");
+  The().reads_aside[t_current->device] += std::exchange(reinterpret_cast<Owned*>(stream)->has_waited, false);
   std::memcpy(to, reinterpret_cast<void*>(from), bytes);
   return CUDA_SUCCESS;
 }
@@ -253,11 +266,15 @@ CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t bytes, CUstr
 
 CUresult cuStreamCreate(CUstream* stream, unsigned) { return Make(stream); }
 CUresult cuStreamDestroy(CUstream stream) { return Drop(stream); }
-CUresult cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
+CUresult cuStreamSynchronize(CUstream) {
+  std::lock_guard lock(The().mutex);
+  return The().fails ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
 CUresult cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent, unsigned) {
   std::lock_guard lock(The().mutex);
   RequireStream(stream, "cuStreamWaitEvent");
+  reinterpret_cast<Owned*>(stream)->has_waited = true;
   return CUDA_SUCCESS;
 }
 CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode) { return CUDA_SUCCESS; }
