@@ -119,9 +119,11 @@ absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const 
   }
   const void* const of_product = wide ? static_cast<const void*>(&one64) : &one;
   const void* const of_added = kind.has_added ? of_product : wide ? static_cast<const void*>(&zero64) : &zero;
+  // Nothing is read there where nothing is added; but it may be the result's memory only if both have one dtype.
+  const void* const nothing = kind.out == DType::f8e4m3 ? nullptr : c;
   const cublasStatus_t status =
-      api_.cublasLtMatmul(handle_, p->op, of_product, b, p->b, a, p->a, of_added, kind.has_added ? added : c, p->c, c,
-                          p->d, &p->algo, workspace_, kWorkspace, device_.stream());
+      api_.cublasLtMatmul(handle_, p->op, of_product, b, p->b, a, p->a, of_added, kind.has_added ? added : nothing,
+                          p->c, c, p->d, &p->algo, workspace_, kWorkspace, device_.stream());
   device_.Note("a product of cuBLASLt");
   rt::Count(rt::Metric::products_run);
   return LtError("cublasLtMatmul", status);
