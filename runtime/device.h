@@ -116,7 +116,8 @@ class Device {
   /// From here on what this thread submits is recorded and not run. False: not on this device, or not now.
   virtual bool BeginRecording() { return false; }
   /// Null where something cannot be recorded: the host waited or copied, or memory was asked for. Nothing has run then.
-  virtual std::unique_ptr<DeviceGraph> EndRecording() { return nullptr; }
+  /// `label` is what messages call a run of it, and stays.
+  virtual std::unique_ptr<DeviceGraph> EndRecording(const char* /*label*/) { return nullptr; }
 
   virtual MemoryStats memory_stats() const = 0;
   virtual void ResetPeak() = 0;

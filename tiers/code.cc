@@ -46,8 +46,10 @@ class Reader {
   bool ok_ = true;
 };
 
-// A device names the kernels that it launched last when it is lost, and code may be gone by then. Places of a program
-// and their kernels are few; should they not be, they share a name.
+absl::Status Damaged() { return Internal("the plan of the generated code does not fit the trace"); }
+
+}  // namespace
+
 const char* LabelOf(std::string name) {
   constexpr size_t kMost = 4096;
   static auto* mutex = new std::mutex;
@@ -56,10 +58,6 @@ const char* LabelOf(std::string name) {
   if (names->size() >= kMost && !names->contains(name)) return "a generated kernel";
   return names->insert(std::move(name)).first->c_str();
 }
-
-absl::Status Damaged() { return Internal("the plan of the generated code does not fit the trace"); }
-
-}  // namespace
 
 absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi& api, const Trace& trace,
                                                        std::string_view artifact) {

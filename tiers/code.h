@@ -85,6 +85,10 @@ class Code {
   size_t bytes_ = 0;
 };
 
+/// A name for what is launched, which stays: a device names what it was given last when it is lost, and the code may be
+/// gone by then. Places of a program and their kernels are few; should they not be, they share a name.
+const char* LabelOf(std::string name);
+
 }  // namespace tessera::tiers
 
 #endif  // TESSERA_TIERS_CODE_H_

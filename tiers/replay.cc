@@ -377,7 +377,7 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
     node_steps_ = &entry->steps;
     const absl::Status recorded = Steps(static_cast<int>(fast_.size()), &stopped);
     node_steps_ = nullptr;
-    std::unique_ptr<rt::DeviceGraph> graph = device.EndRecording();
+    std::unique_ptr<rt::DeviceGraph> graph = device.EndRecording(LabelOf(absl::StrCat("the graph of ", trace_.name)));
     position_ = 0;
     if (!recorded.ok() || stopped || graph == nullptr) {
       graphs_->GiveUp();

@@ -331,7 +331,7 @@ namespace {
 
 class Graph final : public rt::DeviceGraph {
  public:
-  Graph(Device& device, CUgraphExec exec) : device_(device), exec_(exec) {}
+  Graph(Device& device, CUgraphExec exec, const char* label) : device_(device), exec_(exec), label_(label) {}
   ~Graph() override {
     // It may be on its way.
     device_.Wait();
@@ -339,6 +339,7 @@ class Graph final : public rt::DeviceGraph {
   }
   absl::Status Launch() override {
     TSR_RETURN_IF_ERROR(device_.Enter());
+    device_.Note(label_);
     const int64_t start = NoteLaunch() ? rt::Ticks() : 0;
     const CUresult result = TheDriver().cuGraphLaunch(exec_, device_.stream());
     if (start != 0) rt::trace::RecordSince(rt::EventKind::launch, start, rt::CurrentOwner(), 2, 0);
@@ -348,6 +349,7 @@ class Graph final : public rt::DeviceGraph {
  private:
   Device& device_;
   CUgraphExec exec_;
+  const char* const label_;
 };
 
 }  // namespace
@@ -378,7 +380,7 @@ bool Device::BeginRecording() {
   return true;
 }
 
-std::unique_ptr<rt::DeviceGraph> Device::EndRecording() {
+std::unique_ptr<rt::DeviceGraph> Device::EndRecording(const char* label) {
   const Driver& driver = TheDriver();
   const bool spoiled = t_recording.spoiled;
   t_recording = {};
@@ -389,7 +391,7 @@ std::unique_ptr<rt::DeviceGraph> Device::EndRecording() {
   if (result == CUDA_SUCCESS && !spoiled) result = driver.cuGraphInstantiateWithFlags(&exec, graph, 0);
   if (graph != nullptr) driver.cuGraphDestroy(graph);
   if (result != CUDA_SUCCESS || exec == nullptr) return nullptr;
-  return std::make_unique<Graph>(*this, exec);
+  return std::make_unique<Graph>(*this, exec, label);
 }
 
 absl::StatusOr<std::unique_ptr<rt::DeviceCode>> Device::LoadCode(std::string_view image) {

@@ -85,7 +85,7 @@ class Device final : public rt::Device {
   bool BeginRecording() override;
   /// As rt::RecordedNodes.
   int64_t RecordedNodes() const;
-  std::unique_ptr<rt::DeviceGraph> EndRecording() override;
+  std::unique_ptr<rt::DeviceGraph> EndRecording(const char* label) override;
   rt::MemoryStats memory_stats() const override;
   void ResetPeak() override;
   void SetMemoryLimit(int64_t bytes) override;
