@@ -41,6 +41,7 @@ void TapeStore::AddResult(const Made& made, absl::Span<const int32_t> operands) 
         continue;
       g.operands.push_back(from);
     }
+    g.chain = ChainOf(g);
   }
   values_.push_back({Tensor(), group, 0, made.maker});
   groups_[group].values.push_back(slot);
@@ -63,7 +64,7 @@ void TapeStore::Keep(int32_t slot, rt::TensorImpl& x) {
 double TapeStore::ChainOf(const Group& g) const {
   double cost = g.cost;
   for (const int32_t from : g.operands)
-    if (groups_[from].has_gone) cost += groups_[from].chain;
+    if (groups_[from].has_gone || !groups_[from].is_kept) cost += groups_[from].chain;
   return cost;
 }
 

@@ -73,7 +73,7 @@ class TapeStore {
   struct Group {
     int64_t bytes = 0;
     double cost = 0;
-    double chain = 0;  // of one that has gone: its cost with that of all that has to be computed for it
+    double chain = 0;  // of one that is not there: its cost with that of all that has to be computed for it
     bool can_repeat = false, is_kept = false, has_gone = false;
     int32_t held = 0;  // values with a tensor
     std::vector<int32_t> values, operands;  // slots, and groups
