@@ -333,14 +333,15 @@ absl::Status ReplayActivation::RunSteps(int to) {
   const rt::trace::Look look = graphs_ != nullptr && whole && rt::ActivityRecorder::is_on()
                                    ? rt::trace::HowToLook(version_.id)
                                    : rt::trace::Look::none;
-  if (!taken_.empty()) TSR_RETURN_IF_ERROR(MoveOut(/*all=*/look != rt::trace::Look::none));
-  if (look != rt::trace::Look::none) [[unlikely]] {
+  const bool closely = look > rt::trace::Look::launches;
+  if (!taken_.empty()) TSR_RETURN_IF_ERROR(MoveOut(/*all=*/closely));
+  if (closely) [[unlikely]] {
     status = rt::trace::LookAtRun(look, *trace_.device, version_.id, [&] {
       position_ = 0;
       if (generated_ != nullptr) TSR_RETURN_IF_ERROR(generated_->WriteNumbers(data_.data()));
       return Steps(to, &stopped);
     });
-  } else if (graphs_ != nullptr && whole && RunGraph(&status)) {
+  } else if (graphs_ != nullptr && whole && look == rt::trace::Look::none && RunGraph(&status)) {
     position_ = to;
   } else {
     // All that changed at once, in place of one by one where a kernel reads it.

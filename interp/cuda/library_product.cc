@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/metrics.h"
+#include "runtime/options.h"
 
 namespace tessera::cuda {
 namespace {
@@ -150,7 +151,9 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
   if (choices_.size() >= kMostKinds) choices_.clear();
   const ProductKind rounded = kind.Rounded();
   const auto near = choices_.find(rounded);
-  if (is_new && asked_ >= kAskedFirst && near != choices_.end() && Accepts(*made, near->second)) {
+  // A choice that is borrowed first and then one's own may round otherwise: not where runs are to be the same to the bit.
+  const bool may_borrow = is_new && asked_ >= kAskedFirst && !rt::options().bitwise();
+  if (may_borrow && near != choices_.end() && Accepts(*made, near->second)) {
     made->algo = near->second;
     made->is_borrowed = true;
   } else {

@@ -39,7 +39,6 @@ struct State {
   std::set<int64_t> graphs;
   std::map<int64_t, int64_t> looked_at;  // runs by version
   std::set<Look> cannot;
-  bool has_sampled = false;  // in this process
 };
 State& TheState() {
   static auto* state = new State;
@@ -220,18 +219,14 @@ Look HowToLook(int64_t version) {
   State& state = TheState();
   std::lock_guard lock(state.rows_mutex);
   // The first ones are recorded as ever: they tell which kernels there are, and few versions of a program stay. Program
-  // counters come first, those of a process before its runs are graphs: CUPTI 13.0 gives none ever after where counters
-  // were read, or kernels ran while it watched nothing, before the first of them.
-  constexpr int64_t kPcsAt = 16, kFirstPcsAt = 1, kCountersFrom = 32;
+  // counters come first, and no run is a graph: CUPTI 13.0 gives no samples in a process where counters were read before
+  // the first of them, or where a graph ran.
+  constexpr int64_t kPcsAt = 16, kCountersFrom = 32;
   const int64_t run = state.looked_at[version]++;
-  Look look = Look::none;
-  if (run == (state.has_sampled ? kPcsAt : kFirstPcsAt))
-    look = Look::pcs;
-  else if (run >= kCountersFrom && run - kCountersFrom < runs)
-    look = Look::counters;
-  if (state.cannot.contains(look)) return Look::none;
-  state.has_sampled |= look == Look::pcs;
-  return look;
+  const Look look = run == kPcsAt                                        ? Look::pcs
+                    : run >= kCountersFrom && run - kCountersFrom < runs ? Look::counters
+                                                                         : Look::launches;
+  return state.cannot.contains(look) ? Look::launches : look;
 }
 
 absl::Status LookAtRun(Look look, Device& device, int64_t version, const std::function<absl::Status()>& run) {

@@ -30,11 +30,16 @@ int64_t NewGraphNumber();
 /// The graph is about to be launched; its row goes to a recording that does not have it.
 void TellGraph(int64_t number, int64_t version, const std::vector<int64_t>& steps);
 
-/// Is this run of a version one of those to be looked at closely (option trace_measures)? First come those that are
-/// measured kernel by kernel, then one in which program counters are sampled.
-enum class Look : uint8_t { none, counters, pcs };
+/// Is this run of a version one of those to be looked at closely (option trace_measures)? First comes one in which program
+/// counters are sampled, then those that are measured kernel by kernel.
+enum class Look : uint8_t {
+  none,
+  launches,  // not closely, but with its kernels one by one and not as a graph
+  counters,
+  pcs,
+};
 Look HowToLook(int64_t version);
-/// Runs all its steps, one by one, and records what was seen.
+/// Counters or samples: runs all its steps, one by one, and records what was seen.
 absl::Status LookAtRun(Look look, Device& device, int64_t version, const std::function<absl::Status()>& run);
 
 }  // namespace tessera::rt::trace

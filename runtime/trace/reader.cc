@@ -144,7 +144,8 @@ void FindSteps(TraceData* data) {
   }
 }
 
-// The kernels of each run of a version, in order. A run begins where its steps begin again.
+// The kernels of each run of a version, in order. A run begins where its steps begin again; where there is only one step,
+// with its first kernel.
 using Runs = std::vector<std::vector<const GpuActivity*>>;
 std::map<int64_t, Runs> RunsOf(const TraceData& data, const std::set<int64_t>& versions) {
   std::map<int64_t, Runs> runs;
@@ -152,7 +153,10 @@ std::map<int64_t, Runs> RunsOf(const TraceData& data, const std::set<int64_t>& v
     if (a.kind != ActivityKind::kernel || a.owner != ActivityOwner::Kind::step || !versions.contains(a.number))
       continue;
     Runs& mine = runs[a.number];
-    if (mine.empty() || a.part < mine.back().back()->part) mine.emplace_back();
+    const auto begins_again = [&](const std::vector<const GpuActivity*>& run) {
+      return a.part < run.back()->part || (a.part == run.front()->part && a.kernel == run.front()->kernel);
+    };
+    if (mine.empty() || begins_again(mine.back())) mine.emplace_back();
     mine.back().push_back(&a);
   }
   return runs;

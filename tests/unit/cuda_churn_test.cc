@@ -58,7 +58,8 @@ TEST_F(CudaChurn, ProductsOfNearlyTheSameSizeShareAChoice) {
     EXPECT_EQ(Asked(), known);
     // So is one whose rows do not lie as the others': it must not get a kernel for what is aligned.
     const Tensor odd = randn({kFirst + 8, kInner - 3}).cast(dtype), short_b = randn({kInner - 3, kColumns}).cast(dtype);
-    ASSERT_LT(near(matmul(odd, short_b), odd, short_b), 0.02f);
+    // Parts of such a sum may be added in bf16.
+    ASSERT_LT(near(matmul(odd, short_b), odd, short_b), dtype == bf16 ? 0.05f : 0.02f);
   }
 }
 

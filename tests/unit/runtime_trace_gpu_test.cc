@@ -112,6 +112,23 @@ TEST(TraceGpu, NodesOfGraphsFindTheirSteps) {
   }
 }
 
+// Where a version is one kernel, each of its launches is a run.
+TEST(TraceGpu, MeasuresOfAVersionOfOneKernelFindIt) {
+  const int64_t owner = ActivityOwner{ActivityOwner::Kind::step, 3, 42}.Pack();
+  std::string bytes = HeaderBytes(false);
+  Append<ClockRow>(&bytes, {{0, 0, 0}});
+  Append<ActivityBatchRow>(&bytes, {Batch(0, 0,
+                                          {{kKernel, 10, 5, 1, 2, 0, 7, 21, owner},
+                                           {kKernel, 20, 5, 11, 2, 0, 7, 22, owner},
+                                           {kKernel, 30, 5, 21, 2, 0, 7, 23, owner}})});
+  Append<MeasureRow>(&bytes, {{0, 0, ActivityOwner{ActivityOwner::Kind::step, 0, 42}.Pack(), {5000}}});
+  const auto data = ReadTrace(bytes);
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_EQ(data->measures.size(), 1u);
+  EXPECT_EQ(data->measures[0].kernel, 2);
+  EXPECT_EQ(ActivityOwner::Unpack(data->measures[0].owner).part, 3);
+}
+
 TEST(TraceGpu, MeasuresFindTheirKernels) {
   std::string bytes = Graphs();
   const auto nth = [](int32_t n) { return ActivityOwner{ActivityOwner::Kind::step, n, 42}.Pack(); };
