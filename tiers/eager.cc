@@ -438,12 +438,14 @@ bool EagerTiers::Explored(EagerThread& t) {
       path = trace.steps[i].path;
     }
     // A place that comes once in a round begins one, also after rounds that end in another way.
+    absl::flat_hash_map<uint64_t, int> places;
     uint64_t place = 0;
-    for (int i = first; i < first + n && place == 0; ++i)
-      if (trace.steps[i].path == path) place = PlaceOf(trace.steps[i].site, trace.steps[i].op);
-    int times_there = 0;
-    for (int i = first; i < first + n; ++i) times_there += PlaceOf(trace.steps[i].site, trace.steps[i].op) == place;
-    if (times_there == 1) delimiter = place;
+    for (int i = first; i < first + n; ++i) {
+      const tracer::TraceStep& s = trace.steps[i];
+      ++places[PlaceOf(s.site, s.op)];
+      if (s.path == path) place = PlaceOf(s.site, s.op);
+    }
+    if (place != 0 && places[place] == 1) delimiter = place;
   }
   TSR_LOG(2, "explored ", trace.name, ": ", t.rounds.size(), " rounds, ", t.rounds.back(), " ops, a stretch of ", n);
   Cover(t.stream, trace, true);
