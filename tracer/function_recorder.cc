@@ -86,11 +86,7 @@ void FunctionRecorder::Push(Frame& frame, int32_t call_pc, std::vector<ValueId> 
 TraceValue& FunctionRecorder::NewValue(TraceValue::Kind kind, const TensorType& type) {
   TraceValue& value = trace().values.emplace_back();
   value.kind = kind;
-  // Dims that are none are not copied: most are.
-  value.type.dtype = type.dtype;
-  value.type.rank = type.rank;
-  value.type.weak = type.weak;
-  for (int d = 0; d < type.rank; ++d) value.type.dims[d] = type.dims[d];
+  value.type = type;
   value.step = position();
   return value;
 }
@@ -184,8 +180,7 @@ void FunctionRecorder::Before(Frame& frame, const Insn& insn) {
     if (frame.pc == trace().start_pc) return Stop(frame.pc);
     if (loop_end_ >= 0 && (frame.pc < trace().start_pc || frame.pc > loop_end_)) return Abort(TraceAbort::left);
   }
-  // The first one is the function's own.
-  if ((!root || !first_) && frame.code->anchors.size() > 1) {
+  if (!root || !first_) {
     for (const AnchorSlot& slot : frame.code->anchors)
       if (slot.kind == AnchorSlot::Kind::loop && slot.pc == frame.pc && !AtLoopHead(slot)) return;
   }

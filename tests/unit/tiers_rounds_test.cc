@@ -1,6 +1,4 @@
 // Eager loops that do not go the same way in every round: the ways that come again run in versions all the same.
-#include <thread>
-
 #include "tiers/rounds.h"
 #include "tiers_testing.h"
 
@@ -138,45 +136,6 @@ TEST(TiersRounds, AsManyLayersAsTheInputAsksFor) {
     };
   };
   EXPECT_GT(PartInVersions(6000, make), 0.8) << Runtime::explain();
-}
-
-// Bridges and places that cut rounds are shared by all threads, and built, entered and evicted while others look at
-// them.
-TEST(TiersRounds, ThreadsThatGoAnyWay) {
-  constexpr uint32_t kThreads = 2;
-  const auto program = [](uint32_t seed, Log& log) {
-    Tensor w = Start(8);
-    const Tensor x = Start(8) * 0.5;
-    uint32_t state = seed;
-    for (int i = 0; i < 800; ++i) {
-      state = state * 1664525u + 1013904223u;
-      Tensor h = tanh(x * w);
-      for (uint32_t layer = 0; layer < (state >> 24) % 3; ++layer) h = relu(h * w) + 0.125;
-      h = exp(h * 0.5) - 1.0;
-      if (i % 10 == 9) log.Add(mean(sqrt(abs(h - x) + 1.0)));
-      Tensor d = h - x;
-      w = (w - d * 0.01) * 0.999 + 0.0005;
-    }
-    log.Add(w);
-  };
-  Log want[kThreads], logs[kThreads];
-  {
-    const OptionScope tier1({{"tier", "1"}});
-    for (uint32_t t = 0; t < kThreads; ++t) program(t + 1, want[t]);
-  }
-  auto settings = HotAtOnce();
-  settings["background"] = "true";
-  settings["bitwise"] = "true";
-  settings["version_count"] = "3";
-  const OptionScope options(settings);
-  tiers::Manager::Get().Reset();
-  const int64_t dropped = MetricNow("versions_dropped");
-  std::vector<std::thread> threads;
-  for (uint32_t t = 0; t < kThreads; ++t) threads.emplace_back([&, t] { program(t + 1, logs[t]); });
-  for (std::thread& thread : threads) thread.join();
-  tiers::Manager::Get().Drain();
-  for (uint32_t t = 0; t < kThreads; ++t) EXPECT_EQ(logs[t].lines(), want[t].lines()) << "thread " << t;
-  EXPECT_GT(MetricNow("versions_dropped"), dropped) << Runtime::explain();
 }
 
 }  // namespace
