@@ -40,8 +40,6 @@ constexpr size_t kMostWithin = 1 << 16;
 constexpr int32_t kForGood = INT32_MAX / 4;
 /// How often exploring may begin at one op.
 constexpr int kExplorations = 4;
-/// Bridges that lead on from the versions of one anchor: a program that goes any way has as many ways as it likes.
-constexpr int kMostBridges = 4;
 
 /// Ops after which it is asked how long they took, and nanoseconds of one that is long on a GPU: there few steps are
 /// many kernels, and compiles have cores of their own.
@@ -305,9 +303,9 @@ EagerThread::EagerThread() : deferral(stream) {
     if (outcome == Deferral::Outcome::waits) return true;
     // Also where a version was left: an inner loop is left at the op where the loop around it begins.
     EagerThread& t = ThreadOf(stream);
-    if (outcome == Deferral::Outcome::left) t.at_exit_of = EagerTiers::Get().BridgesFrom(*t.deferral.anchor());
+    t.at_exit = outcome == Deferral::Outcome::left;
     const bool waits = EagerTiers::Get().Idle(t, call, out);
-    t.at_exit_of = nullptr;
+    t.at_exit = false;
     return waits;
   };
   deferral.has_bridge = EagerTiers::HasCode;
@@ -320,7 +318,7 @@ bool EagerTiers::Idle(EagerThread& t, const EagerCall& call, absl::Span<TensorIm
     return false;
   }
   // That the stretch has its anchor is no reason to wait where that is what was left.
-  if (t.at_exit_of != nullptr && entry.anchor == nullptr) entry.countdown = std::min(entry.countdown, HotEager());
+  if (t.at_exit && entry.anchor == nullptr) entry.countdown = std::min(entry.countdown, HotEager());
   entry.countdown -= t.stream.weight;
   return entry.countdown <= 0 && OnHot(t.stream, entry, call, out);
 }
@@ -329,7 +327,7 @@ bool EagerTiers::Idle(EagerThread& t, const EagerCall& call, absl::Span<TensorIm
 
 void EagerTiers::StartRecording(EagerThread& t, EagerAnchor& a) {
   t.recording = &a;
-  t.began_at_exit_of = t.at_exit_of;
+  t.began_at_exit = t.at_exit;
   t.recording_start = rt::NowNs();
   t.rounds.clear();
   if (!a.explored) ++a.explorations;
@@ -343,7 +341,7 @@ void EagerTiers::AbortRecording(EagerThread& t, TraceAbort reason) {
   t.stream.mode = Stream::Mode::idle;
   EagerAnchor& a = *std::exchange(t.recording, nullptr);
   // From an exit that does not come round, the way is at least recorded to where it meets another one.
-  if (reason == TraceAbort::too_long && !a.explored) MakeBridge(t, a);
+  if (reason == TraceAbort::too_long && t.began_at_exit && !a.explored) a.explored = a.joins = true;
   const int32_t rest = Manager::Get().AddAbort(*a.anchor, reason, rt::NowNs() - t.recording_start);
   a.pinned = rest >= kForGood;
   SetEntry(t.stream, a.path, rest, &a);
@@ -477,22 +475,6 @@ void EagerTiers::OnExecuted(Stream& stream, const EagerCall& call, absl::Span<Te
   }
 }
 
-EagerAnchor* EagerTiers::BridgesFrom(const Anchor& left) {
-  std::lock_guard lock(mutex_);
-  const auto it = anchors_.find(left.path);
-  if (it == anchors_.end()) return nullptr;
-  EagerAnchor* root = it->second->root.load(std::memory_order_relaxed);
-  if (root == nullptr) root = it->second.get();
-  return root->bridges.load(std::memory_order_relaxed) < kMostBridges ? root : nullptr;
-}
-
-void EagerTiers::MakeBridge(const EagerThread& t, EagerAnchor& a) {
-  if (t.began_at_exit_of == nullptr) return;
-  if (a.root.exchange(t.began_at_exit_of) == nullptr) ++t.began_at_exit_of->bridges;
-  a.joins = true;
-  a.explored = true;
-}
-
 bool EagerTiers::HasCode(Stream& stream, uint64_t path) {
   const HotEntry& e = stream.EntryOf(path);
   if (e.tag != Stream::TagOf(path) || e.anchor == nullptr) return false;
@@ -526,7 +508,7 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
   if (t.recorder.num_steps() > 0) {
     if (t.recorder.was_read()) {
       // A bridge from an exit to a read begins where it must.
-      if (!t.recording->explored) MakeBridge(t, *t.recording);
+      if (t.began_at_exit && !t.recording->explored) t.recording->explored = t.recording->joins = true;
       if (t.recording->explored) {
         Ended(t, TraceEnd::stopped, call);
       } else {

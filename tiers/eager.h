@@ -27,9 +27,6 @@ struct EagerAnchor {
   std::atomic<uint64_t> delimiter{0};
   /// A bridge, or a beginning without a round of its own: its traces end where another anchor has code.
   std::atomic<bool> joins{false};
-  /// A bridge: the anchor from whose versions it leads on, through however many bridges; and how many such ones have.
-  std::atomic<EagerAnchor*> root{nullptr};
-  std::atomic<int> bridges{0};
   std::atomic<bool> pinned{false};   // it was told to stay in tier 1
   std::atomic<int> explorations{0};  // that began here
   std::atomic<int> period{0};        // ops from it to itself when it was found; 0: not known
@@ -44,12 +41,10 @@ class EagerThread {
   tracer::EagerRecorder recorder;
   EagerAnchor* recording = nullptr;  // where the open recording began
   int64_t recording_start = 0;
-  /// The op that has just come is not the next one of the version that was followed, and a bridge may begin with it:
-  /// the anchor that would have it.
-  EagerAnchor* at_exit_of = nullptr;
-  EagerAnchor* began_at_exit_of = nullptr;  // the same for the op with which the open recording began
-  std::vector<int> rounds;                  // steps at the end of each round, while it explores
-  bool record_next = false;                 // the next op is where a recording should begin
+  bool at_exit = false;        // the op that has just come is not the next one of the version that was followed
+  bool began_at_exit = false;  // the open recording began with such an op
+  std::vector<int> rounds;     // steps at the end of each round, while it explores
+  bool record_next = false;    // the next op is where a recording should begin
   uint64_t config_epoch = 0;
   uint32_t misses = 0;
   // Since ops were last asked how long they take: how many that was to be, and when.
@@ -82,8 +77,6 @@ class EagerTiers final : public interp::StreamHook {
   bool Idle(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   /// A version begins at that op.
   static bool HasCode(interp::Stream& stream, uint64_t path);
-  /// A version of the anchor was left. Who gets the bridge; null where there are enough of them.
-  EagerAnchor* BridgesFrom(const Anchor& left);
   void OnStep(interp::Stream& stream, const void* site) override;
   /// Sites of tessera::Step at which recordings began.
   std::vector<const void*> Marks();
@@ -91,8 +84,6 @@ class EagerTiers final : public interp::StreamHook {
 
  private:
   EagerAnchor& AnchorOf(uint64_t path);
-  /// Where the recording at the anchor began at an exit, it is a bridge from there.
-  static void MakeBridge(const EagerThread& t, EagerAnchor& a);
   /// Puts the places of the profile into the thread's empty table.
   void Seed(EagerThread& t);
   /// The op that has just come may be one that a profile names, in surroundings that are not yet those of its loop:
