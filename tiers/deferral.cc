@@ -12,7 +12,6 @@
 #include "interp/dispatch.h"
 #include "runtime/clock.h"
 #include "runtime/metrics.h"
-#include "runtime/ring.h"
 #include "runtime/sanitizer.h"
 #include "tiers/recording.h"
 #include "tracer/control.h"
@@ -405,15 +404,9 @@ Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<Tenso
     return Outcome::waits;
   }
   elsewhere_ = false;
-  const bool other_way = failure.reason == DeoptReason::branch && failure.guard == GuardKind::branch;
-  const uint64_t way = interp::Stream::Fold(path(), call.site, call.op) & stream_.path_mask;
   (void)Finish();
   Leave();
-  // Where a bridge begins there is nothing to book: execution does not fall back to tier 1.
-  if (other_way && has_bridge(stream_, way))
-    rt::Record(rt::EventKind::bridge, version_->id, failure.step);
-  else
-    Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
+  Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
   return Outcome::left;
 }
 

@@ -36,8 +36,6 @@ class Deferral final : public rt::Watcher {
   using After = bool (*)(interp::Stream& stream, Outcome outcome, const interp::EagerCall& call,
                          absl::Span<rt::TensorImpl*> out);
   After after = nullptr;
-  /// Does a version begin at the op of that path?
-  bool (*has_bridge)(interp::Stream& stream, uint64_t path) = nullptr;
   /// Runs what waits; a trace that is not complete counts as left for that reason.
   absl::Status Flush(deopt::DeoptReason reason);
   bool waiting() const { return activation_ != nullptr && matched_ > 0 && !finished_; }

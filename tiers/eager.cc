@@ -12,7 +12,6 @@
 #include "runtime/options.h"
 #include "tiers/profile.h"
 #include "tiers/recording.h"
-#include "tiers/rounds.h"
 #include "tracer/control.h"
 
 namespace tessera::tiers {
@@ -149,16 +148,6 @@ void EagerTiers::Retire(const tracer::Trace& round, EagerAnchor& outer) {
   outer.outer = nullptr;
 }
 
-void EagerTiers::Delimit(EagerAnchor& a, uint64_t delimiter, int period) {
-  std::lock_guard lock(mutex_);
-  a.delimiter = delimiter;
-  a.period = period;
-  a.outer = nullptr;
-  within_.erase(a.path);
-  if (delimiters_.size() < kMostWithin) delimiters_[delimiter] = period;
-  a.explored = true;
-}
-
 void EagerTiers::OnDecay(Stream& stream) {
   EagerThread& t = ThreadOf(stream);
   const int32_t hot = HotEager();
@@ -257,14 +246,6 @@ bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, a
   }
   if (entry.anchor == nullptr) entry.anchor = &AnchorOf(call.path);
   auto& a = *static_cast<EagerAnchor*>(entry.anchor);
-  if (const uint64_t place = PlaceOf(call.site, call.op); !a.explored) {
-    std::unique_lock lock(mutex_);
-    if (const auto it = delimiters_.find(place); it != delimiters_.end()) {
-      const int period = it->second;
-      lock.unlock();
-      Delimit(a, place, period);
-    }
-  }
   if (Rests(a) || (!a.explored && a.explorations >= kExplorations)) {
     entry.countdown = kCovered * HotEager();
     return false;
@@ -302,13 +283,8 @@ EagerThread::EagerThread() : deferral(stream) {
     stream.mode = Stream::Mode::idle;
     if (outcome == Deferral::Outcome::waits) return true;
     // Also where a version was left: an inner loop is left at the op where the loop around it begins.
-    EagerThread& t = ThreadOf(stream);
-    t.at_exit = outcome == Deferral::Outcome::left;
-    const bool waits = EagerTiers::Get().Idle(t, call, out);
-    t.at_exit = false;
-    return waits;
+    return EagerTiers::Get().Idle(ThreadOf(stream), call, out);
   };
-  deferral.has_bridge = EagerTiers::HasCode;
 }
 
 bool EagerTiers::Idle(EagerThread& t, const EagerCall& call, absl::Span<TensorImpl*> out) {
@@ -317,8 +293,6 @@ bool EagerTiers::Idle(EagerThread& t, const EagerCall& call, absl::Span<TensorIm
     OnMiss(t.stream, entry, call);
     return false;
   }
-  // That the stretch has its anchor is no reason to wait where that is what was left.
-  if (t.at_exit && entry.anchor == nullptr) entry.countdown = std::min(entry.countdown, HotEager());
   entry.countdown -= t.stream.weight;
   return entry.countdown <= 0 && OnHot(t.stream, entry, call, out);
 }
@@ -327,7 +301,6 @@ bool EagerTiers::Idle(EagerThread& t, const EagerCall& call, absl::Span<TensorIm
 
 void EagerTiers::StartRecording(EagerThread& t, EagerAnchor& a) {
   t.recording = &a;
-  t.began_at_exit = t.at_exit;
   t.recording_start = rt::NowNs();
   t.rounds.clear();
   if (!a.explored) ++a.explorations;
@@ -340,8 +313,6 @@ void EagerTiers::AbortRecording(EagerThread& t, TraceAbort reason) {
   t.recorder.Abort();
   t.stream.mode = Stream::Mode::idle;
   EagerAnchor& a = *std::exchange(t.recording, nullptr);
-  // From an exit that does not come round, the way is at least recorded to where it meets another one.
-  if (reason == TraceAbort::too_long && t.began_at_exit && !a.explored) a.explored = a.joins = true;
   const int32_t rest = Manager::Get().AddAbort(*a.anchor, reason, rt::NowNs() - t.recording_start);
   a.pinned = rest >= kForGood;
   SetEntry(t.stream, a.path, rest, &a);
@@ -362,10 +333,7 @@ void EagerTiers::Ended(EagerThread& t, TraceEnd end, const EagerCall& call) {
   // This op may begin the next recording: the same again, or the stretch after a read.
   if (!Familiar(t.stream, call.path)) return;
   EagerAnchor& next = AnchorOf(call.path);
-  if (const uint64_t place = PlaceOf(call.site, call.op); place == a.delimiter)
-    Delimit(next, place, a.period);
-  else if (end == TraceEnd::stopped)
-    next.explored = true;
+  if (end == TraceEnd::stopped) next.explored = true;
   if (!next.explored || Rests(next) || !next.anchor->wants_recording()) return;
   SetEntry(t.stream, next.path, 1, &next);
   StartRecording(t, next);
@@ -388,28 +356,6 @@ int EagerTiers::PeriodOf(const EagerThread& t, bool patient) {
   return end - 2 * last == rounds[count - 3] && came_twice(last) ? last : 0;
 }
 
-bool EagerTiers::CutUp(EagerThread& t) {
-  const tracer::Trace& trace = t.recorder.trace();
-  const uint64_t delimiter = FindDelimiter(trace, t.recorder.LiveCounts());
-  if (delimiter == 0) return false;
-  TSR_LOG(2, "explored ", trace.name, ": ", t.rounds.size(), " rounds, ", trace.steps.size(), " ops, in several ways");
-  Cover(t.stream, trace, true);
-  absl::flat_hash_map<uint64_t, int> paths;
-  for (const tracer::TraceStep& s : trace.steps)
-    if (PlaceOf(s.site, s.op) == delimiter) ++paths[s.path];
-  SetEntry(t.stream, t.recording->path, kCovered * HotEager(), nullptr);
-  t.recorder.Abort();
-  t.recording = nullptr;
-  t.stream.mode = Stream::Mode::idle;
-  for (const auto& [path, times] : paths) {
-    if (times < 2) continue;  // it may never come again
-    EagerAnchor& a = AnchorOf(path);
-    Delimit(a, delimiter, 0);
-    SetEntry(t.stream, path, 1, &a);
-  }
-  return true;
-}
-
 bool EagerTiers::Explored(EagerThread& t) {
   const tracer::Trace& trace = t.recorder.trace();
   // An op of an inner loop comes back soon, and once after all of the loop around it: that may come round, too.
@@ -419,9 +365,8 @@ bool EagerTiers::Explored(EagerThread& t) {
   const bool patient = t.rounds.size() < 2 || t.rounds.back() < kPatience * longest;
   const int n = PeriodOf(t, patient);
   if (n == 0 && patient) return false;
-  // Without a period the place where it began is as good as any, unless another one cuts what came into few ways.
-  uint64_t path = t.recording->path, delimiter = 0;
-  if (n == 0 && CutUp(t)) return true;
+  // Without a period the place where it began is as good as any.
+  uint64_t path = t.recording->path;
   if (n != 0) {
     // Every value of the round before has met its fate in the last one.
     const int first = t.rounds.back() - n;
@@ -435,15 +380,6 @@ bool EagerTiers::Explored(EagerThread& t) {
       fewest = live[i];
       path = trace.steps[i].path;
     }
-    // A place that comes once in a round begins one, also after rounds that end in another way.
-    absl::flat_hash_map<uint64_t, int> places;
-    uint64_t place = 0;
-    for (int i = first; i < first + n; ++i) {
-      const tracer::TraceStep& s = trace.steps[i];
-      ++places[PlaceOf(s.site, s.op)];
-      if (s.path == path) place = PlaceOf(s.site, s.op);
-    }
-    if (place != 0 && places[place] == 1) delimiter = place;
   }
   TSR_LOG(2, "explored ", trace.name, ": ", t.rounds.size(), " rounds, ", t.rounds.back(), " ops, a stretch of ", n);
   Cover(t.stream, trace, true);
@@ -453,10 +389,8 @@ bool EagerTiers::Explored(EagerThread& t) {
   t.recorder.Abort();
   t.recording = nullptr;
   t.stream.mode = Stream::Mode::idle;
-  if (delimiter != 0) Delimit(a, delimiter, n);
   a.period = n;
   a.explored = true;
-  if (n == 0) a.joins = true;
   SetEntry(t.stream, from.path, kCovered * HotEager(), nullptr);
   SetEntry(t.stream, path, 1, &a);
   if (&a == &from) StartRecording(t, a);
@@ -473,13 +407,6 @@ void EagerTiers::OnExecuted(Stream& stream, const EagerCall& call, absl::Span<Te
     stream.mode = Stream::Mode::idle;
     if (t.recorder.open()) AbortRecording(t, TraceAbort::no_memory);
   }
-}
-
-bool EagerTiers::HasCode(Stream& stream, uint64_t path) {
-  const HotEntry& e = stream.EntryOf(path);
-  if (e.tag != Stream::TagOf(path) || e.anchor == nullptr) return false;
-  const auto& a = *static_cast<EagerAnchor*>(e.anchor);
-  return a.anchor->has_versions() && !Rests(a);
 }
 
 EagerAnchor* EagerTiers::OuterAt(Stream& stream, uint64_t path, int period) {
@@ -507,8 +434,6 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
   if (!out.empty() && !out[0]->device().executes()) return AbortRecording(t, TraceAbort::other_device);
   if (t.recorder.num_steps() > 0) {
     if (t.recorder.was_read()) {
-      // A bridge from an exit to a read begins where it must.
-      if (t.began_at_exit && !t.recording->explored) t.recording->explored = t.recording->joins = true;
       if (t.recording->explored) {
         Ended(t, TraceEnd::stopped, call);
       } else {
@@ -532,10 +457,6 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
         t.rounds.push_back(t.recorder.num_steps());
         if (Explored(t) && !t.recorder.open()) return;
       }
-    } else if (t.recording->explored && (PlaceOf(call.site, call.op) == t.recording->delimiter ||
-                                         (t.recording->joins && HasCode(stream, call.path)))) {
-      Ended(t, TraceEnd::stopped, call);
-      if (!t.recorder.open()) return;
     }
   }
   // The loop has ended, and what comes now belongs to the one around it: that is to be found by its own ops, which are
@@ -549,10 +470,7 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
     }
   }
   const int64_t most = rt::options().trace_ops() * (t.recording->explored ? 1 : 2);
-  if (t.recorder.num_steps() >= most) {
-    if (!t.recording->explored && CutUp(t)) return;
-    return AbortRecording(t, TraceAbort::too_long);
-  }
+  if (t.recorder.num_steps() >= most) return AbortRecording(t, TraceAbort::too_long);
   if (rt::FaultFires(rt::Fault::recording)) throw std::bad_alloc();
   t.recorder.Add(call, out, ticks);
 }

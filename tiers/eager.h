@@ -23,10 +23,6 @@ struct EagerAnchor {
   std::atomic<bool> explored{false};
   /// Lies within a round of that one, which takes its place unless it stays in tier 1.
   std::atomic<EagerAnchor*> outer{nullptr};
-  /// Where it is not 0, a round also ends at the next op from that place (rounds.h), whatever came before that.
-  std::atomic<uint64_t> delimiter{0};
-  /// A bridge, or a beginning without a round of its own: its traces end where another anchor has code.
-  std::atomic<bool> joins{false};
   std::atomic<bool> pinned{false};   // it was told to stay in tier 1
   std::atomic<int> explorations{0};  // that began here
   std::atomic<int> period{0};        // ops from it to itself when it was found; 0: not known
@@ -41,10 +37,8 @@ class EagerThread {
   tracer::EagerRecorder recorder;
   EagerAnchor* recording = nullptr;  // where the open recording began
   int64_t recording_start = 0;
-  bool at_exit = false;        // the op that has just come is not the next one of the version that was followed
-  bool began_at_exit = false;  // the open recording began with such an op
-  std::vector<int> rounds;     // steps at the end of each round, while it explores
-  bool record_next = false;    // the next op is where a recording should begin
+  std::vector<int> rounds;   // steps at the end of each round, while it explores
+  bool record_next = false;  // the next op is where a recording should begin
   uint64_t config_epoch = 0;
   uint32_t misses = 0;
   // Since ops were last asked how long they take: how many that was to be, and when.
@@ -75,8 +69,6 @@ class EagerTiers final : public interp::StreamHook {
 
   /// The op after a trace: counted, and perhaps the first one of another.
   bool Idle(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
-  /// A version begins at that op.
-  static bool HasCode(interp::Stream& stream, uint64_t path);
   void OnStep(interp::Stream& stream, const void* site) override;
   /// Sites of tessera::Step at which recordings began.
   std::vector<const void*> Marks();
@@ -94,8 +86,6 @@ class EagerTiers final : public interp::StreamHook {
   /// Its round is part of a longer one that is, or will be, a trace.
   static bool Rests(const EagerAnchor& a);
   void Retire(const tracer::Trace& round, EagerAnchor& outer);
-  /// Rounds of the anchor begin at that place and end there.
-  void Delimit(EagerAnchor& a, uint64_t delimiter, int period);
   /// The anchor at that op of a loop with a longer round, where it wants to be recorded.
   static EagerAnchor* OuterAt(interp::Stream& stream, uint64_t path, int period);
   void RecordOp(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out,
@@ -109,15 +99,12 @@ class EagerTiers final : public interp::StreamHook {
   /// A round is over. Where a stretch came twice, the op in it at which the fewest values are alive becomes the
   /// beginning, and true is returned; a recording is open then if that is the op which has just come.
   bool Explored(EagerThread& t);
-  /// What was explored does not come round. True where a place cuts it into few ways: those are recorded from now on.
-  bool CutUp(EagerThread& t);
   /// The recording ended before this op, which may begin the next one.
   void Ended(EagerThread& t, tracer::TraceEnd end, const interp::EagerCall& call);
 
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<EagerAnchor>> anchors_;
   absl::flat_hash_map<uint64_t, EagerAnchor*> within_;  // by path, the anchor in whose round it lies
-  absl::flat_hash_map<uint64_t, int> delimiters_;       // places where rounds begin, and their period
   std::vector<const void*> marks_;
   EagerThread* free_ = nullptr;
 };

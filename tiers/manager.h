@@ -53,7 +53,6 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
     if (phase_.load(std::memory_order_acquire) == Phase::wanted) return skip_.load(std::memory_order_relaxed) == 0;
     return sample_wanted_.load(std::memory_order_relaxed);
   }
-  bool has_versions() const { return phase_.load(std::memory_order_acquire) == Phase::live; }
   /// The versions, best first. Changes with each install and drop: compare generation() to keep a copy.
   std::vector<rt::Ref<Version>> versions() const;
   uint32_t generation() const { return generation_.load(std::memory_order_acquire); }
