@@ -119,6 +119,16 @@ absl::Status RunBatch(LibraryProducts& library, const GemmArgs& p, ProductKind k
   return absl::OkStatus();
 }
 
+void SetShape(const GemmArgs& p, const BlasMatrix& a, const BlasMatrix& b, ProductKind* kind) {
+  kind->m = p.m;
+  kind->n = p.n;
+  kind->k = p.k;
+  kind->a_transposed = a.transposed;
+  kind->b_transposed = b.transposed;
+  kind->a_ld = a.ld;
+  kind->b_ld = b.ld;
+}
+
 absl::Status FloatProduct(const interp::KernelArgs& args, GemmArgs p) {
   Device& device = DeviceOf(*args.device);
   TSR_ASSIGN_OR_RETURN(LibraryProducts * library, LibraryProducts::On(device));
@@ -151,13 +161,7 @@ absl::Status FloatProduct(const interp::KernelArgs& args, GemmArgs p) {
     TSR_RETURN_IF_ERROR(Rewrite(args, p, p.k, p.n, kind.in, kind.in, false, &p.b, &b_scratch));
     AsBlasMatrix(p.k, p.n, p.b.row, p.b.col, &fb);
   }
-  kind.m = p.m;
-  kind.n = p.n;
-  kind.k = p.k;
-  kind.a_transposed = fa.transposed;
-  kind.b_transposed = fb.transposed;
-  kind.a_ld = fa.ld;
-  kind.b_ld = fb.ld;
+  SetShape(p, fa, fb, &kind);
   if (kind.out == p.dtype) {
     const absl::Status status = RunBatch(*library, p, kind, p.c);
     // A kind of f8 product for which this cuBLASLt has no kernel with f8 results.
@@ -222,13 +226,7 @@ absl::Status MatmulWithEpilogue(const interp::KernelArgs& args, const interp::Ep
   kind.has_bias = epilogue.bias != nullptr;
   kind.has_added = epilogue.added != nullptr;
   kind.has_gelu = epilogue.activation == interp::Epilogue::Activation::gelu_tanh;
-  kind.m = p.m;
-  kind.n = p.n;
-  kind.k = p.k;
-  kind.a_transposed = fa.transposed;
-  kind.b_transposed = fb.transposed;
-  kind.a_ld = fa.ld;
-  kind.b_ld = fb.ld;
+  SetShape(p, fa, fb, &kind);
   return RunBatch(*library, p, kind, p.c, epilogue, submit);
 }
 
