@@ -50,7 +50,7 @@ const Kernel& KernelFor(const ir::OpInfo& op, DType dtype, Form form) {
                                               form == kFlat ? "_flat" : "_strided");
   const Image image = op.op == ir::Op::k_where ? tessera_cuda_image_ew_bool : ImageOf(dtype);
   // Both stay for the life of the process.
-  auto* made = new Kernel(image, (new std::string(name))->c_str());
+  auto* made = new Kernel(image, strdup(name.c_str()));
   if (slot.compare_exchange_strong(kernel, made, std::memory_order_acq_rel)) return *made;
   return *kernel;
 }

@@ -441,6 +441,7 @@ TEST(CudaAdoption, ContextAndStream) {
   ASSERT_TRUE(cuda::use_stream(gpu, nullptr).ok());
   EXPECT_EQ(cuda::stream(gpu), own);
   EXPECT_EQ(x.to(other).to(gpu).to_vector<float>()[15], 16.0f);
+  ASSERT_EQ(driver.cuStreamDestroy(stream), CUDA_SUCCESS);
   EXPECT_EQ(Violation(), "");
 }
 

@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -21,8 +23,10 @@ struct Context {
   int device;
 };
 struct Owned {  // streams, events, pools, modules, functions, graphs
+  explicit Owned(Context* context) : context(context) {}
   Context* context;
   bool has_waited = false;  // streams: for an event, and nothing was read since
+  std::vector<std::unique_ptr<Owned>> functions;  // modules: theirs
 };
 struct Block {
   size_t bytes;
@@ -81,7 +85,7 @@ CUresult Allocate(CUdeviceptr* p, size_t bytes) {
 }
 template <class Handle>
 CUresult Make(Handle* handle) {
-  *handle = reinterpret_cast<Handle>(new Owned{t_current});
+  *handle = reinterpret_cast<Handle>(new Owned(t_current));
   return CUDA_SUCCESS;
 }
 template <class Handle>
@@ -298,8 +302,11 @@ CUresult cuModuleLoadData(CUmodule* module, const void*) { return Make(module); 
 CUresult cuModuleUnload(CUmodule module) { return Drop(module); }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char*) {
   std::lock_guard lock(The().mutex);
-  Require(reinterpret_cast<Owned*>(module)->context == t_current, "cuModuleGetFunction", "a module of another context");
-  return Make(function);
+  Owned* const owner = reinterpret_cast<Owned*>(module);
+  Require(owner->context == t_current, "cuModuleGetFunction", "a module of another context");
+  owner->functions.push_back(std::make_unique<Owned>(t_current));
+  *function = reinterpret_cast<CUfunction>(owner->functions.back().get());
+  return CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) {
