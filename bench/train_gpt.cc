@@ -34,6 +34,8 @@ struct Row {
   /// Steps of a second run of ours, with the code that the first one left: what a step takes when nothing is compiled
   /// any more. 0: the first run tells. Peers are through with compiling long before their last steps.
   int steady_steps = 0;
+  /// Steps are alike, so that each is to be one trace: one run of one version.
+  bool one_trace = true;
 };
 
 /// A script of bench/, from the build tree or a bundle; empty: it is not there.
@@ -112,6 +114,7 @@ void Train(const Row& row, const std::string& name) {
                    {"all_s", std::to_string(Key(ours, "all_s"))},
                    {"steps", std::to_string(row.steps)},
                    {"in_versions", std::to_string(Key(ours, "in_versions"))},
+                   {"runs_a_step", std::to_string(Key(steady, "runs_a_step"))},
                    {"parameters", std::to_string(static_cast<int64_t>(Key(ours, "parameters")))},
                    {"peak_bytes",
                     std::to_string(static_cast<int64_t>(std::max(Key(ours, "peak_bytes"), Key(steady, "peak_bytes"))))},
@@ -139,6 +142,11 @@ void Train(const Row& row, const std::string& name) {
     }
     Report(figure);
   }
+  const double in_versions = Key(steady, "in_versions"), runs = Key(steady, "runs_a_step");
+  if (row.one_trace && (in_versions < 0.9999 || runs < 0.99 || runs > 1.01)) {
+    throw std::runtime_error("a step is not one trace: " + std::to_string(in_versions) + " of its ops ran in " +
+                             std::to_string(runs) + " runs of versions a step");
+  }
 }
 
 }  // namespace
@@ -153,7 +161,8 @@ void GpuTrainGpt() {
 
 void GpuTrainLengths() {
   CheckGpu();
-  Train({"124m_lengths", 60, "cuda", "BF16", /*limit_s=*/120}, "gpu_train_lengths/124m");
+  Train({"124m_lengths", 60, "cuda", "BF16", /*limit_s=*/120, /*steady_steps=*/0, /*one_trace=*/false},
+        "gpu_train_lengths/124m");
 }
 
 void GpuTraceOverhead() {

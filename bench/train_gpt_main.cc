@@ -136,7 +136,7 @@ int main(int argc, char** argv) try {
   if (std::strcmp(argv[4], "BF16") == 0) params.cast(bf16);
   optim::AdamW optimizer(params, {.rate = 3e-4, .decay = 0.1, .clip = 1.0});
   std::vector<double> ends;
-  double first = 0, loss_value = 0, half_versions = 0, half_ops = 0;
+  double first = 0, loss_value = 0, half_versions = 0, half_ops = 0, half_runs = 0;
   const auto train = [&](int step, bool read) {
     auto [x, y] = batches.next();
     if (lengths) {
@@ -155,7 +155,11 @@ int main(int argc, char** argv) try {
       ends.push_back(Now());
       if (step == 0) first = ends.back() - started;
     }
-    if (step == steps / 2) half_versions = Metric("version_ops"), half_ops = Metric("ops_executed");
+    if (step == steps / 2) {
+      half_versions = Metric("version_ops");
+      half_ops = Metric("ops_executed");
+      half_runs = Metric("version_runs");
+    }
   }
   if (argc == 7) {
     int step = steps;
@@ -166,6 +170,7 @@ int main(int argc, char** argv) try {
   for (size_t i = ends.size() / 2 + 1; i < ends.size(); ++i) late.push_back((ends[i] - ends[i - 1]) / kChunk);
   std::sort(late.begin(), late.end());
   const double versions = Metric("version_ops") - half_versions, ops = Metric("ops_executed") - half_ops;
+  const double runs = (Metric("version_runs") - half_runs) / std::max(steps - 1 - steps / 2, 1);
   // How many steps were done when.
   std::string at;
   for (size_t i = 0; i < ends.size(); ++i) {
@@ -176,9 +181,10 @@ int main(int argc, char** argv) try {
   }
   std::printf(
       "{\"first_s\": %.4f, \"all_s\": %.4f, \"steps_done\": %d, \"step_s\": %.6f, \"best_s\": %.6f, "
-      "\"at\": [%s], \"in_versions\": %.4f, \"parameters\": %lld, \"peak_bytes\": %lld, \"loss\": %.4f}\n",
+      "\"at\": [%s], \"in_versions\": %.4f, \"runs_a_step\": %.4f, \"parameters\": %lld, \"peak_bytes\": %lld, "
+      "\"loss\": %.4f}\n",
       first, ends.back() - started, steps, late.empty() ? 0.0 : late[late.size() / 2], late.empty() ? 0.0 : late[0],
-      at.c_str(), versions / std::max(versions + ops, 1.0), static_cast<long long>(params.count()),
+      at.c_str(), versions / std::max(versions + ops, 1.0), runs, static_cast<long long>(params.count()),
       static_cast<long long>(Runtime::memory(Runtime::device()).peak_bytes), loss_value);
 } catch (const tessera::Error& e) {
   std::fprintf(stderr, "tessera_train_gpt: %s\n", e.what());

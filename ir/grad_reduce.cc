@@ -41,13 +41,15 @@ void Grad_max(GradCall& c) { GradOfChoice(c); }
 void Grad_min(GradCall& c) { GradOfChoice(c); }
 
 void Grad_prod(GradCall& c) {
-  // The product of the others: p / x without a 0 among them; with one, only that one has a gradient.
+  // The product of the others. What is not 0 is divided out; the zeros stay factors, so that the gradient of the
+  // gradient passes to them, too: with one, it alone has a gradient, with two, each is the other's.
   const Expr x = c.WideIn(0), zero = Eq(x, 0.0), safe = Where(zero, 1.0, x);
-  const DType dtype = c.TypeOf(x).dtype;
-  const Expr zeros = c.Sum(c.Cast(zero, dtype), c.Axes(0), true);
-  const Expr product = c.Axes(0).empty() ? safe : c.Emit(Op::k_prod, {safe}, {c.Axes(0), true});
-  const Expr others = Where(zero, Where(Eq(zeros, 1.0), product, 0.0), Where(Eq(zeros, 0.0), product / safe, 0.0));
-  c.Give(0, Keep(c, c.WideGrad()) * others);
+  const auto product_of = [&](Expr v) { return c.Axes(0).empty() ? v : c.Emit(Op::k_prod, {v}, {c.Axes(0), true}); };
+  const Expr zeros = c.Sum(c.Cast(zero, c.TypeOf(x).dtype), c.Axes(0), true);
+  const Expr product = product_of(safe);
+  const Expr other_zero = c.Sum(Where(zero, x, 0.0), c.Axes(0), true) - x;
+  const Expr of_zeros = Where(Eq(zeros, 1.0), product, Where(Eq(zeros, 2.0), product * other_zero, 0.0));
+  c.Give(0, Keep(c, c.WideGrad()) * Where(zero, of_zeros, product / safe * product_of(Where(zero, x, 1.0))));
 }
 
 void Grad_var(GradCall& c) {

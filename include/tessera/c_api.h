@@ -150,6 +150,13 @@ TSR_C_API tsr_code tsr_module_parse(const char* text, size_t length, const char*
 TSR_C_API void tsr_module_release(tsr_module* module);
 TSR_C_API tsr_code tsr_module_call(tsr_module* module, const char* function, tsr_tensor* const* args, size_t num_args,
                                    tsr_tensor** results, size_t* num_results);
+/* A new module with a derivative of `function` with respect to its parameters `wrt`, numbers in rising order. Its name
+   is that of the function and the kind: "f.grad" is from f's arguments to the gradient of its first result, a floating
+   scalar; "f.value_and_grad" gives all of f's results before those; "f.vjp" takes f's arguments and then a gradient for
+   each of its floating results. Its buffers are its own and begin with what those of `module` hold. */
+typedef enum tsr_derivative { TSR_GRAD = 0, TSR_VALUE_AND_GRAD = 1, TSR_VJP = 2 } tsr_derivative;
+TSR_C_API tsr_code tsr_module_differentiate(tsr_module* module, const char* function, tsr_derivative kind,
+                                            const int32_t* wrt, size_t num_wrt, tsr_module** out);
 TSR_C_API tsr_code tsr_module_text(tsr_module* module, char* text, size_t capacity, size_t* needed);
 TSR_C_API tsr_code tsr_module_get_buffer(tsr_module* module, const char* name, tsr_tensor** out);
 TSR_C_API tsr_code tsr_module_set_buffer(tsr_module* module, const char* name, const tsr_tensor* value);
@@ -168,6 +175,10 @@ typedef struct tsr_statistics {
   int64_t ops_executed;
   int64_t functions_called;
   int64_t instructions_run;
+  int64_t version_runs; /* runs of versions, each iteration of a loop counting as one */
+  int64_t version_ops;  /* steps that ran in them */
+  int64_t codes_made;   /* versions with generated code */
+  int64_t deopts;
 } tsr_statistics;
 
 /* Records what happens from now on to a file that `tessera trace` reads (docs/trace-inspection.md). A process has one

@@ -11,6 +11,7 @@
 #include "interp/format.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
+#include "tessera/autodiff.h"
 #include "tessera/function.h"
 #include "tessera/ops.h"
 #include "tessera/runtime.h"
@@ -350,6 +351,23 @@ tsr_code tsr_module_call(tsr_module* module, const char* function, tsr_tensor* c
   });
 }
 
+tsr_code tsr_module_differentiate(tsr_module* module, const char* function, tsr_derivative kind, const int32_t* wrt,
+                                  size_t num_wrt, tsr_module** out) {
+  return Guard([&] {
+    Result<Function> f = module->module.function(function);
+    if (!f.ok()) return Fail(f.status());
+    const std::vector<int> params(wrt, wrt + num_wrt);
+    if (kind < TSR_GRAD || kind > TSR_VJP)
+      return Fail(InvalidArgument("@", function, ": there is no derivative of kind ", static_cast<int>(kind)));
+    Result<Function> made = kind == TSR_GRAD             ? grad(*f, params)
+                            : kind == TSR_VALUE_AND_GRAD ? value_and_grad(*f, params)
+                                                         : vjp(*f, params);
+    if (!made.ok()) return Fail(made.status());
+    *out = new tsr_module{made->module()};
+    return TSR_OK;
+  });
+}
+
 tsr_code tsr_module_text(tsr_module* module, char* text, size_t capacity, size_t* needed) {
   return Guard([&] { return GiveText(module->module.to_string(), text, capacity, needed); });
 }
@@ -431,6 +449,10 @@ tsr_code tsr_get_statistics(tsr_statistics* statistics) {
     ours.ops_executed = metric(rt::Metric::ops_executed);
     ours.functions_called = metric(rt::Metric::functions_called);
     ours.instructions_run = metric(rt::Metric::instructions_run);
+    ours.version_runs = metric(rt::Metric::version_runs);
+    ours.version_ops = metric(rt::Metric::version_ops);
+    ours.codes_made = metric(rt::Metric::codes_made);
+    ours.deopts = metric(rt::Metric::deopts);
     const absl::Status status = Give(ours, statistics, "tsr_statistics");
     return status.ok() ? TSR_OK : Fail(status);
   });

@@ -31,6 +31,12 @@ class _Attr(c.Structure):
                 ('str', c.c_char_p), ('tensor', c.c_void_p)]
 
 
+class _Statistics(c.Structure):
+    _fields_ = [('size', c.c_size_t)] + [(name, c.c_int64) for name in (
+        'bytes_in_use', 'bytes_cached', 'peak_bytes', 'allocations', 'ops_executed', 'functions_called',
+        'instructions_run', 'version_runs', 'version_ops', 'codes_made', 'deopts')]
+
+
 class _OpInfo(c.Structure):
     _fields_ = [('size', c.c_size_t), ('name', c.c_char_p), ('summary', c.c_char_p), ('impl', c.c_char_p),
                 ('bound', c.c_char_p), ('rule', c.c_char_p), ('dtypes', c.c_uint32), ('num_operands', c.c_int32)]
@@ -53,6 +59,11 @@ def _load():
             ('tsr_op_run', c.c_int, [c.c_char_p, p, size, p, size, out, c.POINTER(size)]),
             ('tsr_op_count', size, []),
             ('tsr_op_get_info', c.c_int, [size, c.POINTER(_OpInfo)]),
+            ('tsr_module_parse', c.c_int, [c.c_char_p, size, c.c_char_p, out]),
+            ('tsr_module_release', None, [p]),
+            ('tsr_module_call', c.c_int, [p, c.c_char_p, p, size, out, c.POINTER(size)]),
+            ('tsr_module_differentiate', c.c_int, [p, c.c_char_p, c.c_int, p, size, out]),
+            ('tsr_get_statistics', c.c_int, [p]),
             ('tsr_set_option', c.c_int, [c.c_char_p, c.c_char_p]),
             ('tsr_get_option', c.c_int, [c.c_char_p, c.c_char_p, size, c.POINTER(size)])]:
         function = getattr(lib, name)
@@ -175,6 +186,37 @@ def run(op, operands=(), attrs=None, room=32):
     return [Tensor(results[i]) for i in range(count.value)]
 
 
+class Module:
+    """Graph IR, from its text."""
+
+    def __init__(self, text, handle=None):
+        if handle is None:
+            out = c.c_void_p()
+            _check(_lib.tsr_module_parse(text.encode(), len(text.encode()), None, c.byref(out)))
+            handle = out.value
+        self.handle = handle
+
+    def __del__(self):
+        if _lib is not None and hasattr(self, 'handle'):
+            _lib.tsr_module_release(self.handle)
+
+    def call(self, function, args, room=32):
+        """A list of Tensor; `args` are Tensor or Array."""
+        args = [Tensor.new(x) if isinstance(x, Array) else x for x in args]
+        given = (c.c_void_p * max(1, len(args)))(*[x.handle for x in args])
+        results = (c.c_void_p * room)()
+        count = c.c_size_t(room)
+        _check(_lib.tsr_module_call(self.handle, function.encode(), given, len(args), results, c.byref(count)))
+        return [Tensor(results[i]) for i in range(count.value)]
+
+    def vjp(self, function, wrt):
+        """The module with `function`.vjp."""
+        params = (c.c_int32 * max(1, len(wrt)))(*wrt)
+        out = c.c_void_p()
+        _check(_lib.tsr_module_differentiate(self.handle, function.encode(), 2, params, len(wrt), c.byref(out)))
+        return Module(None, out.value)
+
+
 class Op:
     """A row of the op table."""
 
@@ -199,6 +241,12 @@ def get_option(name):
     text = c.create_string_buffer(256)
     _check(_lib.tsr_get_option(name.encode(), text, 256, None))
     return text.value.decode()
+
+
+def statistics():
+    s = _Statistics(size=c.sizeof(_Statistics))
+    _check(_lib.tsr_get_statistics(c.byref(s)))
+    return s
 
 
 def version():

@@ -138,6 +138,11 @@ std::vector<Case> Reductions() {
   return {
       REDUCTION(sum, true),
       REDUCTION(prod, true),
+      {"prod",
+       "a zero",
+       {Tensor::from<double>({0.5, 0, 0.7, 0.3, 0.4, 0.6}, {2, 3})},
+       [](const Tensors& v) { return prod(v[0], 1); }},
+      {"prod", "two zeros", {Tensor::from<double>({0, 0.8, 0, 0.3}, {4})}, [](const Tensors& v) { return prod(v[0]); }},
       REDUCTION(mean, true),
       REDUCTION(max, true),
       REDUCTION(min, true),
