@@ -16,6 +16,7 @@
   X(parse, Parse, "reading and verifying Graph IR text")                                                             \
   X(lang_front_end, LangFrontEnd, "functions of the language, from source text to Graph IR")                         \
   X(cpu_gemm, CpuGemm, "f32 matrix products, and cblas_sgemm of OpenBLAS with its own threads")                      \
+  X(cpu_gemm_narrow, CpuGemmNarrow, "products of bf16 and f16 on the CPU, and PyTorch's")                            \
   X(cpu_elementwise, CpuElementwise, "add, mul, exp and sum of 64 MiB operands, a threaded memcpy and SLEEF")        \
   X(cpu_softmax, CpuSoftmax, "softmax of 4096 x 4096 f32, a threaded memcpy and a hand-written kernel")              \
   X(cpu_layernorm, CpuLayerNorm, "layer_norm of 4096 x 4096 f32, a threaded memcpy and a hand-written kernel")       \

@@ -3,10 +3,12 @@
 #include <dlfcn.h>
 #include <tessera/tessera.h>
 
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "bench/benchmarks.h"
 #include "bench/peer_process.h"
@@ -26,6 +28,39 @@ constexpr int kNoTrans = 111, kTrans = 112;
 Tensor Square(int n) {
   const Floats values(int64_t{n} * n);
   return Tensor::from(std::span<const float>(values.data(), static_cast<size_t>(values.size())), {n, n});
+}
+
+// Speaks the protocol of peer_serve.h: "bf16 M N K" and "f16 M N K".
+constexpr const char* kTorchPeer = R"(
+import sys, time
+import torch
+torch.set_num_threads(max(1, len(__import__('os').sched_getaffinity(0))))
+types = {'bf16': torch.bfloat16, 'f16': torch.float16}
+made = {}
+def run(n, task):
+    kind, *dims = task.split()
+    if kind not in types:
+        return -1.0
+    if task not in made:
+        made.clear()
+        rows, columns, depth = map(int, dims)
+        made[task] = torch.randn(rows, depth).to(types[kind]), torch.randn(depth, columns).to(types[kind])
+    a, b = made[task]
+    start = time.perf_counter()
+    for _ in range(n):
+        a @ b
+    return time.perf_counter() - start
+print('ready', flush=True)
+with torch.inference_mode():
+    for line in iter(sys.stdin.readline, ''):
+        n, task = line.split(' ', 1)
+        print('%.9e' % run(int(n), task.strip()), flush=True)
+)";
+
+std::shared_ptr<PeerProcess> Torch() {
+  const char* named = std::getenv("TESSERA_BENCH_PYTHON");
+  return PeerProcess::Start({"sh", "-c", "exec \"$0\" -c \"$1\" 2>/dev/null",
+                             named != nullptr && *named != '\0' ? named : "python3", kTorchPeer});
 }
 
 }  // namespace
@@ -79,6 +114,40 @@ void CpuGemm() {
       figure.note = "no peer: libopenblas.so.0 cannot be opened";
     }
     Report(figure, RunRace(contenders, Budget()), peers);
+  }
+}
+
+void CpuGemmNarrow() {
+  auto torch = Torch();
+  struct Row {
+    int m, n, k;
+  };
+  for (const auto& [name, dtype] : {std::pair{"bf16", tessera::bf16}, {"f16", tessera::f16}}) {
+    for (const auto& [m, n, k] : {Row{256, 256, 256},
+                                  {512, 512, 512},
+                                  {1024, 1024, 1024},
+                                  {2048, 2048, 2048},
+                                  {1, 4096, 4096},
+                                  {8, 4096, 4096},
+                                  {64, 4096, 4096},
+                                  {1024, 1024, 64}}) {
+      const Tensor a = tessera::cast(tessera::randn({m, k}), dtype), b = tessera::cast(tessera::randn({k, n}), dtype);
+      const std::string size =
+          m == n && n == k ? std::to_string(n) : std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
+      std::vector<Timed> contenders = {Loop([&] { Tensor c = tessera::matmul(a, b); })};
+      std::vector<std::string> peers;
+      Figure figure{.name = std::string("cpu_gemm_narrow/") + name + "_" + size,
+                    .unit = Rate("GFLOP/s", 2e-9 * m * n * k),
+                    .goal = {Goal::ratio_at_least, 1}};
+      if (torch != nullptr) {
+        contenders.push_back(PeerProcess::Task(
+            torch, std::string(name) + " " + std::to_string(m) + " " + std::to_string(n) + " " + std::to_string(k)));
+        peers.push_back("PyTorch");
+      } else {
+        figure.note = "no peer: no Python with PyTorch (TESSERA_BENCH_PYTHON names one)";
+      }
+      Report(figure, RunRace(contenders, Budget()), peers);
+    }
   }
 }
 

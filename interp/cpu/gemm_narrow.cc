@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "interp/cpu/convert.h"
+#include "interp/cpu/gemm_direct.h"
 #include "interp/cpu/strided.h"
 #include "runtime/thread_pool.h"
 
@@ -141,19 +142,27 @@ absl::Status NarrowGemm(const rt::Blas& blas, const GemmArgs& p, int64_t count, 
                 const_cast<char*>(At(p.c, p.dtype, t * p.m * p.n))};
   };
   const int64_t work = p.m * p.n * p.k;
+  const bool direct = HasDirectGemm(p.dtype), skinny = std::min(p.m, p.n) < kSkinny;
+  const auto multiply = [&](int64_t t, bool threaded) {
+    const Item x = item(t);
+    if (direct) return DirectGemm(x.t, x.m, x.n, x.k, x.a, x.fa, x.b, x.fb, x.c, threaded);
+    return threaded && skinny ? Skinny(blas, x) : ByPanels(blas, x, threaded);
+  };
   if (count == 1 || work >= kSmallProduct) {
-    for (int64_t t = 0; t < count; ++t) {
-      const bool skinny = std::min(p.m, p.n) < kSkinny;
-      TSR_RETURN_IF_ERROR(skinny ? Skinny(blas, item(t)) : ByPanels(blas, item(t), true));
-    }
+    for (int64_t t = 0; t < count; ++t) TSR_RETURN_IF_ERROR(multiply(t, true));
     return absl::OkStatus();
   }
   FirstError error;
-  ParallelBlas(blas, count, std::max<int64_t>(1, kSmallProduct / 8 / work), [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      if (absl::Status s = ByPanels(blas, item(t), false); !s.ok()) return error.Add(std::move(s));
-    }
-  });
+  const auto some = [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t)
+      if (absl::Status s = multiply(t, false); !s.ok()) return error.Add(std::move(s));
+  };
+  const int64_t grain = std::max<int64_t>(1, kSmallProduct / 8 / work);
+  if (direct) {
+    rt::ParallelFor(count, grain, some);
+  } else {
+    ParallelBlas(blas, count, grain, some);
+  }
   return error.Take();
 }
 

@@ -1,4 +1,5 @@
-// Products of f16, bf16 and f8: panels of the operands become f32, BLAS multiplies, the result is rounded once.
+// Products of f16, bf16 and f8: by instructions of the processor that take them as they are (gemm_direct.h), or panels of
+// the operands become f32 and BLAS multiplies. The result is rounded once.
 #ifndef TESSERA_INTERP_CPU_GEMM_NARROW_H_
 #define TESSERA_INTERP_CPU_GEMM_NARROW_H_
 

@@ -136,6 +136,44 @@ TEST(Matmul, SizesAroundBlocksAndThreads) {
   }
 }
 
+// Processors that multiply bf16 or f16 themselves do so by tiles, and by other loops where a side is short.
+TEST(Matmul, NarrowFactorsAroundTilesAndPanels) {
+  Rng rng(12);
+  const auto check = [&](DType t, const Dims& s, int form) {
+    const bool ta = form & 1, tb = form & 2;
+    Array a = Contiguous(t, ta ? Dims{s[2], s[0]} : Dims{s[0], s[2]});
+    Array b = Contiguous(t, tb ? Dims{s[1], s[2]} : Dims{s[2], s[1]});
+    Fill(rng, a);
+    Fill(rng, b);
+    auto y = Matmul(a, b, ta, tb);
+    ASSERT_TRUE(y.ok()) << y.status();
+    SCOPED_TRACE(absl::StrCat(ToString(a.v), " x ", ToString(b.v)));
+    CheckMatmul(a, b, ta, tb, *y);
+  };
+  for (DType t : {DType::bf16, DType::f16}) {
+    for (const Dims& s :
+         {Dims{4, 3, 9}, Dims{3, 2, 17}, Dims{4, 13, 41}, Dims{5, 12, 8}, Dims{8, 13, 1}, Dims{9, 250, 30},
+          Dims{130, 11, 35}, Dims{5, 13, 1027}, Dims{16, 9, 2050}, Dims{17, 600, 7}, Dims{600, 2, 21}})
+      for (int form = 0; form < 4; ++form) check(t, s, form);
+  }
+  // More columns than are packed at a time.
+  check(DType::bf16, {5, 1030, 4099}, 0);
+}
+
+// Zeros beside large numbers, and the smallest normal number of f16 times a large one.
+TEST(Matmul, SmallAndLargeNarrowFactors) {
+  for (DType t : {DType::bf16, DType::f16}) {
+    for (int64_t m : {1, 9}) {
+      Array a = Contiguous(t, {m, 8}), b = Contiguous(t, {8, 9});
+      for (int64_t i = 0; i < m * 8; ++i) a.Set(i, i % 8 == 3 ? 0x1p-14 : 0);
+      for (int64_t i = 0; i < 72; ++i) b.Set(i, i / 9 == 3 ? 0x1p13 : i / 9 == 4 ? 0x1p15 : 1);
+      auto y = Matmul(a, b);
+      ASSERT_TRUE(y.ok()) << y.status();
+      for (int64_t i = 0; i < m * 9; ++i) EXPECT_EQ(y->Get(i), 0.5);
+    }
+  }
+}
+
 TEST(Matmul, BatchOfLargeProductsAndSharedWeights) {
   Rng rng(3);
   for (DType t : {DType::f32, DType::bf16}) {
