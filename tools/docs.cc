@@ -163,7 +163,9 @@ std::string Options() {
     s += "| `" + std::string(o.name) + "` | `" + std::string(o.env) + "` | " +
          (o.default_text.empty() ? "" : "`" + o.default_text + "`") + " | " + Cell(o.summary) + " |\n";
   }
-  s += "\n`TESSERA_ISA` (base, avx2, avx512) asks for a narrower instruction set on x86-64; it is read once.\n\n"
+  s += "\n`TESSERA_ISA` (base, avx2, avx512) asks for a narrower instruction set on x86-64, `neon` on Arm for products "
+       "of bf16 and f16 "
+       "without instructions of their own; it is read once.\n\n"
        "| metric | unit | meaning |\n| --- | --- | --- |\n";
   for (const rt::MetricInfo& m : rt::kMetrics) s += MetricRow(m);
   s += std::string("\n") + kEventHead;

@@ -60,6 +60,8 @@ struct CommandLine {
   cl::opt<std::string> schedule{"schedule", cl::desc("Choices for products: p4:form=packed,rows=64+*:nr=8"),
                                 cl::cat(category)};
   cl::opt<bool> bitwise{"bitwise", cl::desc("Sums as in tier 1, to the bit"), cl::cat(category)};
+  cl::opt<bool> library_bf16{"library-bf16", cl::desc("Products of bf16 with a matrix are left to the core"),
+                             cl::cat(category)};
   cl::opt<bool> no_fusion{"no-fusion", cl::desc("Each op a kernel of its own"), cl::cat(category)};
 
   CompileOptions Options() const {
@@ -72,6 +74,7 @@ struct CommandLine {
     options.schedule = schedule;
     options.fast_math = fast_math;
     options.fuse = !no_fusion;
+    options.library_bf16 = library_bf16;
     return options;
   }
 };

@@ -27,6 +27,9 @@ struct CompileOptions {
   bool fast_math = false;
   /// Choices for products, as in TesseraCompileRequest.
   std::string schedule;
+  /// The core multiplies matrices of bf16 by instructions that generated code does not use: products with a matrix, such
+  /// as those with weights, are left to it.
+  bool library_bf16 = false;
   /// Each op a kernel of its own: for tests and to see what fusion gives.
   bool fuse = true;
 };

@@ -354,7 +354,7 @@ class Fuser {
   }
 
   bool IsForLibrary(Operation* op) {
-    const bool may_be = !options_.schedule.empty() || !options_.device.empty();
+    const bool may_be = !options_.schedule.empty() || !options_.device.empty() || options_.library_bf16;
     if (!may_be || KindOf(op, options_).c != Class::product) return false;
     Builder b(op->getContext());
     ProductSchedule schedule;
@@ -363,6 +363,11 @@ class Fuser {
       g.dims = DimsOf(op->getResult(0).getType());
       g.product = op;
       schedule = ChooseProduct(FactsOf(g, b), options_);
+    } else if (options_.library_bf16 && IsProduct(op)) {
+      const auto left = cast<RankedTensorType>(op->getOperand(0).getType());
+      const auto right = cast<RankedTensorType>(op->getOperand(1).getType());
+      if (left.getElementType().isBF16() && right.getElementType().isBF16() && right.getRank() <= 2)
+        schedule.form = ProductSchedule::Form::library;
     }
     Override(options_, StepOf(op), &schedule);
     return schedule.form == ProductSchedule::Form::library;

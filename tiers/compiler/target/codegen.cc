@@ -288,13 +288,6 @@ bool AddCodegenPasses(llvm::legacy::PassManager& passes, llvm::TargetMachine& ma
   return true;
 }
 
-bool HasFeature(const HostCpu& cpu, const char* feature) {
-  llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>> info = Subtarget(cpu);
-  if (info) return (*info)->checkFeatures(feature);
-  llvm::consumeError(info.takeError());
-  return false;
-}
-
 llvm::Error Verify(const llvm::Module& module, const char* when) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -449,6 +442,13 @@ llvm::Expected<HostCpu> FindDevice(llvm::StringRef name) {
 }
 
 bool IsDevice(const HostCpu& cpu) { return llvm::Triple(cpu.triple).isNVPTX(); }
+
+bool HasFeature(const HostCpu& cpu, const char* feature) {
+  llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>> info = Subtarget(cpu);
+  if (info) return (*info)->checkFeatures(feature);
+  llvm::consumeError(info.takeError());
+  return false;
+}
 
 int VectorBytes(const HostCpu& cpu) {
   if (!llvm::Triple(cpu.triple).isX86()) return 16;
