@@ -506,6 +506,7 @@ void EagerTiers::OnStep(Stream& stream, const void* site) {
 void EagerTiers::OnWrite(Stream& stream) {
   EagerThread& t = ThreadOf(stream);
   if (t.deferral.complete()) (void)t.deferral.Flush(deopt::DeoptReason::read);
+  t.deferral.ReleaseKept();
 }
 
 }  // namespace tessera::tiers
