@@ -327,17 +327,21 @@ void RecordingOverhead() {
 
 void EagerLoop() {
   const Process engine = StartTracing(Tier::all), one = StartTracing(Tier::one);
-  const Race race =
-      RunRace({PeerProcess::Task(engine, "train"), PeerProcess::Task(one, "train"), PeerProcess::Task(one, "products")},
-              Budget());
+  const Process kernels = PeerProcess::Start({ProgramFolder() + "/tessera_bench_kernels"});
+  std::vector<Timed> contenders = {PeerProcess::Task(engine, "train"), PeerProcess::Task(one, "train"),
+                                   PeerProcess::Task(one, "products")};
+  if (kernels != nullptr) contenders.push_back(PeerProcess::Task(kernels, "layers " + std::to_string(kLayers)));
+  const Race race = RunRace(contenders, Budget());
   const Probe probe = ProbeTask(engine, "train", 1000);
   Figure figure{.name = "eager_loop/per_op", .unit = Nanoseconds(kStepOps), .goal = {Goal::value_at_most, 90}};
   figure.more = {{"ops", Json(probe.ops)},
                  {"in_versions", Json(probe.in_versions)},
-                 {"products_per_op", Json(race.times[2].median * 1e9 / kStepOps)}};
+                 {"products_per_op", Json(race.times[2].median * 1e9 / kStepOps)},
+                 {"kernels_per_op", Json(kernels == nullptr ? kNaN : race.times[3].median * 1e9 / kStepOps)}};
   figure.note =
       "an op of a training step of 10 layers, 8 rows, width 16, all told: kernels, issue, and reading the loss; "
-      "products_per_op: what its 30 products alone take in tier 1";
+      "products_per_op: what its 30 products alone take in tier 1; kernels_per_op: the kernels of all layers, called "
+      "directly";
   Report(figure, race, {"tier 1"});
   figure.name = "eager_loop/step";
   figure.unit = {"us", 1e6, false};

@@ -519,6 +519,12 @@ absl::Status Deferral::Flush(DeoptReason reason) {
   return status;
 }
 
+void Deferral::ReleaseKept() {
+  Enter();
+  if (finished_ && activation_ != nullptr) activation_->ReleaseKept();
+  Leave();
+}
+
 absl::Status Deferral::Use(TensorImpl& x, DeoptReason reason) {
   if (owner_.load(std::memory_order_relaxed) == tracer::ThisThread()) return Flush(reason);
   std::lock_guard lock(mutex_);

@@ -38,6 +38,8 @@ class Deferral final : public rt::Watcher {
   After after = nullptr;
   /// Runs what waits; a trace that is not complete counts as left for that reason.
   absl::Status Flush(deopt::DeoptReason reason);
+  /// Lets go of tensors that are kept from one run for the next.
+  void ReleaseKept();
   bool waiting() const { return activation_ != nullptr && matched_ > 0 && !finished_; }
   bool complete() const { return waiting() && matched_ == num_steps_; }
   /// The anchor of the version that matched last.

@@ -44,6 +44,9 @@ constexpr int kExplorations = 4;
 /// many kernels, and compiles have cores of their own.
 constexpr int64_t kLookAfter = 2048, kLongOp = 20'000;
 
+/// Ops of a thread after which something may be hot soon.
+constexpr int64_t kPrepareAfter = 512;
+
 /// Ops of a thread within which those that a profile names are looked for at any cost.
 constexpr int kExpectedFor = 1 << 14;
 
@@ -57,8 +60,8 @@ void SetEntry(Stream& stream, uint64_t path, int32_t countdown, void* anchor) {
 int32_t HotEager() { return static_cast<int32_t>(rt::options().hot_eager()); }
 
 /// Ops of the stretch have their anchor now. `all`: also those that were anchors of loops within it.
-void Cover(Stream& stream, const tracer::Trace& trace, bool all) {
-  for (const tracer::TraceStep& s : trace.steps) {
+void Cover(Stream& stream, const tracer::EagerNotes& notes, bool all) {
+  for (const tracer::EagerNotes::Step& s : notes.steps) {
     HotEntry& e = stream.EntryOf(s.path);
     if (e.tag != Stream::TagOf(s.path) || (e.anchor != nullptr && !all)) continue;
     e.countdown = kCovered * HotEager();
@@ -135,11 +138,11 @@ bool EagerTiers::IsSettled(uint64_t path, EagerAnchor** anchor) {
   return true;
 }
 
-void EagerTiers::Retire(const tracer::Trace& round, EagerAnchor& outer) {
+void EagerTiers::Retire(const tracer::EagerNotes& round, EagerAnchor& outer) {
   std::lock_guard lock(mutex_);
   // Also ops that are no anchors yet: their counts may be lost, and they would be explored.
   if (within_.size() > kMostWithin) within_.clear();
-  for (const tracer::TraceStep& s : round.steps) {
+  for (const tracer::EagerNotes::Step& s : round.steps) {
     within_[s.path] = &outer;
     const auto it = anchors_.find(s.path);
     if (it != anchors_.end()) it->second->outer = &outer;
@@ -157,7 +160,10 @@ void EagerTiers::OnDecay(Stream& stream) {
   const bool are_long = !t.on_cpu && now - t.looked >= ops * kLongOp;
   if (ops >= kLookAfter / 8) stream.weight = are_long ? std::clamp(hot / 4, 1, 4) : 1;
   t.looked = now;
-  t.until_look = stream.until_decay = std::min<int64_t>(kLookAfter, rt::options().hot_decay());
+  if (t.ops_seen < kPrepareAfter && (t.ops_seen += ops) >= kPrepareAfter)
+    Manager::Get().Prepare(Manager::Source::eager);
+  t.until_look = stream.until_decay =
+      std::min<int64_t>(t.ops_seen < kPrepareAfter ? kPrepareAfter : kLookAfter, rt::options().hot_decay());
   if (t.config_epoch != tracer::ConfigEpoch()) {
     // What was counted under other options counts for nothing.
     t.config_epoch = tracer::ConfigEpoch();
@@ -303,6 +309,7 @@ void EagerTiers::StartRecording(EagerThread& t, EagerAnchor& a) {
   t.recording = &a;
   t.recording_start = rt::NowNs();
   t.rounds.clear();
+  t.most_steps = rt::options().trace_ops() * (a.explored ? 1 : 2);
   if (!a.explored) ++a.explorations;
   t.record_next = false;
   t.recorder.Begin(tracer::ConfigEpoch());
@@ -320,15 +327,15 @@ void EagerTiers::AbortRecording(EagerThread& t, TraceAbort reason) {
 
 void EagerTiers::Ended(EagerThread& t, TraceEnd end, const EagerCall& call) {
   EagerAnchor& a = *std::exchange(t.recording, nullptr);
-  std::shared_ptr<tracer::Trace> trace = t.recorder.Finish(end);
+  auto notes = t.recorder.Finish(end);
   t.stream.mode = Stream::Mode::idle;
   const int64_t ns = rt::NowNs() - t.recording_start;
-  if (trace == nullptr || trace->steps.size() < 2) {
+  if (notes == nullptr || notes->steps.size() < 2) {
     SetEntry(t.stream, a.path, Manager::Get().AddAbort(*a.anchor, TraceAbort::too_short, ns), &a);
   } else {
-    Cover(t.stream, *trace, false);
+    Cover(t.stream, *notes, false);
     SetEntry(t.stream, a.path, 1, &a);
-    Manager::Get().AddTrace(a.anchor, std::move(trace), ns);
+    Manager::Get().AddRecording(a.anchor, std::move(notes), ns);
   }
   // This op may begin the next recording: the same again, or the stretch after a read.
   if (!Familiar(t.stream, call.path)) return;
@@ -340,7 +347,7 @@ void EagerTiers::Ended(EagerThread& t, TraceEnd end, const EagerCall& call) {
 }
 
 int EagerTiers::PeriodOf(const EagerThread& t, bool patient) {
-  const tracer::Chunked<tracer::TraceStep>& steps = t.recorder.trace().steps;
+  const tracer::Chunked<tracer::EagerNotes::Step>& steps = t.recorder.notes().steps;
   const std::vector<int>& rounds = t.rounds;  // where each ended
   const int end = rounds.back(), count = static_cast<int>(rounds.size());
   const auto came_twice = [&](int period) {
@@ -357,7 +364,7 @@ int EagerTiers::PeriodOf(const EagerThread& t, bool patient) {
 }
 
 bool EagerTiers::Explored(EagerThread& t) {
-  const tracer::Trace& trace = t.recorder.trace();
+  const tracer::EagerNotes& notes = t.recorder.notes();
   // An op of an inner loop comes back soon, and once after all of the loop around it: that may come round, too.
   int longest = 0;
   for (size_t i = 0; i < t.rounds.size(); ++i)
@@ -372,20 +379,20 @@ bool EagerTiers::Explored(EagerThread& t) {
     const int first = t.rounds.back() - n;
     const std::vector<int> live = t.recorder.LiveCounts();
     absl::flat_hash_map<uint64_t, int> times;
-    for (int i = first; i < first + n; ++i) ++times[trace.steps[i].path];
+    for (int i = first; i < first + n; ++i) ++times[notes.steps[i].path];
     // A path that comes twice in a round would end the trace too early.
     int fewest = times[path] == 1 ? live[first + n] : std::numeric_limits<int>::max();
     for (int i = first; i < first + n; ++i) {
-      if (live[i] >= fewest || times[trace.steps[i].path] > 1) continue;
+      if (live[i] >= fewest || times[notes.steps[i].path] > 1) continue;
       fewest = live[i];
-      path = trace.steps[i].path;
+      path = notes.steps[i].path;
     }
   }
-  TSR_LOG(2, "explored ", trace.name, ": ", t.rounds.size(), " rounds, ", t.rounds.back(), " ops, a stretch of ", n);
-  Cover(t.stream, trace, true);
+  TSR_LOG(2, "explored ", notes.Name(), ": ", t.rounds.size(), " rounds, ", t.rounds.back(), " ops, a stretch of ", n);
+  Cover(t.stream, notes, true);
   EagerAnchor& from = *t.recording;
   EagerAnchor& a = AnchorOf(path);
-  if (n != 0) Retire(trace, a);
+  if (n != 0) Retire(notes, a);
   t.recorder.Abort();
   t.recording = nullptr;
   t.stream.mode = Stream::Mode::idle;
@@ -429,7 +436,7 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
     StartRecording(t, a);
   }
   if (!status.ok()) return AbortRecording(t, TraceAbort::op_failed);
-  if (t.recorder.trace().config_epoch != tracer::ConfigEpoch()) return AbortRecording(t, TraceAbort::configuration);
+  if (t.recorder.config_epoch() != tracer::ConfigEpoch()) return AbortRecording(t, TraceAbort::configuration);
   if (t.recorder.was_read_elsewhere()) return AbortRecording(t, TraceAbort::other_thread);
   if (!out.empty() && !out[0]->device().executes()) return AbortRecording(t, TraceAbort::other_device);
   if (t.recorder.num_steps() > 0) {
@@ -469,8 +476,7 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
       StartRecording(t, *outer);
     }
   }
-  const int64_t most = rt::options().trace_ops() * (t.recording->explored ? 1 : 2);
-  if (t.recorder.num_steps() >= most) return AbortRecording(t, TraceAbort::too_long);
+  if (t.recorder.num_steps() >= t.most_steps) return AbortRecording(t, TraceAbort::too_long);
   if (rt::FaultFires(rt::Fault::recording)) throw std::bad_alloc();
   t.recorder.Add(call, out, ticks);
 }
@@ -500,6 +506,7 @@ void EagerTiers::OnStep(Stream& stream, const void* site) {
 void EagerTiers::OnWrite(Stream& stream) {
   EagerThread& t = ThreadOf(stream);
   if (t.deferral.complete()) (void)t.deferral.Flush(deopt::DeoptReason::read);
+  t.deferral.ReleaseKept();
 }
 
 }  // namespace tessera::tiers

@@ -37,6 +37,7 @@ class EagerThread {
   tracer::EagerRecorder recorder;
   EagerAnchor* recording = nullptr;  // where the open recording began
   int64_t recording_start = 0;
+  int64_t most_steps = 0;  // of the open recording
   std::vector<int> rounds;   // steps at the end of each round, while it explores
   bool record_next = false;  // the next op is where a recording should begin
   uint64_t config_epoch = 0;
@@ -44,6 +45,7 @@ class EagerThread {
   // Since ops were last asked how long they take: how many that was to be, and when.
   int64_t until_look = 0, looked = 0;
   int64_t since_decay = 0;  // ops
+  int64_t ops_seen = 0;     // up to kPrepareAfter or so
   bool on_cpu = true;       // the default device of the last new op
   int steps_marked = 0;     // by tessera::Step since the last recording, or step in a version
   // Ops that a profile names and that have not come yet: SiteHash() to path. While there are any, decay is asked at
@@ -85,7 +87,7 @@ class EagerTiers final : public interp::StreamHook {
   bool IsSettled(uint64_t path, EagerAnchor** anchor);
   /// Its round is part of a longer one that is, or will be, a trace.
   static bool Rests(const EagerAnchor& a);
-  void Retire(const tracer::Trace& round, EagerAnchor& outer);
+  void Retire(const tracer::EagerNotes& round, EagerAnchor& outer);
   /// The anchor at that op of a loop with a longer round, where it wants to be recorded.
   static EagerAnchor* OuterAt(interp::Stream& stream, uint64_t path, int period);
   void RecordOp(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out,

@@ -27,6 +27,8 @@ using Next = interp::FunctionHook::Next;
 
 // With the option tier = 1: arrivals until the option is looked at again.
 constexpr int32_t kInterpreterOnly = 1 << 20;
+// A place that is hot after fewer arrivals than this needs no preparation.
+constexpr int32_t kLeastHot = 16;
 // Inlined calls do not count towards the limit of nested calls, so close to it tier 1 is left alone. No trace inlines
 // more than 100.
 constexpr int kDeepest = interp::kMaxDepth - 110;
@@ -337,6 +339,11 @@ absl::StatusOr<Next> FunctionTiers::OnAnchor(Frame& frame, AnchorSlot& slot, int
     if (!AddPlace(frame, slot)) return Next::interpret;
     place = PlaceAt(slot);
   }
+  if (const int32_t rest = place->TakeRest(); rest > 0) [[unlikely]] {
+    Manager::Get().Prepare(Manager::Source::functions);
+    slot.countdown.store(rest, std::memory_order_relaxed);
+    return Next::interpret;
+  }
   if (interp::CurrentObserver() != nullptr || !frame.device->executes()) [[unlikely]] {
     slot.countdown.store(1, std::memory_order_relaxed);
     return Next::interpret;
@@ -346,11 +353,16 @@ absl::StatusOr<Next> FunctionTiers::OnAnchor(Frame& frame, AnchorSlot& slot, int
 
 bool FunctionTiers::AddPlace(Frame& frame, AnchorSlot& slot) {
   const bool known = Profile::Get().Knows(frame, slot);
-  slot.countdown.store(known ? 1 : HotCount(slot), std::memory_order_relaxed);
+  const int32_t hot = HotCount(slot);
+  // The first places of a process come by once more, on their way.
+  const bool on_the_way = hot >= kLeastHot && !Manager::Get().is_prepared(Manager::Source::functions);
+  const int32_t rest = on_the_way && !known ? hot / 2 : 0;
+  slot.countdown.store(known ? 1 : hot - rest, std::memory_order_relaxed);
   std::lock_guard lock(mutex_);
   if (PlaceAt(slot) != nullptr) return known;
   auto& places = places_[frame.instance];
   places.push_back(std::make_shared<FunctionPlace>(&slot, *frame.code, slot.pc));
+  places.back()->set_rest(rest);
   slot.anchor.store(places.back().get(), std::memory_order_release);
   return known;
 }

@@ -154,9 +154,9 @@ const FunctionPlace::List& FunctionPlace::Install() {
   return versions;
 }
 
-void FunctionPlace::OnTrace(std::shared_ptr<Trace> trace, int64_t ns) {
+void FunctionPlace::OnRecording(tracer::FinishedRecording recording, int64_t ns) {
   Wait(slot_ != nullptr ? 1 : 0);
-  Manager::Get().AddTrace(anchor_, std::move(trace), ns);
+  Manager::Get().AddRecording(anchor_, std::move(recording), ns);
 }
 
 void FunctionPlace::OnAbort(tracer::TraceAbort reason, int64_t ns, const Bytecode* callee) {

@@ -67,6 +67,9 @@ class FunctionPlace final : public tracer::FunctionRecorder::Client,
 
   Anchor& anchor() { return *anchor_; }
   interp::AnchorSlot* slot() { return slot_; }
+  /// Arrivals that are still to come after those that the slot counts now; 0 from then on.
+  int32_t TakeRest() { return rest_.load(std::memory_order_relaxed) == 0 ? 0 : rest_.exchange(0); }
+  void set_rest(int32_t arrivals) { rest_.store(arrivals, std::memory_order_relaxed); }
   /// Counts an arrival that came past the slot's count.
   Anchor::Action Arrive();
   /// Opens a recording on the frame, if this thread can. The frame is at the place.
@@ -77,7 +80,7 @@ class FunctionPlace final : public tracer::FunctionRecorder::Client,
     return now->generation == anchor_->generation() ? now->versions : Install();
   }
 
-  void OnTrace(std::shared_ptr<Trace> trace, int64_t ns) override;
+  void OnRecording(tracer::FinishedRecording recording, int64_t ns) override;
   void OnAbort(tracer::TraceAbort reason, int64_t ns, const interp::Bytecode* callee) override;
   bool IsLive(const interp::AnchorSlot& loop) const override;
   bool MayInline(const interp::Bytecode& callee) const override;
@@ -96,6 +99,7 @@ class FunctionPlace final : public tracer::FunctionRecorder::Client,
   const std::string name_;
   const std::shared_ptr<Anchor> anchor_;
   std::atomic<int32_t> wait_{0};  // of an exit, which has no slot to count
+  std::atomic<int32_t> rest_{0};
   mutable std::mutex mutex_;
   std::shared_ptr<const Installed> owned_;  // what installed_ points to
   std::atomic<const Installed*> installed_;

@@ -17,7 +17,6 @@
 #include "runtime/ring.h"
 #include "tiers/function_schedule.h"
 #include "tiers/generate.h"
-#include "tiers/profile.h"
 #include "tiers/recording.h"
 #include "tiers/replay.h"
 #include "tracer/control.h"
@@ -45,46 +44,20 @@ std::string BatchesOf(const Code& code) {
   return absl::StrCat(", ", kernels, " of them in ", launches, launches == 1 ? " launch" : " launches");
 }
 
-/// Recordings that a place keeps of the same steps.
-constexpr size_t kMostSamples = 4;
-/// Recordings without two alike after which a place counts as unstable.
-constexpr int kMostAlone = 6;
 /// Exits of a place from which on they are weighed against its runs.
 constexpr int64_t kMostExits = 64;
 /// What building a version costs per step, before one was measured: as much as so many steps that were.
 constexpr double kBuildNsPerStep = 1500;
 constexpr double kBuildSteps = 256;
-/// Whoever sets a threshold below this wants versions, whether they pay or not.
-constexpr int64_t kLeastPatience = 16;
 /// Part of the tier-1 time that a version saves, before one was measured.
 constexpr double kExpectedSaving = 0.4;
 /// How long a schedule is tried: its fastest run counts.
 constexpr int64_t kTrialNs = 20'000'000;
 constexpr int64_t kTrialRuns = 24;
-/// Recordings that showed nothing new before a place stops asking for more.
-constexpr int kUselessSamples = 6;
-
-int32_t Saturate(int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX / 2)); }
-
-int64_t HotCount(Anchor::Kind kind) {
-  switch (kind) {
-    case Anchor::Kind::eager: return rt::options().hot_eager();
-    case Anchor::Kind::function: return rt::options().hot_function();
-    case Anchor::Kind::loop: return rt::options().hot_loop();
-    case Anchor::Kind::exit: return rt::options().hot_exit();
-  }
-  return 0;
-}
-
 // The fastest run; INT64_MAX where none was timed.
 int64_t FastestRun(const Version& version) {
   const double ns = version.costs->Of(SizeOfRun(*version.example));
   return ns > 0 ? static_cast<int64_t>(ns) : INT64_MAX;
-}
-
-// What a recording tells of tier 1. Ops that only were submitted tell nothing (profit_gate.cc).
-void LearnTier1(Version& version, int64_t size, const Trace& recording) {
-  if (recording.device->kind() == rt::DeviceKind::cpu) version.tier1_costs->Add(size, recording.tier1_ns);
 }
 
 }  // namespace
@@ -98,12 +71,17 @@ Anchor::Action Anchor::Arrive(int32_t* countdown, absl::Span<const View* const> 
   switch (phase_.load(std::memory_order_acquire)) {
     case Phase::wanted:
       if (Skip()) return Action::wait;
+      if (has_enough_recordings()) {
+        Time(Runner::tier1, operands);
+        return Action::wait;
+      }
       return Decide(true, 4) ? Action::record : Action::wait;
     case Phase::building: Time(Runner::tier1, operands); return Action::wait;
     case Phase::pinned: *countdown = INT32_MAX / 2; return Action::wait;
     case Phase::live: break;
   }
-  if (sample_wanted_.load(std::memory_order_relaxed) || time_wanted_.load(std::memory_order_relaxed)) {
+  if ((sample_wanted_.load(std::memory_order_relaxed) || time_wanted_.load(std::memory_order_relaxed)) &&
+      recordings_.load(std::memory_order_acquire) == 0) {
     runner_.store(Runner::nobody, std::memory_order_relaxed);
     return Decide(true, 4) ? Action::record : Action::enter;
   }
@@ -194,94 +172,6 @@ void Manager::Reset() {
   }
 }
 
-void Manager::AddTrace(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns) {
-  rt::Count(rt::Metric::traces_recorded);
-  static std::atomic<int64_t> next_id{1};
-  trace->id = next_id.fetch_add(1, std::memory_order_relaxed);
-  rt::RecordFor(rt::EventKind::trace_record, recording_ns, trace->id, static_cast<int64_t>(trace->steps.size()));
-  TSR_LOG(2, "recorded trace ", trace->id, " at ", trace->name, ": ", trace->steps.size(), " steps, ",
-          trace->tier1_ns / 1000, " us in tier 1");
-  TSR_LOG(3, "trace ", trace->id, ":\n", ToString(*trace));
-  std::string why_held;
-  switch (Keep(anchor, std::move(trace), recording_ns, &why_held)) {
-    case Kept::kept: break;
-    case Kept::held: Ledger::Get().AddWait(anchor->name(), why_held); break;
-    case Kept::queued:
-      if (!rt::options().background()) BuildQueued();
-      break;
-    case Kept::unstable:
-      anchor->skip_.store(AddAbort(*anchor, TraceAbort::unstable, recording_ns), std::memory_order_relaxed);
-  }
-}
-
-Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns,
-                            std::string* why_held) {
-  std::optional<Profile::Samples> known = Profile::Get().Recall(*trace, anchor->kind);
-  const bool is_known = known.has_value();
-  std::lock_guard lock(anchor->mutex_);
-  if (anchor->phase_.load(std::memory_order_relaxed) == Anchor::Phase::pinned) return Kept::kept;
-  anchor->name_ = trace->name;
-  anchor->recording_ns_ += recording_ns;
-  // Another way than that of the version whose time in tier 1 was asked for is nobody's concern.
-  const bool asked = !anchor->time_wanted_.exchange(false, std::memory_order_relaxed) ||
-                     anchor->sample_wanted_.load(std::memory_order_relaxed) || anchor->versions_.empty();
-  for (const Ref<Version>& v : anchor->versions_) {
-    if (!SameSteps(v->trace(), *trace) || !Serves(v->trace(), *trace)) continue;
-    LearnTier1(*v, v->rung() == Rung::exact ? 0 : SizeOfRun(*trace), *trace);
-    if (!asked) return Kept::kept;
-    // The program took the way that a version serves already. It may take the other one next time, but not for ever.
-    if (++anchor->useless_samples_ >= kUselessSamples) {
-      anchor->sample_wanted_.store(false, std::memory_order_relaxed);
-      anchor->useless_samples_ = 0;
-      anchor->patience_ = std::min(anchor->patience_ * 4, 1 << 20);
-    }
-    return Kept::kept;
-  }
-  if (!asked) return Kept::kept;
-  auto it = std::find_if(anchor->groups_.begin(), anchor->groups_.end(),
-                         [&](const Anchor::Group& g) { return Mergeable(*g.samples.back(), *trace); });
-  if (it == anchor->groups_.end()) {
-    if (anchor->groups_.size() >= static_cast<size_t>(rt::options().anchor_versions())) {
-      anchor->groups_.erase(anchor->groups_.begin());
-    }
-    it = anchor->groups_.insert(anchor->groups_.end(), Anchor::Group{});
-    if (is_known) {
-      // Three shapes in all had taken the other run past the buckets.
-      it->widenings = known->size() >= 2 ? 1 : 0;
-      it->samples = *std::move(known);
-      if (anchor->cause_.empty()) anchor->cause_ = "profile";
-    }
-  }
-  // The first, because it is the oldest, and the latest ones.
-  if (it->samples.size() >= kMostSamples) it->samples.erase(it->samples.begin() + 1);
-  it->samples.push_back(std::move(trace));
-  // A second recording tells what varies, and that the first one was not the exception. Where a version is live
-  // already, this one was asked for; what a profile knows was seen in another run. A version for a place that never
-  // does the same twice would be left at every run.
-  ++anchor->num_samples_;
-  const bool enough = it->samples.size() >= 2 || !anchor->versions_.empty() || is_known;
-  if (!enough && anchor->num_samples_ >= kMostAlone) {
-    anchor->num_samples_ = 0;
-    anchor->groups_.clear();
-    return Kept::unstable;
-  }
-  if (!Decide(enough, 4)) return Kept::kept;
-  // Where a version is live, another one was asked for. Streams of eager ops are judged by their stretches instead.
-  const int64_t hot = HotCount(anchor->kind);
-  const int64_t seen = hot + anchor->arrivals_.load(std::memory_order_relaxed);
-  const int64_t needed = PaysAfter(*it->samples.back());
-  if (rt::options().profit_gate() && anchor->kind != Anchor::Kind::eager && hot >= kLeastPatience && !is_known &&
-      anchor->versions_.empty() && needed > seen) {
-    anchor->num_samples_ = 0;
-    anchor->skip_.store(Saturate(needed - seen), std::memory_order_relaxed);
-    *why_held = absl::StrCat("a version pays after ", needed, " arrivals, and there were ", seen);
-    return Kept::held;
-  }
-  anchor->num_samples_ = 0;
-  Submit(anchor, *it);
-  return Kept::queued;
-}
-
 int32_t Manager::AddAbort(Anchor& anchor, TraceAbort reason, int64_t recording_ns) {
   rt::Count(rt::Metric::traces_aborted);
   Ledger::Get().AddAbort(anchor.name(), reason, recording_ns);
@@ -350,7 +240,8 @@ void Manager::AddExit(Anchor& anchor, Version& version, GuardFailure failure) {
   // The version did not serve this stretch: its time is not the version's.
   if (policy == Policy::generalise) anchor.runner_.store(Anchor::Runner::nobody, std::memory_order_relaxed);
   // What is being built may serve this, too: wait for it, whatever fails until then.
-  if (anchor.queued_.load(std::memory_order_relaxed) > 0) return;
+  if (anchor.queued_.load(std::memory_order_relaxed) > 0 || anchor.recordings_.load(std::memory_order_relaxed) > 0)
+    return;
   std::unique_lock lock(anchor.mutex_);
   const int row = ++anchor.exits_in_a_row_;
   if (row >= rt::options().deopt_pin()) {
@@ -405,7 +296,7 @@ void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group
   job.gain =
       kExpectedSaving * static_cast<double>(last.tier1_ns) * static_cast<double>(std::max<int64_t>(arrivals, 16)) -
       kBuildNsPerStep * static_cast<double>(last.steps.size());
-  if (job.cause.empty()) job.cause = absl::StrCat("hot after ", HotCount(anchor->kind) + arrivals, " arrivals");
+  if (job.cause.empty()) job.cause = absl::StrCat("hot after ", anchor->hot_count() + arrivals, " arrivals");
   anchor->cause_.clear();
   anchor->sample_wanted_.store(false, std::memory_order_relaxed);
   anchor->phase_.store(anchor->versions_.empty() ? Anchor::Phase::building : Anchor::Phase::live,
@@ -422,7 +313,10 @@ void Manager::Queue(Job job) {
   Builder& builder = job.version ? codes_ : replays_;
   builder.queue.push_back(std::move(job));
   std::push_heap(builder.queue.begin(), builder.queue.end(), LessGain);
-  if (!rt::options().background()) return;
+  if (rt::options().background()) Wake(builder);
+}
+
+void Manager::Wake(Builder& builder) {
   if (!builder.started) {
     try {
       std::thread([this, &builder] { Work(builder); }).detach();
@@ -443,12 +337,25 @@ void Manager::Work(Builder& builder) {
   std::unique_lock lock(queue_mutex_);
   builder.lowered = thread;
   for (;;) {
-    builder.queued.wait(lock, [&] { return !builder.queue.empty() && rt::options().background(); });
+    builder.queued.wait(lock, [&] { return !builder.empty() && rt::options().background(); });
     BuildNext(builder, lock);
   }
 }
 
 void Manager::BuildNext(Builder& builder, std::unique_lock<std::mutex>& lock) {
+  if (!builder.recordings.empty()) {
+    {
+      const RecordingJob job = std::move(builder.recordings.front());
+      builder.recordings.pop_front();
+      ++building_;
+      lock.unlock();
+      AddTrace(job);
+    }
+    lock.lock();
+    --building_;
+    if (Idle()) idle_.notify_all();
+    return;
+  }
   std::pop_heap(builder.queue.begin(), builder.queue.end(), LessGain);
   Job job = std::move(builder.queue.back());
   builder.queue.pop_back();
@@ -466,7 +373,7 @@ void Manager::BuildNext(Builder& builder, std::unique_lock<std::mutex>& lock) {
   if (Idle()) idle_.notify_all();
 }
 
-bool Manager::Idle() const { return replays_.queue.empty() && codes_.queue.empty() && building_ == 0; }
+bool Manager::Idle() const { return replays_.empty() && codes_.empty() && building_ == 0; }
 
 void Manager::BuildQueued() {
   std::unique_lock lock(queue_mutex_);
@@ -474,7 +381,7 @@ void Manager::BuildQueued() {
 }
 
 void Manager::BuildAll(std::unique_lock<std::mutex>& lock) {
-  while (!replays_.queue.empty() || !codes_.queue.empty()) BuildNext(replays_.queue.empty() ? codes_ : replays_, lock);
+  while (!replays_.empty() || !codes_.empty()) BuildNext(replays_.empty() ? codes_ : replays_, lock);
 }
 
 void Manager::Drain() {
@@ -482,6 +389,7 @@ void Manager::Drain() {
   // What was queued before the option was switched off has nobody else to build it.
   if (!rt::options().background()) BuildAll(lock);
   if (Idle()) return;
+  if (!replays_.empty()) Wake(replays_);
   // Beside other programs a thread of low priority gets a core now and then, and somebody waits for it here.
   const rt::PriorityScope scope(codes_.lowered);
   idle_.wait(lock, [&] { return Idle(); });

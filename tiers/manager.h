@@ -3,9 +3,11 @@
 #ifndef TESSERA_TIERS_MANAGER_H_
 #define TESSERA_TIERS_MANAGER_H_
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +18,7 @@
 #include "runtime/ring.h"
 #include "tiers/costs.h"
 #include "tiers/version.h"
+#include "tracer/notes.h"
 #include "tracer/trace.h"
 
 namespace tessera::tiers {
@@ -50,11 +53,14 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
 
   /// A recording would be of use now.
   bool wants_recording() const {
-    if (phase_.load(std::memory_order_acquire) == Phase::wanted) return skip_.load(std::memory_order_relaxed) == 0;
-    return sample_wanted_.load(std::memory_order_relaxed);
+    if (phase_.load(std::memory_order_acquire) == Phase::wanted)
+      return skip_.load(std::memory_order_relaxed) == 0 && !has_enough_recordings();
+    return sample_wanted_.load(std::memory_order_relaxed) && recordings_.load(std::memory_order_acquire) == 0;
   }
   /// The versions, best first. Changes with each install and drop: compare generation() to keep a copy.
   std::vector<rt::Ref<Version>> versions() const;
+  /// Arrivals after which a place of its kind is hot.
+  int64_t hot_count() const;
   uint32_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
@@ -77,11 +83,14 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
 
   /// Takes one arrival from those to be skipped; false when there is none.
   bool Skip();
+  /// Where there is no version: nobody has looked at them yet, and two may be enough for one.
+  bool has_enough_recordings() const { return recordings_.load(std::memory_order_acquire) >= 2; }
 
   std::atomic<Phase> phase_{Phase::wanted};
   std::atomic<bool> sample_wanted_{false};
-  std::atomic<int32_t> queued_{0};  // builds that are under way
-  std::atomic<int32_t> skip_{0};    // arrivals that stay in tier 1 after exits, or after recordings that were no use
+  std::atomic<int32_t> queued_{0};      // builds that are under way
+  std::atomic<int32_t> recordings_{0};  // that are over and no traces yet
+  std::atomic<int32_t> skip_{0};  // arrivals that stay in tier 1 after exits, or after recordings that were no use
   std::atomic<uint32_t> generation_{1};
   std::atomic<bool> time_wanted_{false};  // a recording is to say what tier 1 takes for shapes as they are now
   std::atomic<int32_t> time_recordings_{0};
@@ -125,8 +134,15 @@ class Manager {
   /// Forgets everything that was learned, keeping anchors; for tests and when the configuration changes.
   void Reset();
 
-  /// A recording from that anchor is complete.
-  void AddTrace(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns);
+  /// Something is on its way to be hot: starts the thread that builds, which brings memory for recordings. Starting the
+  /// first thread of a process takes as long as a thousand ops, and so do the faults of pages. Once for each kind.
+  enum class Source : uint8_t { eager, functions };
+  void Prepare(Source source);
+  bool is_prepared(Source source) const {
+    return is_prepared_[static_cast<int>(source)].load(std::memory_order_relaxed);
+  }
+  /// A recording from that anchor is complete. What it is good for is found out in the background.
+  void AddRecording(const std::shared_ptr<Anchor>& anchor, tracer::FinishedRecording recording, int64_t recording_ns);
   /// It gave nothing. Returns the arrivals to let pass before the next attempt.
   int32_t AddAbort(Anchor& anchor, tracer::TraceAbort reason, int64_t recording_ns);
   /// A version was left before its end. Books the deopt and decides what follows.
@@ -180,12 +196,23 @@ class Manager {
     rt::Ref<Version> version = nullptr;
     int tier = 0;
   };
+  struct RecordingJob {
+    std::shared_ptr<Anchor> anchor;
+    tracer::FinishedRecording recording;
+    int64_t recording_ns = 0;
+    void (*prepare)() = nullptr;  // in place of all this
+  };
   enum class Kept : uint8_t {
     kept,      // with its group, or not needed
     queued,    // and its group is to be built
     held,      // with its group, which is not worth a build yet
     unstable,  // not, nor the ones before it: no two of them are the same ops
   };
+  static int32_t Saturate(int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX / 2)); }
+  /// What a recording tells of tier 1. Ops that only were submitted tell nothing (profit_gate.cc).
+  static void LearnTier1(Version& version, int64_t size, const Trace& recording);
+  /// manager_recordings.cc. Makes a trace of it, and decides what follows.
+  void AddTrace(const RecordingJob& job);
   /// Adds the recording to its group.
   Kept Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns,
             std::string* why_held);
@@ -212,12 +239,16 @@ class Manager {
   void Queue(Job job);
   /// A queue and the thread that empties it. Guarded by queue_mutex_; the thread ends with the process.
   struct Builder {
-    std::vector<Job> queue;  // a heap: the greatest gain first
+    std::deque<RecordingJob> recordings;  // these come first
+    std::vector<Job> queue;               // a heap: the greatest gain first
     std::condition_variable queued;
     bool started = false;
     int lowered = 0;  // the system's number of the thread, where its priority is low and it runs
+    bool empty() const { return recordings.empty() && queue.empty(); }
   };
   static bool LessGain(const Job& a, const Job& b) { return a.gain < b.gain; }
+  /// The builder has something to do. queue_mutex_ is held.
+  void Wake(Builder& builder);
   void BuildNext(Builder& builder, std::unique_lock<std::mutex>& lock);
   /// Builds what is queued on this thread.
   void BuildQueued();
@@ -236,6 +267,7 @@ class Manager {
   /// wait behind the code of a long trace, which takes seconds.
   Builder replays_, codes_;
   int building_ = 0;
+  std::atomic<bool> is_prepared_[2] = {};
   std::atomic<int64_t> built_ns_{0}, built_steps_{0};  // of all builds
 };
 

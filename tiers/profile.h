@@ -36,6 +36,8 @@ class Profile {
   /// Everything that has, or had, a version now.
   absl::Status Save(const std::string& path);
   void Clear();  // for tests
+  /// Was one loaded?
+  bool any() const { return any_.load(std::memory_order_acquire); }
 
   /// The eager places whose modules were there at Load(), the most used first.
   std::vector<EagerSeed> EagerSeeds() const;

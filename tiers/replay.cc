@@ -200,11 +200,11 @@ rt::Storage* ReplayActivation::MemoryToTake(ValueId result) {
   const std::vector<ValueId>& inputs = plan_.donors[result].inputs;
   donors_.resize(trace_.values.size(), 0);
   uint32_t& last = donors_[result];
-  if (rt::Storage* storage = storage_of(inputs[last])) return storage;
-  for (last = 0; last < inputs.size(); ++last)
-    if (rt::Storage* storage = storage_of(inputs[last])) return storage;
-  last = 0;
-  return nullptr;
+  rt::Storage* storage = storage_of(inputs[last]);
+  for (uint32_t k = 0; storage == nullptr && k < inputs.size(); ++k)
+    if ((storage = storage_of(inputs[k])) != nullptr) last = k;
+  if (storage != nullptr) donated_.push_back(inputs[last]);
+  return storage;
 }
 
 absl::Status ReplayActivation::MoveOut(bool all) {
@@ -620,6 +620,8 @@ void ReplayActivation::Forget() {
   }
   stored_.clear();
   taken_.clear();
+  for (ValueId v : donated_) ReleaseIfKept(v);
+  donated_.clear();
   if (is_lent_) {
     Give(arena_);
     Give(spare_);

@@ -141,6 +141,7 @@ class ReplayActivation final : public Activation {
   std::vector<ValueId> stored_;     // values with a storage
   std::vector<ValueId> taken_;      // those among them that are in the memory of an input
   std::vector<uint32_t> donors_;    // which of its donors each result had last
+  std::vector<ValueId> donated_;    // inputs whose memory results of this run have
   std::vector<ValueId> looked_at_;  // inputs onto which somebody holds a window
   std::vector<int32_t> roots_;      // the value whose memory each value lies in
   std::vector<uint8_t> windowed_;   // some value is a window onto it

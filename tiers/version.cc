@@ -145,8 +145,12 @@ Layout::Layout(const Trace& trace) {
                           is_number ? number_of[v]
                           : is_new  ? static_cast<int32_t>(guards.size())
                                     : -1,
-                          is_number || is_new ? num_values + 1 : v});
-      if (is_new) guards.push_back(GuardOf(trace, value));
+                          is_number ? num_values + 1
+                          : is_new  ? num_values + 2 + static_cast<int32_t>(guards.size())
+                                    : v});
+      if (!is_new) continue;
+      guards.push_back(GuardOf(trace, value));
+      guarded.push_back(v);
     }
     for (ValueId v : s.out) {
       // The strides of a window vary with those of what it looks at.
@@ -154,9 +158,7 @@ Layout::Layout(const Trace& trace) {
       if (step.varies) varies[v] = true;
       results.push_back(v);
     }
-    const bool is_plain = !step.may_fail && !step.has_attrs && step.num_out == 1 && step.num_in > 0 &&
-                          std::none_of(operands.begin() + step.operands, operands.end(),
-                                       [](const Operand& o) { return o.kind == Operand::Kind::new_input; });
+    const bool is_plain = !step.may_fail && !step.has_attrs && step.num_out == 1 && step.num_in > 0;
     step.fast_site = is_plain ? step.site : this;
     if (step.num_out > 0) step.result = s.out[0];
     steps.push_back(step);
@@ -252,8 +254,11 @@ Activation::Activation(const Version& version)
   version_.handles_.fetch_add(1, std::memory_order_relaxed);
   const size_t n = trace_.values.size();
   views_.resize(n);
-  tensors_.assign(n + 2, nullptr);
-  tensors_[n + 1] = reinterpret_cast<TensorImpl*>(kSomewhere);
+  const size_t num_guards = trace_.is_eager ? layout_.guards.size() : 0;
+  tensors_.assign(n + 2 + num_guards, reinterpret_cast<TensorImpl*>(kSomewhere));
+  std::fill_n(tensors_.begin(), n + 1, nullptr);
+  kept_inputs_.resize(num_guards);
+  given_.reserve(num_guards);
   data_.assign(n, nullptr);
   number_of_.assign(n, -1);
   counters_.resize(static_cast<size_t>(trace_.num_counters));
@@ -307,7 +312,7 @@ Activation::Activation(const Version& version)
 Activation::~Activation() {
   version_.handles_.fetch_sub(1, std::memory_order_relaxed);
   Account(-accounted_);
-  tensors_.pop_back();
+  tensors_.resize(trace_.values.size());
   for (TensorImpl* t : tensors_) {
     if (t == nullptr) continue;
     // Nobody holds a handle that still waits when its activation goes.
@@ -325,9 +330,18 @@ void Activation::Account(int64_t bytes) {
 
 void Activation::Begin() {
   Forget();
-  for (ValueId v : layout_.inputs)
-    if (TensorImpl* x = std::exchange(tensors_[v], nullptr); x != nullptr && !borrows_) x->Release();
-  borrows_ = false;
+  if (trace_.is_eager) {
+    for (int32_t guard : given_) {
+      TensorImpl*& x = tensors_[layout_.guarded[guard]];
+      if (x == nullptr || x == Slot(guard) || Keeps(guard, *x)) continue;
+      std::exchange(x, nullptr)->Release();
+    }
+    given_.clear();
+  } else {
+    for (ValueId v : layout_.inputs)
+      if (TensorImpl* x = std::exchange(tensors_[v], nullptr); x != nullptr && !borrows_) x->Release();
+    borrows_ = false;
+  }
   for (const auto& list : {&published_, &made_}) {
     for (ValueId v : *list)
       if (tensors_[v] != nullptr) std::exchange(tensors_[v], nullptr)->Release();
@@ -349,6 +363,53 @@ void Activation::Own() {
   borrows_ = false;
   for (ValueId v : layout_.inputs)
     if (tensors_[v] != nullptr) tensors_[v]->Retain();
+}
+
+bool Activation::SetOtherInput(const Layout::Operand& operand, TensorImpl& x, GuardFailure* failure) {
+  if (Slot(operand.number) == tensors_[operand.value] && tensors_[operand.value] != nullptr) {
+    Kept& kept = kept_inputs_[operand.number];
+    kept.changes = static_cast<uint8_t>(std::min(kept.changes + 1, 255));
+    Unkeep(operand.number);
+  }
+  return SetInput(operand.value, x, failure);
+}
+
+bool Activation::Keeps(int guard, const TensorImpl& x) {
+  // Where more is read, checking and counting are nothing beside it.
+  constexpr size_t kMostBytes = 4096, kMostInAll = size_t{1} << 20;
+  constexpr int kMostChanges = 3;
+  Kept& kept = kept_inputs_[guard];
+  const rt::Storage& storage = *x.storage();
+  if (std::exchange(kept.last, &x) != &x || kept.changes > kMostChanges) return false;
+  // Guards that bind symbols are asked each time; somebody else's memory is given back when it was asked for.
+  if (layout_.guards[guard].device == nullptr || storage.device().kind() != rt::DeviceKind::cpu || x.unique() ||
+      storage.is_wrapped() || storage.bytes() > kMostBytes || kept_bytes_ + storage.bytes() > kMostInAll) {
+    return false;
+  }
+  kept_bytes_ += storage.bytes();
+  ++num_kept_;
+  Slot(guard) = tensors_[layout_.guarded[guard]];
+  return true;
+}
+
+void Activation::Unkeep(int guard) {
+  TensorImpl* x = std::exchange(tensors_[layout_.guarded[guard]], nullptr);
+  Slot(guard) = reinterpret_cast<TensorImpl*>(kSomewhere);
+  kept_bytes_ -= x->storage()->bytes();
+  --num_kept_;
+  x->Release();
+}
+
+void Activation::ReleaseKept() {
+  for (size_t guard = 0; num_kept_ > 0 && guard < kept_inputs_.size(); ++guard)
+    if (Slot(static_cast<int>(guard)) == tensors_[layout_.guarded[guard]]) Unkeep(static_cast<int>(guard));
+}
+
+void Activation::ReleaseIfKept(ValueId input) {
+  const auto it = std::find(layout_.guarded.begin(), layout_.guarded.end(), input);
+  if (num_kept_ == 0 || it == layout_.guarded.end()) return;
+  const int guard = static_cast<int>(it - layout_.guarded.begin());
+  if (Slot(guard) == tensors_[input]) Unkeep(guard);
 }
 
 bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
@@ -539,8 +600,10 @@ bool Activation::TakeOver(Activation& from, int steps) {
     for (uint32_t k = step.operands; k < step.operands + step.num_in; ++k) {
       const Layout::Operand& o = layout_.operands[k];
       if (o.kind == Layout::Operand::Kind::number) SetNumber(o.number, from.numbers_[o.number]);
-      if (o.kind == Layout::Operand::Kind::new_input && !SetInput(o.value, *from.tensors_[o.value], nullptr))
+      if (o.kind == Layout::Operand::Kind::new_input && from.tensors_[o.value] != tensors_[o.tensor] &&
+          !SetInput(o, *from.tensors_[o.value], nullptr)) {
         return false;
+      }
     }
     if (step.has_attrs && !SetAttrs(i, from.AttrsOf(i), nullptr)) return false;
     if (shapes_changed_ && !Resolve(i, nullptr)) return false;

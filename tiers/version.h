@@ -40,12 +40,13 @@ struct Layout {
     DType dtype;
     ValueId value;
     int32_t number = -1;  // kind number: which one; kind new_input: which guard
-    /// Where Activation has the tensor that must be given; the two kinds that need more find none there.
+    /// Where Activation has the tensor that must be given. A number finds none there, and a new input the one of the
+    /// last run, if that was kept.
     int32_t tensor;
   };
   struct Step {
     const void* site = nullptr;
-    /// The same for steps on numbers and on what is known, with one result and no attributes; no place for others.
+    /// The same for steps with one result and no attributes; no place for others.
     const void* fast_site = nullptr;
     ValueId result = kNoValue;  // the first
     ir::Op op{};
@@ -89,6 +90,7 @@ struct Layout {
   std::vector<Step> steps;  // and one more, which nothing matches
   std::vector<Operand> operands;
   std::vector<Guard> guards;     // of inputs, in the order of their first use
+  std::vector<ValueId> guarded;  // whose each guard is
   std::vector<ValueId> results;  // of all steps, in order
   std::vector<ValueId> inputs;
   /// The shape program: the distinct expressions over symbols, each evaluated once per run that needs it.
@@ -114,15 +116,19 @@ class Activation {
   /// Checks the guards of input v and keeps a reference to x, unless it borrows them. Inputs come in the order of their
   /// first use.
   bool SetInput(ValueId v, rt::TensorImpl& x, GuardFailure* failure);
-  /// The same for the operand of an eager step.
+  /// The same for the operand of an eager step. Not called for a tensor that was kept from the last run: that is the
+  /// same one, so what its guard checks still holds.
   bool SetInput(const Layout::Operand& operand, rt::TensorImpl& x, GuardFailure* failure) {
+    given_.push_back(operand.number);
     if (!layout_.guards[operand.number].Holds(x) || tensors_[operand.value] != nullptr) [[unlikely]]
-      return SetInput(operand.value, x, failure);
+      return SetOtherInput(operand, x, failure);
     x.Retain();
     tensors_[operand.value] = &x;
     data_[operand.value] = x.data;
     return true;
   }
+  /// Lets go of inputs that were kept, between runs.
+  void ReleaseKept();
   /// `number` counts the numbers of the trace (Layout::Operand::number).
   [[gnu::always_inline]] void SetNumber(int number_index, const View& number) {
     interp::ScalarView& mine = numbers_[number_index];
@@ -217,6 +223,13 @@ class Activation {
   /// Memory that the activation took (or gave back, negative).
   void Account(int64_t bytes);
   rt::TensorImpl* NewHandle(ValueId v, rt::Watcher* watcher);
+  bool SetOtherInput(const Layout::Operand& operand, rt::TensorImpl& x, GuardFailure* failure);
+  /// A result has its memory now.
+  void ReleaseIfKept(ValueId input);
+  /// Of an input that has just been used: is it to be kept for the next run?
+  bool Keeps(int guard, const rt::TensorImpl& x);
+  rt::TensorImpl*& Slot(int guard) { return tensors_[trace_.values.size() + 2 + static_cast<size_t>(guard)]; }
+  void Unkeep(int guard);
   int64_t Evaluate(int64_t dim) const;
   int64_t Expression(int16_t index);
   /// The dims of a result that are expressions; false when one of them is no size.
@@ -228,8 +241,10 @@ class Activation {
   const Trace& trace_;
   const Layout& layout_;
   std::vector<View> views_;
-  std::vector<rt::TensorImpl*> tensors_;  // one reference each; none to those that wait. Then null, then nobody's
-  std::vector<void*> data_;               // of each value, and what a generator puts behind them
+  /// Of each value, with one reference; none to those that wait. Then null, then nobody's, and for each guard of an
+  /// eager trace the input that was kept, or nobody's.
+  std::vector<rt::TensorImpl*> tensors_;
+  std::vector<void*> data_;  // of each value, and what a generator puts behind them
   deopt::Symbols symbols_, last_symbols_;
   std::vector<interp::ScalarView> numbers_;  // never grows: views point into it
   std::vector<int32_t> number_of_;           // value to index in numbers_
@@ -251,6 +266,17 @@ class Activation {
   std::vector<ValueId> published_;  // eager: handles that have their contents and are still compared with operands
   int escaped_ = 0;                 // eager: handles that got their contents and had died by then in the recording
   std::vector<ValueId> made_;       // functions: results that became tensors
+  /// Eager: inputs that come again and again. A tensor that was the input of the last two runs and that the program
+  /// still holds is kept, if it is small: its address says then that it is the same, and nothing of it is checked, nor
+  /// is it counted. What the program drops meanwhile lives on until another tensor comes in its place.
+  struct Kept {
+    const rt::TensorImpl* last = nullptr;  // of the last run; it may be gone
+    uint8_t changes = 0;                   // from the one that was kept to another
+  };
+  std::vector<Kept> kept_inputs_;  // by guard
+  std::vector<int32_t> given_;     // guards of inputs that came in this run and were not kept
+  size_t kept_bytes_ = 0;
+  int num_kept_ = 0;
   int64_t accounted_ = 0;
   GuardFailure failure_;
 };

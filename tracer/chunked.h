@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cstddef>
+#include <cstring>
 #include <iterator>
 #include <memory>
 #include <new>
@@ -41,6 +42,8 @@ class Chunked {
   void swap(Chunked& other) noexcept {
     chunks_.swap(other.chunks_);
     std::swap(size_, other.size_);
+    std::swap(next_, other.next_);
+    std::swap(last_, other.last_);
   }
 
   size_t size() const { return size_; }
@@ -54,25 +57,46 @@ class Chunked {
 
   template <class... Args>
   T& emplace_back(Args&&... args) {
-    const size_t k = ChunkOf(size_);
-    if (k == chunks_.size()) [[unlikely]] {
-      chunks_.reserve(k + 1);  // so that a chunk is never without an owner
-      chunks_.push_back(std::allocator<T>().allocate(RoomOf(k)));
-    }
-    T* x = new (At(size_)) T(std::forward<Args>(args)...);
+    if (next_ == last_) [[unlikely]]
+      NextChunk();
+    T* x = new (next_) T(std::forward<Args>(args)...);
+    ++next_;
     ++size_;
     return *x;
   }
   void push_back(T x) { emplace_back(std::move(x)); }
-  void pop_back() { At(--size_)->~T(); }
+  void pop_back() {
+    At(--size_)->~T();
+    Seek();
+  }
+  /// The next element needs memory.
+  bool full() const { return next_ == last_ && ChunkOf(size_) == chunks_.size(); }
+  /// Takes memory for so many elements in all, and uses it once, so that the system has brought it.
+  void Touch(size_t size) {
+    while (chunks_.empty() || BeginOf(chunks_.size()) < size) {
+      AddChunk();
+      std::memset(static_cast<void*>(chunks_.back()), 0, RoomOf(chunks_.size() - 1) * sizeof(T));
+    }
+    Seek();
+  }
   void resize(size_t size) {
-    while (size_ > size) pop_back();
+    if (size_ > size) {
+      if constexpr (std::is_trivially_destructible_v<T>) {
+        size_ = size;
+      } else {
+        while (size_ > size) At(--size_)->~T();
+      }
+      Seek();
+    }
     while (size_ < size) emplace_back();
   }
   /// The memory stays, for as many elements again.
   void clear() { resize(0); }
   /// Gives up what no element lies in.
-  void shrink_to_fit() { FreeFrom(size_ == 0 ? 0 : ChunkOf(size_ - 1) + 1); }
+  void shrink_to_fit() {
+    FreeFrom(size_ == 0 ? 0 : ChunkOf(size_ - 1) + 1);
+    Seek();
+  }
 
   template <class List>
   class Iterator {
@@ -120,6 +144,24 @@ class Chunked {
     const size_t k = ChunkOf(i);
     return chunks_[k] + (i - BeginOf(k));
   }
+  void AddChunk() {
+    chunks_.reserve(chunks_.size() + 1);  // so that a chunk is never without an owner
+    chunks_.push_back(std::allocator<T>().allocate(RoomOf(chunks_.size())));
+  }
+  [[gnu::noinline]] void NextChunk() {
+    if (ChunkOf(size_) == chunks_.size()) AddChunk();
+    Seek();
+  }
+  /// Where the next element goes; nowhere when the last chunk is full.
+  void Seek() {
+    const size_t k = ChunkOf(size_);
+    if (k >= chunks_.size()) {
+      next_ = last_ = nullptr;
+      return;
+    }
+    last_ = chunks_[k] + RoomOf(k);
+    next_ = chunks_[k] + (size_ - BeginOf(k));
+  }
   void FreeFrom(size_t k) {
     for (size_t c = k; c < chunks_.size(); ++c) std::allocator<T>().deallocate(chunks_[c], RoomOf(c));
     chunks_.resize(k < chunks_.size() ? k : chunks_.size());
@@ -127,6 +169,7 @@ class Chunked {
 
   std::vector<T*> chunks_;
   size_t size_ = 0;
+  T *next_ = nullptr, *last_ = nullptr;  // in the chunk of the next element; alike: it has none yet
 };
 
 }  // namespace tessera::tracer

@@ -12,34 +12,9 @@ namespace {
 
 using rt::TensorImpl;
 
-// The counter may tick more slowly than a small op runs; none takes less than this, over all of them.
-constexpr int64_t kLeastNs = 20;
-
-// Steps of an aborted recording up to which its memory is kept: about a megabyte.
-constexpr size_t kMostSpare = 4096;
-
 // Inputs of so many bytes are looked at once in a while, whether the program still has them.
 constexpr size_t kLarge = size_t{1} << 20;
 constexpr int kLookEvery = 8;  // steps
-
-int32_t AlignmentOf(const void* data) {
-  const uintptr_t low = reinterpret_cast<uintptr_t>(data) & 63;
-  return low == 0 ? 64 : static_cast<int32_t>(low & -low);
-}
-
-void SetType(TraceValue& value, const TensorType& type) {
-  value.type.dtype = type.dtype;
-  value.type.rank = type.rank;
-  value.type.weak = type.weak;
-  for (int d = 0; d < type.rank; ++d) value.type.dims[d] = type.dims[d];
-}
-
-std::string NameOf(const interp::EagerCall& call) {
-  const interp::Source source = call.source();
-  if (source.file == nullptr) return absl::StrCat("op ", std::string(ir::Info(call.op).name));
-  const std::string_view file = source.file;
-  return absl::StrCat(std::string(file.substr(file.rfind('/') + 1)), ":", source.line);
-}
 
 }  // namespace
 
@@ -49,48 +24,60 @@ const void* ThisThread() {
 }
 
 void EagerRecorder::Begin(uint64_t config_epoch) {
-  std::lock_guard lock(mutex_);  // a tensor of the last recording may be dying in another thread just now
-  trace_ = std::make_shared<Trace>();
-  trace_->is_eager = true;
-  trace_->config_epoch = config_epoch;
-  trace_->steps.swap(spare_.steps);
-  trace_->values.swap(spare_.values);
+  std::unique_ptr<EagerNotes, RecordingDone> notes = SpareNotes<EagerNotes>::Take();
+  notes->trace = std::make_shared<Trace>();
+  notes->trace->is_eager = true;
+  notes->trace->config_epoch = config_epoch;
   thread_ = ThisThread();
   was_read_ = false;
   read_elsewhere_.store(false, std::memory_order_relaxed);
+  position_.store(0, std::memory_order_relaxed);
+  {
+    std::lock_guard lock(mutex_);  // a tensor of the last recording may be dying in another thread just now
+    notes_ = std::move(notes);
+  }
   start_ns_ = rt::NowNs();
   start_ticks_ = rt::Ticks();
 }
 
-ValueId EagerRecorder::Operand(const View& v, int step) {
-  Trace& t = *trace_;
+inline void EagerRecorder::AddLife(TensorImpl* tensor) {
+  Chunked<EagerNotes::Life>& lives = notes_->lives;
+  std::unique_lock<std::mutex> lock;
+  if (lives.full()) [[unlikely]]
+    lock = std::unique_lock(mutex_);
+  EagerNotes::Life& life = lives.emplace_back();
+  if (tensor != nullptr) life.tensor.store(tensor, std::memory_order_relaxed);
+}
+
+inline ValueId EagerRecorder::Operand(const View& v, int step) {
+  if (!v.weak) [[likely]] {
+    auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(v));
+    if (x.watcher() == this) return static_cast<ValueId>(x.slot());
+    // The same few tensors come again and again.
+    const Known& known = known_[(reinterpret_cast<uintptr_t>(&x) >> 6) % std::size(known_)];
+    if (known.tensor == &x) return known.value;
+  }
+  return NewOperand(v, step);
+}
+
+ValueId EagerRecorder::NewOperand(const View& v, int step) {
+  ValueNotes& values = notes_->values;
   if (v.weak) {
-    TraceValue& value = t.values.emplace_back();
-    SetType(value, v);
-    value.step = step;
-    value.kind = TraceValue::Kind::number;
+    int64_t bits = 0;
     if (v.dtype == DType::boolean)
-      value.number.i = *v.as<bool>();
+      bits = *v.as<bool>();
     else
-      std::memcpy(&value.number, v.data, sizeof value.number);
-    return static_cast<ValueId>(t.values.size() - 1);
+      std::memcpy(&bits, v.data, sizeof bits);
+    AddLife(nullptr);
+    return values.AddNumber(v, bits, step, /*is_fixed=*/false);
   }
   auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(v));
-  if (x.watcher() == this) return static_cast<ValueId>(x.slot());
-  // The same few tensors come again and again.
-  Known& known = known_[(reinterpret_cast<uintptr_t>(&x) >> 6) % std::size(known_)];
-  if (known.tensor == &x) return known.value;
-  auto [it, fresh] = inputs_.try_emplace(&x, static_cast<ValueId>(t.values.size()));
-  known = {&x, it->second};
+  auto [it, fresh] = inputs_.try_emplace(&x, static_cast<ValueId>(values.size()));
+  known_[(reinterpret_cast<uintptr_t>(&x) >> 6) % std::size(known_)] = {&x, it->second};
   if (!fresh) return it->second;
   (x.storage()->bytes() >= kLarge ? large_ : held_).push_back(rt::Ref<TensorImpl>::Share(&x));
-  TraceValue& value = t.values.emplace_back();
-  SetType(value, x);
-  value.step = step;
-  value.kind = TraceValue::Kind::input;
-  value.alignment = AlignmentOf(x.data);
-  value.strides.assign(x.strides, x.strides + x.rank);
-  return it->second;
+  AddLife(nullptr);
+  return values.AddInput(x, step);
 }
 
 void EagerRecorder::LetGo() {
@@ -106,83 +93,66 @@ void EagerRecorder::LetGo() {
 }
 
 void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* const> out, int64_t ticks) {
-  std::lock_guard lock(mutex_);
-  Trace& t = *trace_;
-  const int step = static_cast<int>(t.steps.size());
+  EagerNotes& n = *notes_;
+  const int step = static_cast<int>(n.steps.size());
   if (step % kLookEvery == 0 && !large_.empty()) LetGo();
-  if (step == 0) {
-    t.name = NameOf(call);
-    t.device = out.empty() ? &call.default_device() : &out[0]->device();
-  }
-  TraceStep& s = t.steps.emplace_back();
-  s.op = call.op;
-  if (!call.attrs.empty()) s.attrs.assign(call.attrs.begin(), call.attrs.end());
+  if (step == 0) n.trace->device = out.empty() ? &call.default_device() : &out[0]->device();
+  for (const View* v : call.in) n.operands.emplace_back(v == nullptr ? kNoValue : Operand(*v, step));
+  EagerNotes::Step& s = n.steps.emplace_back();
   s.site = call.site;
   s.path = call.path;
-  s.source = call.source();
-  s.ns = ticks;  // until Finish()
-  for (const View* v : call.in) s.in.push_back(v == nullptr ? kNoValue : Operand(*v, step));
+  s.where = call.where != nullptr ? *call.where : std::source_location();
+  s.source = call.text != nullptr ? &n.sources.emplace_back(*call.text) : nullptr;
+  s.ticks = ticks;
+  s.first_out = static_cast<ValueId>(n.values.size());
+  s.attrs = n.attrs.Add(call.attrs);
+  s.num_in = static_cast<uint16_t>(call.in.size());
+  s.num_out = static_cast<uint16_t>(out.size());
+  s.op = call.op;
+  position_.store(step + 1, std::memory_order_relaxed);
   for (TensorImpl* y : out) {
-    const auto v = static_cast<ValueId>(t.values.size());
-    s.out.push_back(v);
-    TraceValue& value = t.values.emplace_back();
-    SetType(value, *y);
-    value.step = step;
-    // Only what is listed here may name this as its watcher: without memory for the list, Finish() would not find it.
-    while (live_.size() < t.values.size() - 1) live_.push_back(nullptr);
-    live_.push_back(y);
-    y->set_slot(static_cast<uint32_t>(v));
+    // Only what has a life here may name this as its watcher: without memory for it, Close() would not find it.
+    AddLife(y);
+    y->set_slot(static_cast<uint32_t>(n.values.Add(TraceValue::Kind::result, *y, step)));
     y->set_watcher(this);
   }
-  t.tier1_ns += ticks;  // the same
 }
 
-std::shared_ptr<Trace> EagerRecorder::Close() {
-  std::shared_ptr<Trace> trace;
+std::unique_ptr<EagerNotes, RecordingDone> EagerRecorder::Close() {
+  std::unique_ptr<EagerNotes, RecordingDone> notes;
   {
     std::lock_guard lock(mutex_);
-    for (TensorImpl* y : live_)
-      if (y != nullptr) y->set_watcher(nullptr);
-    live_.clear();
-    trace = std::move(trace_);
+    notes = std::move(notes_);
+    if (notes == nullptr) return notes;
+    for (EagerNotes::Life& life : notes->lives)
+      if (TensorImpl* y = life.tensor.load(std::memory_order_relaxed)) y->set_watcher(nullptr);
   }
   inputs_.clear();
   std::fill(std::begin(known_), std::end(known_), Known{});
   held_.clear();
   large_.clear();
-  return trace;
+  return notes;
 }
 
-std::shared_ptr<Trace> EagerRecorder::Finish(TraceEnd end) {
-  std::shared_ptr<Trace> trace = Close();
-  if (trace == nullptr || trace->steps.empty()) return nullptr;
-  trace->steps.shrink_to_fit();
-  trace->values.shrink_to_fit();
+std::unique_ptr<EagerNotes, RecordingDone> EagerRecorder::Finish(TraceEnd end) {
+  std::unique_ptr<EagerNotes, RecordingDone> notes = Close();
+  if (notes == nullptr || notes->steps.empty()) return nullptr;
   const int64_t ticks = rt::Ticks() - start_ticks_;
-  const double ns_per_tick = ticks > 0 ? static_cast<double>(rt::NowNs() - start_ns_) / static_cast<double>(ticks) : 0;
-  for (TraceStep& s : trace->steps) s.ns = static_cast<int64_t>(static_cast<double>(s.ns) * ns_per_tick);
-  trace->tier1_ns = std::max(static_cast<int64_t>(static_cast<double>(trace->tier1_ns) * ns_per_tick),
-                             kLeastNs * static_cast<int64_t>(trace->steps.size()));
-  trace->end = end;
-  return trace;
+  if (ticks > 0) notes->ns_per_tick = static_cast<double>(rt::NowNs() - start_ns_) / static_cast<double>(ticks);
+  notes->trace->end = end;
+  return notes;
 }
 
-void EagerRecorder::Abort() {
-  const std::shared_ptr<Trace> trace = Close();
-  if (trace == nullptr || trace->steps.size() > kMostSpare) return;
-  trace->steps.clear();
-  trace->values.clear();
-  spare_.steps.swap(trace->steps);
-  spare_.values.swap(trace->values);
-}
+void EagerRecorder::Abort() { Close(); }
 
 std::vector<int> EagerRecorder::LiveCounts() const {
-  const size_t n = trace_->steps.size();
+  const size_t n = notes_->steps.size();
   std::vector<int> live(n + 2, 0);
-  for (const TraceValue& v : trace_->values) {
-    if (v.kind != TraceValue::Kind::result) continue;
-    ++live[static_cast<size_t>(v.step) + 1];
-    --live[std::min<size_t>(static_cast<size_t>(v.death), n + 1)];
+  for (size_t v = 0; v < notes_->values.size(); ++v) {
+    const ValueNotes::Value& value = notes_->values[v];
+    if (value.kind != TraceValue::Kind::result) continue;
+    ++live[static_cast<size_t>(value.step) + 1];
+    --live[std::min(static_cast<size_t>(notes_->lives[v].death.load(std::memory_order_relaxed)), n + 1)];
   }
   for (size_t i = 1; i < live.size(); ++i) live[i] += live[i - 1];
   live.pop_back();
@@ -203,12 +173,16 @@ absl::Status EagerRecorder::OnOperand(TensorImpl&) {
 }
 
 void EagerRecorder::OnDeath(TensorImpl& x) {
-  std::lock_guard lock(mutex_);
-  if (x.slot() >= live_.size() || live_[x.slot()] != &x) return;
-  live_[x.slot()] = nullptr;
+  const bool is_mine = ThisThread() == thread_.load(std::memory_order_relaxed);
+  std::unique_lock<std::mutex> lock;
+  if (!is_mine) lock = std::unique_lock(mutex_);
+  // Where the recording has ended in the meantime, it watches x no more.
+  if (x.watcher() != this) return;
+  EagerNotes::Life& life = notes_->lives[x.slot()];
+  life.tensor.store(nullptr, std::memory_order_relaxed);
   // The trace ends at the read: what dies after it was alive at the end.
   if (was_read_.load(std::memory_order_relaxed)) return;
-  trace_->values[x.slot()].death = static_cast<int32_t>(trace_->steps.size());
+  life.death.store(position_.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
 }  // namespace tessera::tracer

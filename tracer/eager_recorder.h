@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "interp/stream.h"
+#include "tracer/notes.h"
 #include "tracer/trace.h"
 
 namespace tessera::tracer {
@@ -23,13 +24,13 @@ class EagerRecorder final : public rt::Watcher {
   /// The op has run, for so many ticks. Not called for ops that failed.
   void Add(const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out, int64_t ticks);
   /// Ends the recording and forgets it. Null when it holds no steps.
-  std::shared_ptr<Trace> Finish(TraceEnd end);
-  /// Its memory is kept for the next one, unless it is a lot: what was explored is recorded next.
+  std::unique_ptr<EagerNotes, RecordingDone> Finish(TraceEnd end);
   void Abort();
 
-  bool open() const { return trace_ != nullptr; }
-  int num_steps() const { return static_cast<int>(trace_->steps.size()); }
-  const Trace& trace() const { return *trace_; }
+  bool open() const { return notes_ != nullptr; }
+  int num_steps() const { return static_cast<int>(notes_->steps.size()); }
+  uint64_t config_epoch() const { return notes_->trace->config_epoch; }
+  const EagerNotes& notes() const { return *notes_; }
   /// The program read a value of the recording, or another thread did. Cleared by Begin().
   /// The stretch ends here, as if something had been read.
   void EndStretch() { was_read_ = true; }
@@ -44,13 +45,16 @@ class EagerRecorder final : public rt::Watcher {
 
  private:
   ValueId Operand(const View& v, int step);
+  ValueId NewOperand(const View& v, int step);
+  /// For the value that is added next.
+  void AddLife(rt::TensorImpl* tensor);
   /// Frees large inputs that nobody else holds: a recording of a whole training step may begin anywhere in it, and
   /// would keep what one step saved until the next one is through.
   void LetGo();
   /// Nothing is watched or held any more.
-  std::shared_ptr<Trace> Close();
+  std::unique_ptr<EagerNotes, RecordingDone> Close();
 
-  std::shared_ptr<Trace> trace_;
+  std::unique_ptr<EagerNotes, RecordingDone> notes_;
   absl::flat_hash_map<const rt::TensorImpl*, ValueId> inputs_;
   struct Known {
     const rt::TensorImpl* tensor = nullptr;
@@ -58,9 +62,10 @@ class EagerRecorder final : public rt::Watcher {
   };
   Known known_[8];  // some of inputs_, by address
   std::vector<rt::Ref<rt::TensorImpl>> held_, large_;
-  std::mutex mutex_;                   // guards live_ and the deaths in trace_, which other threads may report
-  std::vector<rt::TensorImpl*> live_;  // by value; no reference
-  Trace spare_;  // no values and no steps, but room for those of the recording that was aborted last
+  /// Where other threads report deaths: held while notes_ is set, and while its list of lives gets more memory. The
+  /// recording thread reads and writes lives without it.
+  std::mutex mutex_;
+  std::atomic<int32_t> position_{0};  // steps so far, for other threads
   int64_t start_ns_ = 0, start_ticks_ = 0;
   std::atomic<const void*> thread_{nullptr};
   std::atomic<bool> was_read_{false};

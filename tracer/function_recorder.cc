@@ -1,6 +1,7 @@
 #include "tracer/function_recorder.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "interp/dispatch.h"
 #include "runtime/clock.h"
@@ -25,11 +26,6 @@ constexpr ValueId kUnread = -2;
 // The counter may tick more slowly than a small instruction runs; none takes less than this, over all of them.
 constexpr int64_t kLeastNs = 20;
 
-int32_t AlignmentOf(const void* data) {
-  const uintptr_t low = reinterpret_cast<uintptr_t>(data) & 63;
-  return low == 0 ? 64 : static_cast<int32_t>(low & -low);
-}
-
 int32_t BackEdgeTo(const Bytecode& code, int32_t head) {
   int32_t last = -1;
   for (size_t pc = 0; pc < code.code.size(); ++pc)
@@ -47,12 +43,16 @@ bool HasHostEffect(const Bytecode& code) {
 FunctionRecorder* FunctionRecorder::OfThread() { return rt::PerThread<FunctionRecorder>::Get(); }
 
 void FunctionRecorder::Begin(Frame& frame, From from, std::string name, std::shared_ptr<Client> client) {
-  trace_ = std::make_shared<Trace>();
-  trace_->name = std::move(name);
-  trace_->device = frame.device;
-  trace_->program = frame.instance->program;
-  trace_->config_epoch = ConfigEpoch();
-  trace_->start_pc = frame.pc;
+  notes_ = SpareNotes<FunctionNotes>::Take();
+  notes_->trace = std::make_shared<Trace>();
+  trace().name = std::move(name);
+  trace().device = frame.device;
+  trace().program = frame.instance->program;
+  trace().config_epoch = ConfigEpoch();
+  trace().start_pc = frame.pc;
+  device_ = frame.device;
+  start_pc_ = frame.pc;
+  options_ = &rt::options();
   client_ = std::move(client);
   from_ = from;
   loop_end_ = from == From::loop ? BackEdgeTo(*frame.code, frame.pc) : -1;
@@ -82,105 +82,91 @@ void FunctionRecorder::Push(Frame& frame, int32_t call_pc, std::vector<ValueId> 
 
 // ---- values
 
-// Values and steps are made where they stay.
-TraceValue& FunctionRecorder::NewValue(TraceValue::Kind kind, const TensorType& type) {
-  TraceValue& value = trace().values.emplace_back();
-  value.kind = kind;
-  value.type = type;
-  value.step = position();
-  return value;
-}
-
-ValueId FunctionRecorder::Register(int reg) {
-  ValueId& held = top().registers[reg];
-  if (held != kUnread) return held;
-  const rt::TensorImpl* x = top().frame->registers[reg];
-  if (x == nullptr || &x->device() != trace().device) {
+ValueId FunctionRecorder::Input(Level& level, int reg) {
+  const rt::TensorImpl* x = level.frame->registers[reg];
+  if (x == nullptr || &x->device() != device_) {
     failed_ = true;
     why_ = TraceAbort::other_device;
     return kNoValue;
   }
-  TraceValue& value = NewValue(TraceValue::Kind::input, *x);
-  value.reg = reg;
-  value.alignment = AlignmentOf(x->data);
-  value.strides.assign(x->strides, x->strides + x->rank);
-  return held = LastValue();
+  return level.registers[static_cast<size_t>(reg)] = notes_->values.AddInput(*x, position(), reg);
 }
 
 ValueId FunctionRecorder::Number(const Bytecode& code, OperandRef ref) {
   auto [it, fresh] = numbers_.try_emplace({&code, ref}, kNoValue);
   if (!fresh) return it->second;
   const interp::ScalarView& number = code.immediates[interp::ImmediateIndex(ref)];
-  TraceValue& value = NewValue(TraceValue::Kind::number, number);
-  value.step = -1;
-  value.is_fixed = true;
-  if (number.dtype == DType::f64)
-    value.number.f = number.f;
-  else
-    value.number.i = number.dtype == DType::boolean ? number.b : number.i;
-  return it->second = LastValue();
+  const int64_t bits = number.dtype == DType::f64       ? std::bit_cast<int64_t>(number.f)
+                       : number.dtype == DType::boolean ? int64_t{number.b}
+                                                        : number.i;
+  return it->second = notes_->values.AddNumber(number, bits, /*step=*/-1, /*is_fixed=*/true);
 }
 
-ValueId FunctionRecorder::Operand(const Insn& insn, int i) {
-  const Bytecode& code = *top().frame->code;
+inline ValueId FunctionRecorder::Operand(Level& level, const Insn& insn, int i) {
+  const Bytecode& code = *level.frame->code;
   const OperandRef ref = code.operands[insn.operands + static_cast<uint32_t>(i)];
   if (ref == interp::kAbsent) return kNoValue;
-  return ref >= 0 ? Register(ref) : Number(code, ref);
+  if (ref < 0) return Number(code, ref);
+  const ValueId held = level.registers[static_cast<size_t>(ref)];
+  return held != kUnread ? held : Input(level, ref);
 }
 
 ValueId FunctionRecorder::TensorOperand(const Insn& insn, int i) {
-  const ValueId operand = Operand(insn, i);
+  const ValueId operand = Operand(top(), insn, i);
   const Bytecode& code = *top().frame->code;
   const OperandRef ref = code.operands[insn.operands + static_cast<uint32_t>(i)];
   if (!interp::IsImmediate(ref)) return operand;
   View type{};
   type.dtype = code.immediate_dtypes[interp::ImmediateIndex(ref)];
   const ValueId out = Result(type, position());
-  TraceStep& step = NewStep(Kind::tensor, insn);
-  step.in = {operand};
-  step.out = {out};
+  FunctionNotes::Step& step = NewStep(Kind::tensor, insn, {operand});
+  step.first_out = out;
+  step.num_out = 1;
   return out;
 }
 
-ValueId FunctionRecorder::Result(const View& type, int32_t step) {
-  TraceValue& value = NewValue(TraceValue::Kind::result, type);
-  value.type.weak = false;
-  value.step = step;
-  return LastValue();
+inline ValueId FunctionRecorder::Result(const View& type, int32_t step) {
+  return notes_->values.Add(TraceValue::Kind::result, type, step);
 }
 
-TraceStep& FunctionRecorder::NewStep(Kind kind, const Insn& insn) {
+inline FunctionNotes::Step& FunctionRecorder::StepWith(Kind kind, const Insn& insn, int num_in) {
   // What decides only where to go saves nothing by itself. A product may be worth code of its own; so may, on a GPU,
   // whatever has no fixed number of elements in each result.
   ops_ += kind != Kind::branch && kind != Kind::for_begin;
-  const bool on_cpu = trace().device->kind() == rt::DeviceKind::cpu;
-  ops_ += kind == Kind::op &&
-          (ir::Info(insn.op).bound == ir::Bound::dot || (!on_cpu && ir::Info(insn.op).bound == ir::Bound::accum));
-  TraceStep& step = trace().steps.emplace_back();
+  if (kind == Kind::op) {
+    const ir::Bound bound = ir::Info(insn.op).bound;
+    ops_ += bound == ir::Bound::dot || (bound == ir::Bound::accum && device_->kind() != rt::DeviceKind::cpu);
+  }
+  FunctionNotes::Step& step = notes_->steps.emplace_back();
   step.kind = kind;
-  step.op = insn.op;
   step.frame = top().index;
   step.pc = top().frame->pc;
-  step.source = {nullptr, insn.loc.line, insn.loc.column};
+  step.num_in = static_cast<uint16_t>(num_in);
   return step;
+}
+
+FunctionNotes::Step& FunctionRecorder::NewStep(Kind kind, const Insn& insn, absl::Span<const ValueId> in) {
+  for (ValueId v : in) notes_->operands.emplace_back(v);
+  return StepWith(kind, insn, static_cast<int>(in.size()));
 }
 
 void FunctionRecorder::Change(Level& level, int reg, ValueId value) {
   if (std::exchange(level.registers[reg], value) == value) return;
-  trace().changes.push_back({position(), level.index, reg, value});
+  notes_->changes.push_back({position(), level.index, reg, value});
 }
 
 // ---- instructions
 
 void FunctionRecorder::Before(Frame& frame, const Insn& insn) {
   if (&frame != top().frame) return;
-  if (ConfigEpoch() != trace().config_epoch) return Abort(TraceAbort::configuration);
+  if (options_->epoch() != trace().config_epoch) return Abort(TraceAbort::configuration);
   const bool root = stack_.size() == 1;
   if (root && !first_) {
-    if (frame.pc == trace().start_pc) return Stop(frame.pc);
-    if (loop_end_ >= 0 && (frame.pc < trace().start_pc || frame.pc > loop_end_)) return Abort(TraceAbort::left);
+    if (frame.pc == start_pc_) return Stop(frame.pc);
+    if (loop_end_ >= 0 && (frame.pc < start_pc_ || frame.pc > loop_end_)) return Abort(TraceAbort::left);
   }
-  if (!root || !first_) {
+  // The first anchor is the function's own.
+  if ((!root || !first_) && frame.code->anchors.size() > 1) {
     for (const AnchorSlot& slot : frame.code->anchors)
       if (slot.kind == AnchorSlot::Kind::loop && slot.pc == frame.pc && !AtLoopHead(slot)) return;
   }
@@ -194,7 +180,7 @@ void FunctionRecorder::Before(Frame& frame, const Insn& insn) {
   if (failed_) return Abort(why_);
   if (insn.code == Code::ret && root) {
     trace().results = std::move(returned_);
-    if (!Useful(ops_, trace().steps.size())) return Abort(TraceAbort::too_short);
+    if (!Useful(ops_, notes_->steps.size())) return Abort(TraceAbort::too_short);
     Close(TraceEnd::returned, frame.pc);
   }
 }
@@ -204,14 +190,21 @@ void FunctionRecorder::Describe(const Insn& insn) {
   Level& level = top();
   level.has_step = false;
   level.inlined = false;
+  if (insn.code == Code::op) [[likely]] {
+    // Most instructions; nobody asks for their operands again.
+    for (int i = 0; i < insn.num_operands; ++i) notes_->operands.emplace_back(Operand(level, insn, i));
+    if (failed_) return;
+    level.has_step = true;
+    StepWith(Kind::op, insn, insn.num_operands).attrs = notes_->attrs.Add(level.frame->attrs[insn.attrs]);
+    return;
+  }
   level.in.clear();
   auto read = [&](bool as_tensors) {
     for (int i = 0; i < insn.num_operands; ++i)
-      level.in.push_back(as_tensors ? TensorOperand(insn, i) : Operand(insn, i));
+      level.in.push_back(as_tensors ? TensorOperand(insn, i) : Operand(level, insn, i));
   };
   Kind kind = Kind::op;
   switch (insn.code) {
-    case Code::op: read(false); break;
     case Code::branch:
       kind = Kind::branch;
       read(false);
@@ -239,25 +232,16 @@ void FunctionRecorder::Describe(const Insn& insn) {
   }
   if (failed_) return;
   level.has_step = true;
-  TraceStep& step = NewStep(kind, insn);
-  step.in.assign(level.in.begin(), level.in.end());
-  step.target = insn.target;
-  const int32_t first_counter = trace().frames[static_cast<size_t>(level.index)].first_counter;
+  FunctionNotes::Step& step = NewStep(kind, insn, level.in);
   switch (insn.code) {
-    case Code::op:
-      if (!level.frame->attrs[insn.attrs].empty()) step.attrs = level.frame->attrs[insn.attrs];
-      step.attrs_index = insn.attrs;
-      break;
     case Code::branch: {
       const View& condition = *level.frame->registers[level.frame->code->operands[insn.operands]];
       // A device that cannot be read fails the branch itself, too.
       step.outcome = interp::ReadBool(condition, *level.frame->device).value_or(false);
       break;
     }
-    case Code::for_begin: step.counter = first_counter + insn.target; break;
     case Code::for_next: {
       const Frame::Counter& c = level.frame->counters[insn.slot];
-      step.counter = first_counter + insn.slot;
       step.outcome = c.step > 0 ? c.next < c.stop : c.next > c.stop;
       break;
     }
@@ -273,36 +257,34 @@ void FunctionRecorder::After(Frame& frame, const Insn& insn, int, int64_t ticks)
   ++instructions_;
   const Bytecode& code = *frame.code;
   const int32_t* results = code.registers.data() + insn.results;
+  const int32_t* frees = code.registers.data() + insn.frees;
+  if (level.has_step || (insn.code == Code::call && !level.inlined)) {
+    FunctionNotes::Step& step = level.has_step ? notes_->steps.back() : NewStep(Kind::call, insn, level.in);
+    step.ticks = ticks;
+    const int num_results = insn.code != Code::for_next || step.outcome ? insn.num_results : 0;
+    step.first_out = static_cast<ValueId>(notes_->values.size());
+    step.num_out = static_cast<uint16_t>(num_results);
+    for (int i = 0; i < num_results; ++i) {
+      const rt::TensorImpl& x = *frame.registers[results[i]];
+      if (&x.device() != device_) return Abort(TraceAbort::other_device);
+      Follow(level, results[i], Result(x, position() - 1));
+    }
+    for (int i = 0; i < insn.num_frees; ++i) Follow(level, frees[i], kNoValue);
+    return;
+  }
   if (insn.code == Code::move) {
     for (size_t i = 0; i < level.in.size(); ++i) Change(level, results[i], level.in[i]);
   } else if (insn.code == Code::constant) {
     // As the interpreter brought it to the device.
     auto constant = rt::Ref<rt::TensorImpl>::Share(frame.registers[results[0]]);
-    if (&constant->device() != trace().device) return Abort(TraceAbort::other_device);
-    NewValue(TraceValue::Kind::constant, *constant).constant = constant;
-    Change(level, results[0], LastValue());
-  } else if (insn.code == Code::call && level.inlined) {
+    if (&constant->device() != device_) return Abort(TraceAbort::other_device);
+    Change(level, results[0], notes_->values.Add(TraceValue::Kind::constant, *constant, position()));
+    notes_->constants.push_back(std::move(constant));
+  } else if (insn.code == Code::call) {
     for (size_t i = 0; i < returned_.size(); ++i) Change(level, results[i], returned_[i]);
     returned_.clear();
-  } else if (level.has_step || insn.code == Code::call) {
-    if (!level.has_step) {
-      TraceStep& call = NewStep(Kind::call, insn);
-      call.in.assign(level.in.begin(), level.in.end());
-      call.target = insn.target;
-    }
-    TraceStep& step = trace().steps.back();
-    step.ns = ticks;  // until Close()
-    const int num_results = insn.code != Code::for_next || step.outcome ? insn.num_results : 0;
-    for (int i = 0; i < num_results; ++i) {
-      const rt::TensorImpl& x = *frame.registers[results[i]];
-      if (&x.device() != trace().device) return Abort(TraceAbort::other_device);
-      step.out.push_back(Result(x, position() - 1));
-      Change(level, results[i], step.out.back());
-    }
   }
-  for (int i = 0; i < insn.num_frees; ++i) {
-    Change(level, code.registers[insn.frees + static_cast<uint32_t>(i)], kNoValue);
-  }
+  for (int i = 0; i < insn.num_frees; ++i) Change(level, frees[i], kNoValue);
 }
 
 bool FunctionRecorder::OnCall(Frame& caller, const Insn&, Frame& callee) {
@@ -332,7 +314,7 @@ void FunctionRecorder::OnLeave(Frame& frame, const absl::Status& status) {
 
 bool FunctionRecorder::AtLoopHead(const AnchorSlot& slot) {
   const bool root = stack_.size() == 1;
-  if (root && Decide(client_->IsLive(slot), 8) && Useful(ops_, trace().steps.size())) {
+  if (root && Decide(client_->IsLive(slot), 8) && Useful(ops_, notes_->steps.size())) {
     Stop(slot.pc);
     return false;
   }
@@ -350,16 +332,26 @@ bool FunctionRecorder::AtLoopHead(const AnchorSlot& slot) {
 }
 
 FunctionRecorder::Mark FunctionRecorder::Here() const {
-  const Trace& t = *trace_;
-  return {t.steps.size(), t.values.size(), t.changes.size(), t.frames.size(), t.num_counters,
-          ops_,           ticks_,          instructions_};
+  const FunctionNotes& n = *notes_;
+  return {n.steps.size(),
+          n.operands.size(),
+          n.changes.size(),
+          n.trace->frames.size(),
+          n.constants.size(),
+          n.values.Here(),
+          n.trace->num_counters,
+          ops_,
+          ticks_,
+          instructions_};
 }
 
 void FunctionRecorder::CutTo(const Mark& mark) {
   Trace& t = trace();
-  t.steps.resize(mark.steps);
-  t.values.resize(mark.values);
-  t.changes.resize(mark.changes);
+  notes_->steps.resize(mark.steps);
+  notes_->operands.resize(mark.operands);
+  notes_->changes.resize(mark.changes);
+  notes_->constants.resize(mark.constants);
+  notes_->values.CutTo(mark.values);
   t.frames.resize(mark.frames);
   t.num_counters = mark.counters;
   ticks_ = mark.ticks;
@@ -370,7 +362,7 @@ void FunctionRecorder::CutTo(const Mark& mark) {
 bool FunctionRecorder::Useful(int ops, size_t steps) const { return from_ == From::exit ? steps > 0 : ops >= 2; }
 
 void FunctionRecorder::Stop(int32_t pc) {
-  if (!Useful(ops_, trace().steps.size())) return Abort(TraceAbort::too_short);
+  if (!Useful(ops_, notes_->steps.size())) return Abort(TraceAbort::too_short);
   Close(pc == trace().start_pc ? TraceEnd::loop : TraceEnd::stopped, pc);
 }
 
@@ -380,16 +372,16 @@ void FunctionRecorder::Close(TraceEnd end, int32_t end_pc) {
   const int64_t ticks = rt::Ticks() - start_ticks_;
   const int64_t ns = End();
   const double ns_per_tick = ticks > 0 ? static_cast<double>(ns) / static_cast<double>(ticks) : 0;
-  for (TraceStep& s : trace().steps) s.ns = static_cast<int64_t>(static_cast<double>(s.ns) * ns_per_tick);
+  notes_->ns_per_tick = ns_per_tick;
   trace().tier1_ns =
       std::max(static_cast<int64_t>(static_cast<double>(ticks_) * ns_per_tick), kLeastNs * instructions_);
   const std::shared_ptr<Client> client = std::move(client_);
-  client->OnTrace(std::move(trace_), ns);
+  client->OnRecording(std::move(notes_), ns);
 }
 
 void FunctionRecorder::Abort(TraceAbort reason, const Bytecode* callee) {
   const int64_t ns = End();
-  trace_ = nullptr;
+  notes_ = nullptr;
   const std::shared_ptr<Client> client = std::move(client_);
   client->OnAbort(reason, ns, callee);
 }

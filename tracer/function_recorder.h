@@ -10,6 +10,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "interp/interpreter.h"
+#include "runtime/options.h"
+#include "tracer/notes.h"
 #include "tracer/trace.h"
 
 namespace tessera::tracer {
@@ -22,7 +24,7 @@ class FunctionRecorder final : public interp::InsnRecorder {
   class Client {
    public:
     virtual ~Client() = default;
-    virtual void OnTrace(std::shared_ptr<Trace> trace, int64_t ns) = 0;
+    virtual void OnRecording(FinishedRecording recording, int64_t ns) = 0;
     /// `callee`: the inlined function that was the cause; null for none.
     virtual void OnAbort(TraceAbort reason, int64_t ns, const interp::Bytecode* callee) = 0;
     /// Does code begin at that loop already? While recording.
@@ -63,7 +65,8 @@ class FunctionRecorder final : public interp::InsnRecorder {
   };
   // The recording as it was at an earlier position.
   struct Mark {
-    size_t steps, values, changes, frames;
+    size_t steps, operands, changes, frames, constants;
+    ValueNotes::Mark values;
     int32_t counters;
     int ops;
     int64_t ticks, instructions;
@@ -73,20 +76,24 @@ class FunctionRecorder final : public interp::InsnRecorder {
     Mark mark;
   };
 
-  Trace& trace() { return *trace_; }
+  Trace& trace() { return *notes_->trace; }
   Level& top() { return stack_.back(); }
-  int32_t position() const { return static_cast<int32_t>(trace_->steps.size()); }
+  int32_t position() const { return static_cast<int32_t>(notes_->steps.size()); }
 
-  TraceValue& NewValue(TraceValue::Kind kind, const TensorType& type);
-  ValueId LastValue() const { return static_cast<ValueId>(trace_->values.size() - 1); }
-  ValueId Register(int reg);
+  /// What a register of the root frame held when the recording began.
+  ValueId Input(Level& level, int reg);
   ValueId Number(const interp::Bytecode& code, interp::OperandRef ref);
   /// The operand as a step takes it; kNoValue where it is absent.
-  ValueId Operand(const interp::Insn& insn, int i);
+  ValueId Operand(Level& level, const interp::Insn& insn, int i);
   /// The operand as a register holds it: an immediate becomes a tensor by a step of its own.
   ValueId TensorOperand(const interp::Insn& insn, int i);
   ValueId Result(const View& type, int32_t step);
-  TraceStep& NewStep(TraceStep::Kind kind, const interp::Insn& insn);
+  /// Its operands are noted already.
+  FunctionNotes::Step& StepWith(TraceStep::Kind kind, const interp::Insn& insn, int num_in);
+  FunctionNotes::Step& NewStep(TraceStep::Kind kind, const interp::Insn& insn, absl::Span<const ValueId> in);
+  /// The register holds that value now, as the instruction of a step says.
+  static void Follow(Level& level, int reg, ValueId value) { level.registers[static_cast<size_t>(reg)] = value; }
+  /// The same where no step says it.
   void Change(Level& level, int reg, ValueId value);
   void Push(interp::Frame& frame, int32_t call_pc, std::vector<ValueId> args);
 
@@ -101,9 +108,12 @@ class FunctionRecorder final : public interp::InsnRecorder {
   void Abort(TraceAbort reason, const interp::Bytecode* callee = nullptr);
   int64_t End();
 
-  std::shared_ptr<Trace> trace_;
+  std::unique_ptr<FunctionNotes, RecordingDone> notes_;
   std::shared_ptr<Client> client_;
   From from_ = From::place;
+  rt::Device* device_ = nullptr;
+  int32_t start_pc_ = 0;
+  const rt::Options* options_ = nullptr;
   int32_t loop_end_ = -1;  // the back edge of the loop that the recording began at
   bool first_ = true;      // no instruction was seen yet
   bool failed_ = false;    // a value cannot be recorded; the recording aborts for `why_`

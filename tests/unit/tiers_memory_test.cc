@@ -185,8 +185,9 @@ TEST(TiersMemory, ARecordingLetsGoOfWhatTheProgramDropped) {
   const rt::Ref<rt::TensorImpl> later = make(kMany);
   run(later);
   run(kept);
-  const std::shared_ptr<tracer::Trace> trace = recorder.Finish(tracer::TraceEnd::stopped);
-  ASSERT_NE(trace, nullptr);
+  const auto notes = recorder.Finish(tracer::TraceEnd::stopped);
+  ASSERT_NE(notes, nullptr);
+  const std::shared_ptr<tracer::Trace> trace = notes->Expand();
   const size_t n = trace->steps.size();
   EXPECT_EQ(trace->steps[n - 1].in[0], trace->steps[0].in[0]);
   EXPECT_EQ(trace->steps[3].in[0], trace->steps[0].in[0]);

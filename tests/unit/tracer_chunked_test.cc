@@ -87,5 +87,29 @@ TEST(Chunked, CopiesAndMoves) {
   EXPECT_EQ(list.begin(), list.end());
 }
 
+TEST(Chunked, GrowsAgainAfterItWasCut) {
+  Chunked<int> list;
+  list.Touch(300);
+  EXPECT_TRUE(list.empty());
+  EXPECT_FALSE(list.full());
+  for (const size_t size : kSizes) {
+    for (const size_t rest : kSizes) {
+      if (rest > size) continue;
+      list.clear();
+      for (size_t i = 0; i < size; ++i) list.push_back(static_cast<int>(i));
+      list.resize(rest);
+      for (size_t i = rest; i < size; ++i) list.push_back(-static_cast<int>(i));
+      ASSERT_EQ(list.size(), size);
+      for (size_t i = 0; i < size; ++i)
+        ASSERT_EQ(list[i], i < rest ? static_cast<int>(i) : -static_cast<int>(i)) << size << " " << rest;
+    }
+  }
+  list.resize(256);
+  list.shrink_to_fit();
+  EXPECT_TRUE(list.full());
+  list.push_back(7);
+  EXPECT_EQ(list[256], 7);
+}
+
 }  // namespace
 }  // namespace tessera::tracer

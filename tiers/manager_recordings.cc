@@ -1,0 +1,178 @@
+// From recordings to builds: makes traces of them on the builder's thread, keeps those of the same steps together, and
+// decides when there are enough for a version.
+#include <algorithm>
+#include <new>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/log.h"
+#include "runtime/metrics.h"
+#include "runtime/options.h"
+#include "runtime/ring.h"
+#include "tiers/manager.h"
+#include "tiers/profile.h"
+#include "tracer/control.h"
+#include "tracer/generalise.h"
+
+namespace tessera::tiers {
+namespace {
+
+using deopt::Ledger;
+using rt::Ref;
+using tracer::Decide;
+using tracer::TraceAbort;
+
+/// Recordings that a place keeps of the same steps.
+constexpr size_t kMostSamples = 4;
+/// Recordings without two alike after which a place counts as unstable.
+constexpr int kMostAlone = 6;
+/// Whoever sets a threshold below this wants versions, whether they pay or not.
+constexpr int64_t kLeastPatience = 16;
+/// Recordings that showed nothing new before a place stops asking for more.
+constexpr int kUselessSamples = 6;
+
+}  // namespace
+
+int64_t Anchor::hot_count() const {
+  switch (kind) {
+    case Anchor::Kind::eager: return rt::options().hot_eager();
+    case Anchor::Kind::function: return rt::options().hot_function();
+    case Anchor::Kind::loop: return rt::options().hot_loop();
+    case Anchor::Kind::exit: return rt::options().hot_exit();
+  }
+  return 0;
+}
+
+void Manager::LearnTier1(Version& version, int64_t size, const Trace& recording) {
+  if (recording.device->kind() == rt::DeviceKind::cpu) version.tier1_costs->Add(size, recording.tier1_ns);
+}
+
+void Manager::Prepare(Source source) {
+  if (is_prepared_[static_cast<int>(source)].exchange(true, std::memory_order_relaxed)) return;
+  if (!rt::options().background()) return;
+  std::lock_guard lock(queue_mutex_);
+  RecordingJob& job = replays_.recordings.emplace_back();
+  job.prepare = source == Source::eager ? &tracer::SpareNotes<tracer::EagerNotes>::Prepare
+                                        : &tracer::SpareNotes<tracer::FunctionNotes>::Prepare;
+  Wake(replays_);
+}
+
+void Manager::AddRecording(const std::shared_ptr<Anchor>& anchor, tracer::FinishedRecording recording,
+                           int64_t recording_ns) {
+  rt::Count(rt::Metric::traces_recorded);
+  static std::atomic<int64_t> next_id{1};
+  const int64_t id = next_id.fetch_add(1, std::memory_order_relaxed);
+  recording->trace->id = id;
+  rt::RecordFor(rt::EventKind::trace_record, recording_ns, id, static_cast<int64_t>(recording->num_steps()));
+  RecordingJob job{anchor, std::move(recording), recording_ns};
+  if (!rt::options().background()) {
+    anchor->recordings_.fetch_add(1, std::memory_order_relaxed);
+    return AddTrace(job);
+  }
+  // One alone makes no version, unless it was asked for or a profile knows it: nobody is woken for it.
+  bool is_first = !Profile::Get().any() && anchor->recordings_.load(std::memory_order_relaxed) == 0;
+  if (is_first) {
+    std::lock_guard lock(anchor->mutex_);
+    is_first = anchor->num_samples_ == 0 && anchor->versions_.empty();
+  }
+  std::lock_guard lock(queue_mutex_);
+  replays_.recordings.push_back(std::move(job));
+  anchor->recordings_.fetch_add(1, std::memory_order_relaxed);
+  if (!is_first) Wake(replays_);
+}
+
+void Manager::AddTrace(const RecordingJob& job) {
+  const std::shared_ptr<Anchor>& anchor = job.anchor;
+  int32_t skip = -1;
+  try {
+    if (job.prepare != nullptr) return job.prepare();
+    std::shared_ptr<Trace> trace = job.recording->Expand();
+    TSR_LOG(2, "recorded trace ", trace->id, " at ", trace->name, ": ", trace->steps.size(), " steps, ",
+            trace->tier1_ns / 1000, " us in tier 1");
+    TSR_LOG(3, "trace ", trace->id, ":\n", ToString(*trace));
+    std::string why_held;
+    switch (Keep(anchor, std::move(trace), job.recording_ns, &why_held)) {
+      case Kept::kept: break;
+      case Kept::held: Ledger::Get().AddWait(anchor->name(), why_held); break;
+      case Kept::queued:
+        if (!rt::options().background()) BuildQueued();
+        break;
+      case Kept::unstable: skip = AddAbort(*anchor, TraceAbort::unstable, job.recording_ns);
+    }
+  } catch (const std::bad_alloc&) {
+    if (job.prepare != nullptr) return;  // recordings will do without
+    skip = AddAbort(*anchor, TraceAbort::no_memory, job.recording_ns);
+  }
+  if (skip >= 0) anchor->skip_.store(skip, std::memory_order_relaxed);
+  anchor->recordings_.fetch_sub(1, std::memory_order_release);
+}
+
+Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns,
+                            std::string* why_held) {
+  std::optional<Profile::Samples> known = Profile::Get().Recall(*trace, anchor->kind);
+  const bool is_known = known.has_value();
+  std::lock_guard lock(anchor->mutex_);
+  if (anchor->phase_.load(std::memory_order_relaxed) == Anchor::Phase::pinned) return Kept::kept;
+  anchor->name_ = trace->name;
+  anchor->recording_ns_ += recording_ns;
+  // Another way than that of the version whose time in tier 1 was asked for is nobody's concern.
+  const bool asked = !anchor->time_wanted_.exchange(false, std::memory_order_relaxed) ||
+                     anchor->sample_wanted_.load(std::memory_order_relaxed) || anchor->versions_.empty();
+  for (const Ref<Version>& v : anchor->versions_) {
+    if (!SameSteps(v->trace(), *trace) || !Serves(v->trace(), *trace)) continue;
+    LearnTier1(*v, v->rung() == Rung::exact ? 0 : SizeOfRun(*trace), *trace);
+    if (!asked) return Kept::kept;
+    // The program took the way that a version serves already. It may take the other one next time, but not for ever.
+    if (++anchor->useless_samples_ >= kUselessSamples) {
+      anchor->sample_wanted_.store(false, std::memory_order_relaxed);
+      anchor->useless_samples_ = 0;
+      anchor->patience_ = std::min(anchor->patience_ * 4, 1 << 20);
+    }
+    return Kept::kept;
+  }
+  if (!asked) return Kept::kept;
+  auto it = std::find_if(anchor->groups_.begin(), anchor->groups_.end(),
+                         [&](const Anchor::Group& g) { return Mergeable(*g.samples.back(), *trace); });
+  if (it == anchor->groups_.end()) {
+    if (anchor->groups_.size() >= static_cast<size_t>(rt::options().anchor_versions())) {
+      anchor->groups_.erase(anchor->groups_.begin());
+    }
+    it = anchor->groups_.insert(anchor->groups_.end(), Anchor::Group{});
+    if (is_known) {
+      // Three shapes in all had taken the other run past the buckets.
+      it->widenings = known->size() >= 2 ? 1 : 0;
+      it->samples = *std::move(known);
+      if (anchor->cause_.empty()) anchor->cause_ = "profile";
+    }
+  }
+  // The first, because it is the oldest, and the latest ones.
+  if (it->samples.size() >= kMostSamples) it->samples.erase(it->samples.begin() + 1);
+  it->samples.push_back(std::move(trace));
+  // A second recording tells what varies, and that the first one was not the exception. Where a version is live
+  // already, this one was asked for; what a profile knows was seen in another run. A version for a place that never
+  // does the same twice would be left at every run.
+  ++anchor->num_samples_;
+  const bool enough = it->samples.size() >= 2 || !anchor->versions_.empty() || is_known;
+  if (!enough && anchor->num_samples_ >= kMostAlone) {
+    anchor->num_samples_ = 0;
+    anchor->groups_.clear();
+    return Kept::unstable;
+  }
+  if (!Decide(enough, 4)) return Kept::kept;
+  // Where a version is live, another one was asked for. Streams of eager ops are judged by their stretches instead.
+  const int64_t hot = anchor->hot_count();
+  const int64_t seen = hot + anchor->arrivals_.load(std::memory_order_relaxed);
+  const int64_t needed = PaysAfter(*it->samples.back());
+  if (rt::options().profit_gate() && anchor->kind != Anchor::Kind::eager && hot >= kLeastPatience && !is_known &&
+      anchor->versions_.empty() && needed > seen) {
+    anchor->num_samples_ = 0;
+    anchor->skip_.store(Saturate(needed - seen), std::memory_order_relaxed);
+    *why_held = absl::StrCat("a version pays after ", needed, " arrivals, and there were ", seen);
+    return Kept::held;
+  }
+  anchor->num_samples_ = 0;
+  Submit(anchor, *it);
+  return Kept::queued;
+}
+
+}  // namespace tessera::tiers

@@ -1,0 +1,198 @@
+#include "tracer/notes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera::tracer {
+namespace {
+
+// The counter may tick more slowly than a small op runs; none takes less than this, over all of them.
+constexpr int64_t kLeastNs = 20;
+
+uint8_t AlignmentOf(const void* data) {
+  const uintptr_t low = reinterpret_cast<uintptr_t>(data) & 63;
+  return static_cast<uint8_t>(low == 0 ? 64 : low & -low);
+}
+
+int64_t Nanoseconds(int64_t ticks, double ns_per_tick) {
+  return static_cast<int64_t>(static_cast<double>(ticks) * ns_per_tick);
+}
+
+interp::Source SourceOf(const EagerNotes::Step& s) {
+  if (s.source != nullptr) return *s.source;
+  if (s.where.line() == 0) return {};
+  return {s.where.file_name(), static_cast<int>(s.where.line()), static_cast<int>(s.where.column())};
+}
+
+}  // namespace
+
+// ---- ValueNotes
+
+ValueId ValueNotes::AddInput(const View& x, int32_t step, int32_t reg) {
+  const ValueId v = Add(TraceValue::Kind::input, x, step);
+  Value& value = values_.back();
+  value.reg = reg;
+  value.alignment = AlignmentOf(x.data);
+  for (int d = 0; d < x.rank; ++d) numbers_.emplace_back(x.strides[d]);
+  return v;
+}
+
+ValueId ValueNotes::AddNumber(const TensorType& type, int64_t bits, int32_t step, bool is_fixed) {
+  const ValueId v = Add(TraceValue::Kind::number, type, step);
+  values_.back().is_fixed = is_fixed;
+  numbers_.emplace_back(bits);
+  return v;
+}
+
+void ValueNotes::Expand(Chunked<TraceValue>& values) const {
+  auto number = numbers_.begin();
+  for (const Value& from : values_) {
+    TraceValue& to = values.emplace_back();
+    to.kind = from.kind;
+    to.is_fixed = from.is_fixed;
+    to.step = from.step;
+    to.alignment = from.alignment;
+    to.reg = from.reg;
+    to.type.dtype = from.dtype;
+    to.type.rank = from.rank;
+    to.type.weak = from.weak;
+    for (int d = 0; d < from.rank; ++d) to.type.dims[d] = *number++;
+    if (from.kind == TraceValue::Kind::input) {
+      to.strides.resize(from.rank);
+      for (int64_t& stride : to.strides) stride = *number++;
+    } else if (from.kind == TraceValue::Kind::number) {
+      to.number.i = *number++;
+    }
+  }
+}
+
+// ---- EagerNotes
+
+std::string EagerNotes::Name() const {
+  if (steps.empty()) return "";
+  const interp::Source source = SourceOf(steps[0]);
+  if (source.file == nullptr) return absl::StrCat("op ", std::string(ir::Info(steps[0].op).name));
+  const std::string_view file = source.file;
+  return absl::StrCat(std::string(file.substr(file.rfind('/') + 1)), ":", source.line);
+}
+
+std::shared_ptr<Trace> EagerNotes::Expand() {
+  Trace& t = *trace;
+  t.name = Name();
+  values.Expand(t.values);
+  for (size_t v = 0; v < values.size(); ++v) t.values[v].death = lives[v].death.load(std::memory_order_relaxed);
+  auto operand = operands.begin();
+  int64_t ticks = 0;
+  for (const Step& from : steps) {
+    TraceStep& to = t.steps.emplace_back();
+    to.op = from.op;
+    to.site = from.site;
+    to.path = from.path;
+    to.source = SourceOf(from);
+    to.ns = Nanoseconds(from.ticks, ns_per_tick);
+    to.attrs = attrs.Take(from.attrs);
+    for (int k = 0; k < from.num_in; ++k) to.in.push_back(*operand++);
+    for (int k = 0; k < from.num_out; ++k) to.out.push_back(from.first_out + k);
+    ticks += from.ticks;
+  }
+  t.tier1_ns = std::max(Nanoseconds(ticks, ns_per_tick), kLeastNs * static_cast<int64_t>(t.steps.size()));
+  return std::move(trace);
+}
+
+void EagerNotes::Recycle() {
+  const size_t count = steps.size();
+  trace = nullptr;
+  steps.clear();
+  operands.clear();
+  values.clear();
+  lives.clear();
+  attrs.clear();
+  sources.clear();
+  SpareNotes<EagerNotes>::Give(this, count);
+}
+
+void EagerNotes::Touch(size_t size) {
+  steps.Touch(size);
+  operands.Touch(2 * size);
+  values.Touch(size);
+  lives.Touch(size);
+}
+
+// ---- FunctionNotes
+
+std::shared_ptr<Trace> FunctionNotes::Expand() {
+  Trace& t = *trace;
+  values.Expand(t.values);
+  auto constant = constants.begin();
+  for (TraceValue& v : t.values)
+    if (v.kind == TraceValue::Kind::constant) v.constant = std::move(*constant++);
+
+  // Which registers of a frame hold something; those of the root frame that the trace does not know do.
+  std::vector<std::vector<bool>> full;
+  for (const TraceFrame& f : t.frames) full.emplace_back(static_cast<size_t>(f.code->num_registers), full.empty());
+  const auto change = [&](int32_t frame, int32_t reg, ValueId value) {
+    if (value == kNoValue && !full[static_cast<size_t>(frame)][static_cast<size_t>(reg)]) return;
+    full[static_cast<size_t>(frame)][static_cast<size_t>(reg)] = value != kNoValue;
+    t.changes.push_back({static_cast<int32_t>(t.steps.size()), frame, reg, value});
+  };
+  auto told = changes.begin();
+  const auto tell = [&] {
+    for (; told != changes.end() && (*told).position <= static_cast<int32_t>(t.steps.size()); ++told)
+      change((*told).frame, (*told).reg, (*told).value);
+  };
+  auto operand = operands.begin();
+  tell();
+  for (const Step& from : steps) {
+    const TraceFrame& frame = t.frames[static_cast<size_t>(from.frame)];
+    const interp::Insn& insn = frame.code->code[static_cast<size_t>(from.pc)];
+    TraceStep& to = t.steps.emplace_back();
+    to.kind = from.kind;
+    to.outcome = from.outcome;
+    to.op = insn.op;
+    to.frame = from.frame;
+    to.pc = from.pc;
+    to.source = {nullptr, insn.loc.line, insn.loc.column};
+    to.ns = Nanoseconds(from.ticks, ns_per_tick);
+    to.attrs = attrs.Take(from.attrs);
+    for (int k = 0; k < from.num_in; ++k) to.in.push_back(*operand++);
+    for (int k = 0; k < from.num_out; ++k) to.out.push_back(from.first_out + k);
+    // An immediate that becomes a tensor belongs to the instruction that needs it, and is in no register.
+    if (from.kind == TraceStep::Kind::tensor) {
+      tell();
+      continue;
+    }
+    to.target = insn.target;
+    if (from.kind == TraceStep::Kind::op) to.attrs_index = insn.attrs;
+    if (from.kind == TraceStep::Kind::for_begin) to.counter = frame.first_counter + insn.target;
+    if (from.kind == TraceStep::Kind::for_next) to.counter = frame.first_counter + insn.slot;
+    const int32_t* registers = frame.code->registers.data();
+    for (int k = 0; k < from.num_out; ++k)
+      change(from.frame, registers[insn.results + static_cast<uint32_t>(k)], to.out[static_cast<size_t>(k)]);
+    for (int k = 0; k < insn.num_frees; ++k)
+      change(from.frame, registers[insn.frees + static_cast<uint32_t>(k)], kNoValue);
+    tell();
+  }
+  return std::move(trace);
+}
+
+void FunctionNotes::Touch(size_t size) {
+  steps.Touch(size);
+  operands.Touch(2 * size);
+  values.Touch(size);
+}
+
+void FunctionNotes::Recycle() {
+  const size_t count = steps.size();
+  trace = nullptr;
+  steps.clear();
+  operands.clear();
+  values.clear();
+  attrs.clear();
+  changes.clear();
+  constants.clear();
+  SpareNotes<FunctionNotes>::Give(this, count);
+}
+
+}  // namespace tessera::tracer

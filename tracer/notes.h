@@ -1,0 +1,221 @@
+// What a recording writes down while the program waits: little more than what cannot be found out later, in memory that
+// an earlier recording left. The trace is made of it when the recording is over, on another thread.
+#ifndef TESSERA_TRACER_NOTES_H_
+#define TESSERA_TRACER_NOTES_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <source_location>
+#include <vector>
+
+#include "tracer/chunked.h"
+#include "tracer/trace.h"
+
+namespace tessera::tracer {
+
+/// A recording that is over and no trace yet. It holds no tensors but constants of its program.
+class Recording {
+ public:
+  Recording() = default;
+  Recording(const Recording&) = delete;
+  virtual ~Recording() = default;
+  virtual size_t num_steps() const = 0;
+  /// The trace; once, on any thread.
+  virtual std::shared_ptr<Trace> Expand() = 0;
+  /// Gives its memory to the next recording, or back.
+  virtual void Recycle() = 0;
+
+  /// What does not depend on the steps. Expand() adds the rest.
+  std::shared_ptr<Trace> trace;
+  double ns_per_tick = 0;
+
+ protected:
+  Recording& operator=(const Recording&) = default;
+};
+
+struct RecordingDone {
+  void operator()(Recording* recording) const { recording->Recycle(); }
+};
+using FinishedRecording = std::unique_ptr<Recording, RecordingDone>;
+
+/// Values in the order of their numbers.
+class ValueNotes {
+ public:
+  struct Value {
+    int32_t step = -1;
+    int32_t reg = -1;
+    TraceValue::Kind kind{};
+    DType dtype{};
+    uint8_t rank = 0;
+    uint8_t alignment = 1;
+    bool weak = false;
+    bool is_fixed = false;
+  };
+
+  ValueId Add(TraceValue::Kind kind, const TensorType& type, int32_t step) {
+    Value& value = values_.emplace_back();
+    value.step = step;
+    value.kind = kind;
+    value.dtype = type.dtype;
+    value.rank = type.rank;
+    value.weak = type.weak && kind == TraceValue::Kind::number;
+    for (int d = 0; d < type.rank; ++d) numbers_.emplace_back(type.dims[d]);
+    return static_cast<ValueId>(values_.size() - 1);
+  }
+  ValueId AddInput(const View& x, int32_t step, int32_t reg = -1);
+  /// `bits`: of a TraceValue::number.
+  ValueId AddNumber(const TensorType& type, int64_t bits, int32_t step, bool is_fixed);
+
+  const Value& operator[](size_t i) const { return values_[i]; }
+  size_t size() const { return values_.size(); }
+  void clear() { CutTo({}); }
+  void Touch(size_t size) {
+    values_.Touch(size);
+    numbers_.Touch(2 * size);
+  }
+  struct Mark {
+    size_t values = 0, numbers = 0;
+  };
+  Mark Here() const { return {values_.size(), numbers_.size()}; }
+  void CutTo(const Mark& mark) {
+    values_.resize(mark.values);
+    numbers_.resize(mark.numbers);
+  }
+  void Expand(Chunked<TraceValue>& values) const;
+
+ private:
+  Chunked<Value> values_;
+  /// Of each value its dims; then of an input its strides, of a number its bits.
+  Chunked<int64_t> numbers_;
+};
+
+/// Attributes of steps, where a step has some.
+class AttrNotes {
+ public:
+  template <class Attrs>
+  uint32_t Add(const Attrs& attrs) {
+    if (attrs.empty()) return 0;
+    attrs_.emplace_back(attrs.begin(), attrs.end());
+    return static_cast<uint32_t>(attrs_.size());
+  }
+  /// Of the number that Add() gave; once.
+  std::vector<ir::Attr> Take(uint32_t number) {
+    return number == 0 ? std::vector<ir::Attr>() : std::move(attrs_[number - 1]);
+  }
+  void clear() { attrs_.clear(); }
+
+ private:
+  std::vector<std::vector<ir::Attr>> attrs_;
+};
+
+/// What recordings that are over leave for the next ones: up to two of each kind, and none that is long.
+template <class Notes>
+class SpareNotes {
+ public:
+  static std::unique_ptr<Notes, RecordingDone> Take() {
+    {
+      SpareNotes& all = Get();
+      std::lock_guard lock(all.mutex_);
+      for (Notes*& spare : all.spare_)
+        if (spare != nullptr) return std::unique_ptr<Notes, RecordingDone>(std::exchange(spare, nullptr));
+    }
+    return std::unique_ptr<Notes, RecordingDone>(new Notes);
+  }
+  /// Brings memory for two recordings of moderate length: about 200 KiB.
+  static void Prepare() {
+    constexpr size_t kSteps = 1024;
+    const std::unique_ptr<Notes, RecordingDone> first = Take(), second = Take();
+    first->Touch(kSteps);
+    second->Touch(kSteps);
+  }
+  /// They are empty, and had so many steps.
+  static void Give(Notes* notes, size_t steps) {
+    constexpr size_t kMost = 4096;  // about half a megabyte
+    std::unique_ptr<Notes> given(notes);
+    if (steps > kMost) return;
+    SpareNotes& all = Get();
+    std::lock_guard lock(all.mutex_);
+    for (Notes*& spare : all.spare_) {
+      if (spare != nullptr) continue;
+      spare = given.release();
+      return;
+    }
+  }
+
+ private:
+  static SpareNotes& Get() {
+    static auto* all = new SpareNotes;
+    return *all;
+  }
+  std::mutex mutex_;
+  Notes* spare_[2] = {};
+};
+
+class EagerNotes final : public Recording {
+ public:
+  struct Step {
+    const void* site;
+    uint64_t path;
+    std::source_location where;    // line 0: unknown
+    const interp::Source* source;  // of a program that is text, in `sources`; null: `where` has it
+    int64_t ticks;
+    ValueId first_out;
+    uint32_t attrs;
+    uint16_t num_in, num_out;
+    ir::Op op;
+  };
+  /// The handle of a value, until it dies. Its death is as in TraceValue. Other threads write to it under the
+  /// recorder's mutex.
+  struct Life {
+    std::atomic<rt::TensorImpl*> tensor{nullptr};
+    std::atomic<int32_t> death{kAtEnd};
+  };
+
+  size_t num_steps() const override { return steps.size(); }
+  std::shared_ptr<Trace> Expand() override;
+  void Recycle() override;
+  /// Brings memory for so many steps.
+  void Touch(size_t size);
+  std::string Name() const;
+
+  Chunked<Step> steps;
+  Chunked<ValueId> operands;  // of all steps
+  ValueNotes values;
+  Chunked<Life> lives;  // of each value
+  AttrNotes attrs;
+  Chunked<interp::Source> sources;
+};
+
+class FunctionNotes final : public Recording {
+ public:
+  /// What else there is to it stands in the instruction.
+  struct Step {
+    int64_t ticks = 0;
+    int32_t pc = 0;
+    int32_t frame = 0;
+    ValueId first_out = kNoValue;
+    uint32_t attrs = 0;
+    uint16_t num_in = 0, num_out = 0;
+    TraceStep::Kind kind{};
+    bool outcome = false;
+  };
+
+  size_t num_steps() const override { return steps.size(); }
+  std::shared_ptr<Trace> Expand() override;
+  void Recycle() override;
+  void Touch(size_t size);
+
+  Chunked<Step> steps;
+  Chunked<ValueId> operands;
+  ValueNotes values;
+  AttrNotes attrs;
+  /// Those that the instructions of steps do not say: their results, and what dies at them.
+  Chunked<RegisterChange> changes;
+  std::vector<rt::Ref<rt::TensorImpl>> constants;  // in the order of their values
+};
+
+}  // namespace tessera::tracer
+
+#endif  // TESSERA_TRACER_NOTES_H_
