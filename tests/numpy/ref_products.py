@@ -308,16 +308,17 @@ def _attention_grad(g):
         with np.errstate(all='ignore'):
             p, relative = a.weights(dtype)
             # Weights that are nearly nothing have few bits.
-            p_off = p * relative + (2.0**-1074 if dtype == 'f64' else 2.0**-149)
+            least = 2.0**-1074 if dtype == 'f64' else 2.0**-149
+            p_off = p * relative + least
             less = (G * Y).sum(-1, keepdims=True)
             centred = np.einsum('...se,...te->...st', G, V) - less
             size = np.einsum('...se,...te->...st', np.abs(G), np.abs(V)) + np.abs(G * Y).sum(-1, keepdims=True)
             e = p * centred * scale
-            off = scale * (p_off * np.abs(centred) + (8 + a.e_dim / 2) * ep * p * size)
+            off = scale * (p_off * np.abs(centred) + (8 + a.e_dim / 2) * ep * p * size) + (1 + scale) * least
 
             def product(spec, x, x_off, w, terms):
                 return (np.einsum(spec, x, w),
-                        np.einsum(spec, x_off + (8 + terms / 2) * ep * np.abs(x), np.abs(w)))
+                        np.einsum(spec, x_off + (8 + terms / 2) * ep * np.abs(x), np.abs(w)) + terms * least)
 
             dq, q_off = product('...st,...td->...sd', e, off, K, a.t)
             rows = a.s * a.shared
