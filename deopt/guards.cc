@@ -199,6 +199,19 @@ bool CheckInput(const InputGuard& guard, const rt::TensorImpl& x, const std::vec
   return true;
 }
 
+bool CheckMask(const InputGuard& guard, const rt::TensorImpl& x, GuardFailure* failure) {
+  if (guard.mask == tracer::MaskShape::unknown) return true;
+  const tracer::MaskShape seen = x.storage()->is_wrapped() ? tracer::MaskShape::unknown : tracer::ShapeOfMask(x);
+  if (seen == guard.mask) return true;
+  if (failure != nullptr) {
+    failure->guard = GuardKind::value_property;
+    failure->reason = Info(GuardKind::value_property).reason;
+    failure->expected = tracer::Name(guard.mask);
+    failure->seen = seen == tracer::MaskShape::unknown ? "another one" : tracer::Name(seen);
+  }
+  return false;
+}
+
 bool Holds(const ValueProperty& property, const View& x) {
   // Before anyone multiplies dims: those beside a 0 may be of any size.
   for (int i = 0; i < x.rank; ++i)

@@ -58,7 +58,8 @@ struct InputGuard {
   uint8_t rank = 0;
   /// exact: `strides` are compared; dense: row-major whatever the dims; free: not compared.
   enum class Layout : uint8_t { exact, dense, free } layout = Layout::exact;
-  int32_t alignment = 1;  // in bytes, a power of two; 1: not checked
+  int32_t alignment = 1;                                // in bytes, a power of two; 1: not checked
+  tracer::MaskShape mask = tracer::MaskShape::unknown;  // by CheckMask(), once for each tensor that comes
   int64_t dims[kMaxRank];
   int64_t strides[kMaxRank];
 };
@@ -83,6 +84,10 @@ struct GuardFailure {
 /// not matter where a dim is 1; of an empty tensor neither strides nor alignment do. Allocates only to fill `failure`.
 bool CheckInput(const InputGuard& guard, const rt::TensorImpl& x, const std::vector<DimRange>& ranges, Symbols& symbols,
                 GuardFailure* failure);
+
+/// The rest of the guard, for which the elements of x are looked at. A tensor's elements stay as they are while
+/// somebody holds it, so that its holder need not ask again.
+bool CheckMask(const InputGuard& guard, const rt::TensorImpl& x, GuardFailure* failure);
 
 /// A property of all elements of a tensor that a version may rely on.
 struct ValueProperty {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "interp/views.h"
+#include "runtime/options.h"
 #include "tiers/memory_plan.h"
 #include "tiers/version.h"
 
@@ -166,7 +167,8 @@ class Emitter {
   }
 
   void Step(int i) {
-    const TraceStep& s = trace_.steps[i];
+    TraceStep s = trace_.steps[i];
+    UseKnownMask(s);
     const ir::OpInfo& op = ir::Info(s.op);
     std::vector<std::string> operands, operand_types, results, result_types, attrs;
     std::vector<int32_t> ids, untils, absent;
@@ -221,6 +223,17 @@ class Emitter {
                     absl::StrJoin(attrs, ", "), "} : (", absl::StrJoin(operand_types, ", "), ") -> (",
                     absl::StrJoin(result_types, ", "), ")");
     absl::StrAppend(&body_, place_, "\n");
+  }
+
+  // Attention whose mask was seen to be simple does without it: tiers/version.cc makes that a guard. Tier 3 alone, and
+  // not where bits count, because sums over fewer keys may round otherwise.
+  void UseKnownMask(TraceStep& s) const {
+    if (tier_ < 3 || rt::options().bitwise() || s.kind != TraceStep::Kind::op || s.op != ir::Op::k_attention) return;
+    if (s.in.size() <= tracer::kMaskOperand || s.in[tracer::kMaskOperand] == kNoValue) return;
+    const tracer::MaskShape mask = trace_.values[s.in[tracer::kMaskOperand]].mask;
+    if (mask == tracer::MaskShape::unknown) return;
+    s.in[tracer::kMaskOperand] = kNoValue;
+    if (mask == tracer::MaskShape::causal) s.attrs[0] = true;
   }
 
   std::string Place(const interp::Source& source) const {

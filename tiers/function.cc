@@ -242,6 +242,7 @@ class Driver {
   static bool GoesRound(const FunctionVersion& f, Activation& a) {
     return std::all_of(f.carried.begin(), f.carried.end(), [&](const Activation::Carry& c) {
       if (c.in == kNoValue) return true;
+      if (f.version->guard(c.in).mask != tracer::MaskShape::unknown) return false;
       return a.view(c.in).dtype == a.view(c.out).dtype && SameLayout(a.view(c.in), a.view(c.out));
     });
   }

@@ -61,7 +61,7 @@ int64_t NamedIndex(const ir::SymbolTable& table, int64_t symbol) {
 
 Layout::Guard GuardOf(const Trace& trace, const TraceValue& input) {
   Layout::Guard g;
-  if (input.type.rank > 3) return g;
+  if (input.type.rank > 3 || input.mask != tracer::MaskShape::unknown) return g;
   for (int d = 0; d < input.type.rank; ++d) {
     if (ir::IsSymbol(input.type.dims[d])) return g;
     g.dims[d] = input.type.dims[d];
@@ -205,6 +205,18 @@ Version::Version(std::shared_ptr<const Trace> trace, Rung rung, std::shared_ptr<
     g.layout = !varies ? deopt::InputGuard::Layout::exact
                : dense ? deopt::InputGuard::Layout::dense
                        : deopt::InputGuard::Layout::free;
+  }
+  // A kernel that does not read the mask relies on what it was seen to be.
+  for (size_t i = 0; code_ != nullptr && i < trace_->steps.size(); ++i) {
+    const TraceStep& s = trace_->steps[i];
+    const int kernel = code_->kernel_of(static_cast<int>(i));
+    if (s.kind != TraceStep::Kind::op || s.op != ir::Op::k_attention || s.in.size() <= tracer::kMaskOperand ||
+        kernel < 0)
+      continue;
+    const ValueId mask = s.in[tracer::kMaskOperand];
+    const std::vector<ValueId>& views = code_->kernels()[static_cast<size_t>(kernel)].views;
+    if (mask != kNoValue && std::find(views.begin(), views.end(), mask) == views.end())
+      guards_[mask].mask = trace_->values[mask].mask;
   }
 }
 
@@ -412,9 +424,19 @@ void Activation::ReleaseIfKept(ValueId input) {
   if (Slot(guard) == tensors_[input]) Unkeep(guard);
 }
 
+bool Activation::LookAtMask(ValueId v, TensorImpl& x, GuardFailure* failure) {
+  auto it = std::find_if(masks_.begin(), masks_.end(), [&](const auto& m) { return m.first == v; });
+  if (it != masks_.end() && it->second.get() == &x) return true;
+  if (!deopt::CheckMask(version_.guard(v), x, failure)) return false;
+  if (it == masks_.end()) it = masks_.insert(it, {v, nullptr});
+  it->second = rt::Ref<TensorImpl>::Share(&x);
+  return true;
+}
+
 bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
   const deopt::InputGuard& guard = version_.guard(v);
-  if (!deopt::CheckInput(guard, x, trace_.ranges, symbols_, failure)) [[unlikely]] {
+  if (!deopt::CheckInput(guard, x, trace_.ranges, symbols_, failure) ||
+      (guard.mask != tracer::MaskShape::unknown && !LookAtMask(v, x, failure))) [[unlikely]] {
     if (failure != nullptr) {
       failure->value = v;
       failure->reason = deopt::Info(failure->guard).reason;

@@ -223,6 +223,8 @@ class Activation {
   /// Memory that the activation took (or gave back, negative).
   void Account(int64_t bytes);
   rt::TensorImpl* NewHandle(ValueId v, rt::Watcher* watcher);
+  /// The guard of a mask, for a tensor that is not the last one it was asked of.
+  bool LookAtMask(ValueId v, rt::TensorImpl& x, GuardFailure* failure);
   bool SetOtherInput(const Layout::Operand& operand, rt::TensorImpl& x, GuardFailure* failure);
   /// A result has its memory now.
   void ReleaseIfKept(ValueId input);
@@ -279,6 +281,8 @@ class Activation {
   int num_kept_ = 0;
   int64_t accounted_ = 0;
   GuardFailure failure_;
+  /// Inputs whose elements a guard looked at. They stay as they are while they are held.
+  std::vector<std::pair<ValueId, rt::Ref<rt::TensorImpl>>> masks_;
 };
 
 class Version {

@@ -98,6 +98,11 @@ void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* co
   if (step % kLookEvery == 0 && !large_.empty()) LetGo();
   if (step == 0) n.trace->device = out.empty() ? &call.default_device() : &out[0]->device();
   for (const View* v : call.in) n.operands.emplace_back(v == nullptr ? kNoValue : Operand(*v, step));
+  if (call.op == ir::Op::k_attention && call.in.size() > kMaskOperand && call.in[kMaskOperand] != nullptr &&
+      !call.in[kMaskOperand]->weak) {
+    n.values.SetMask(n.operands[n.operands.size() - call.in.size() + kMaskOperand],
+                     static_cast<const TensorImpl&>(*call.in[kMaskOperand]));
+  }
   EagerNotes::Step& s = n.steps.emplace_back();
   s.site = call.site;
   s.path = call.path;

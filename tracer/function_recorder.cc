@@ -194,6 +194,13 @@ void FunctionRecorder::Describe(const Insn& insn) {
     // Most instructions; nobody asks for their operands again.
     for (int i = 0; i < insn.num_operands; ++i) notes_->operands.emplace_back(Operand(level, insn, i));
     if (failed_) return;
+    if (insn.op == ir::Op::k_attention && insn.num_operands > static_cast<int>(kMaskOperand)) [[unlikely]] {
+      const OperandRef ref = level.frame->code->operands[insn.operands + kMaskOperand];
+      if (ref >= 0) {
+        notes_->values.SetMask(notes_->operands[notes_->operands.size() - insn.num_operands + kMaskOperand],
+                               *level.frame->registers[ref]);
+      }
+    }
     level.has_step = true;
     StepWith(Kind::op, insn, insn.num_operands).attrs = notes_->attrs.Add(level.frame->attrs[insn.attrs]);
     return;

@@ -78,6 +78,8 @@ class Generaliser {
 
   bool Input(size_t v) {
     TraceValue& value = out_->values[v];
+    for (const auto& s : samples_)
+      if (s->values[v].mask != value.mask) value.mask = MaskShape::unknown;
     for (int d = 0; d < value.type.rank; ++d) {
       Seen seen;
       for (const auto& s : samples_) seen.push_back(s->values[v].type.dims[d]);
@@ -242,6 +244,10 @@ bool SameDims(const Trace& a, const Trace& b) {
 }
 
 bool Serves(const Trace& trace, const Trace& recording) {
+  for (size_t v = 0; v < trace.values.size(); ++v) {
+    const MaskShape mask = trace.values[v].mask;
+    if (mask != MaskShape::unknown && mask != recording.values[v].mask) return false;
+  }
   if (trace.symbols == nullptr) return SameDims(trace, recording);
   const ir::SymbolTable& table = *trace.symbols;
   std::vector<int64_t> numbers(trace.ranges.size(), -1);

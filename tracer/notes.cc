@@ -39,6 +39,13 @@ ValueId ValueNotes::AddInput(const View& x, int32_t step, int32_t reg) {
   return v;
 }
 
+void ValueNotes::SetMask(ValueId v, const rt::TensorImpl& x) {
+  Value& value = values_[static_cast<size_t>(v)];
+  if (value.kind != TraceValue::Kind::input || std::exchange(value.is_mask, true)) return;
+  if (x.device().kind() != rt::DeviceKind::cpu || x.storage()->is_wrapped()) return;
+  value.mask = ShapeOfMask(x);
+}
+
 ValueId ValueNotes::AddNumber(const TensorType& type, int64_t bits, int32_t step, bool is_fixed) {
   const ValueId v = Add(TraceValue::Kind::number, type, step);
   values_.back().is_fixed = is_fixed;
@@ -52,6 +59,7 @@ void ValueNotes::Expand(Chunked<TraceValue>& values) const {
     TraceValue& to = values.emplace_back();
     to.kind = from.kind;
     to.is_fixed = from.is_fixed;
+    to.mask = from.mask;
     to.step = from.step;
     to.alignment = from.alignment;
     to.reg = from.reg;

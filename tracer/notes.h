@@ -52,6 +52,8 @@ class ValueNotes {
     uint8_t alignment = 1;
     bool weak = false;
     bool is_fixed = false;
+    bool is_mask = false;
+    MaskShape mask = MaskShape::unknown;
   };
 
   ValueId Add(TraceValue::Kind kind, const TensorType& type, int32_t step) {
@@ -65,6 +67,9 @@ class ValueNotes {
     return static_cast<ValueId>(values_.size() - 1);
   }
   ValueId AddInput(const View& x, int32_t step, int32_t reg = -1);
+  /// Value v is x, a mask of attention. What it lets through is looked at where the host can see it, and nobody else can
+  /// change it.
+  void SetMask(ValueId v, const rt::TensorImpl& x);
   /// `bits`: of a TraceValue::number.
   ValueId AddNumber(const TensorType& type, int64_t bits, int32_t step, bool is_fixed);
 

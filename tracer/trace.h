@@ -16,6 +16,7 @@
 #include "ir/symbols.h"
 #include "runtime/tensor.h"
 #include "tracer/chunked.h"
+#include "tracer/mask.h"
 
 namespace tessera::tracer {
 
@@ -55,6 +56,8 @@ struct TraceValue {
   // Hence the order of members, and strides only where there are some.
   Kind kind = Kind::result;
   bool is_fixed = false;  // number, functions: the value never changes
+  /// input that is a mask of attention: what it was seen to let through. Code of tier 3 relies on it, behind a guard.
+  MaskShape mask = MaskShape::unknown;
   int32_t step = -1;      // result: the step that makes it; input: the first one that uses it
   TensorType type;
   absl::InlinedVector<int64_t, 2> strides;  // input: one for each dim
