@@ -1,6 +1,7 @@
 #include "bench/programs.h"
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -131,7 +132,12 @@ Program Attention(const std::string& kind, const Sizes& n) {
   const Dims dims = {1, n[0], n[1], n[2]};
   Text t;
   const std::string q = t.Param("q", dims), k = t.Param("k", dims), v = t.Param("v", dims);
-  return t.Return(kind == "attention" ? AttentionOf(t, q, k, v, n[2]) : t.Op("attention", q, k + ", " + v), dims);
+  if (kind == "attention") return t.Return(AttentionOf(t, q, k, v, n[2]), dims);
+  if (kind == "attention_op") return t.Return(t.Op("attention", q, k + ", " + v), dims);
+  const std::string mask = t.Param("mask", {n[1], n[1]});
+  Program program = t.Return(t.Op("attention", q, k + ", " + v + ", " + mask), dims);
+  program.args.back() = tessera::triu(tessera::full({n[1], n[1]}, -std::numeric_limits<double>::infinity()), 1);
+  return program;
 }
 
 Program Block(const Sizes& n) {
@@ -210,7 +216,7 @@ std::optional<Program> MakeProgram(const std::string& name) {
   }
   if (n.size() == 3) {
     if (what == "gemm" || what == "gemm_nt" || what == "gemm_gelu" || what == "linear") return Gemm(what, n);
-    if (what == "attention" || what == "attention_op") return Attention(what, n);
+    if (what == "attention" || what == "attention_op" || what == "attention_masked") return Attention(what, n);
   }
   return std::nullopt;
 }

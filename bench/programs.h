@@ -29,7 +29,9 @@ struct Program {
 /// gemm M N K, gemm_nt M N K       one product; nt: b is [N, K]
 /// gemm_gelu M N K, linear M N K   a product with bias and gelu, or with bias and relu
 /// mlp R D               norm, two products with bias, gelu between, and the residual; four times as wide inside
-/// attention H T E, attention_op H T E  for q, k and v of [1, H, T, E]: five ops, or the op
+/// attention H T E, attention_op H T E, attention_masked H T E  for q, k and v of [1, H, T, E]: five ops, the op, or
+/// the op
+///                       with a causal mask that is a tensor
 /// block T D             a transformer block of 4 heads: norm, attention, residual, and the mlp above
 /// Empty for any other name.
 std::optional<Program> MakeProgram(const std::string& name);

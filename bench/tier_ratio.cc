@@ -27,6 +27,7 @@ constexpr Row kRows[] = {
     {"layer_norm_of_sum_64x256", "layer_norm 64 256", Kind::other},
     {"variance_in_ops_256x256", "sums 256 256", Kind::other},
     {"attention_in_ops_4x128x32", "attention 4 128 32", Kind::other},
+    {"attention_masked_8x512x64", "attention_masked 8 512 64", Kind::stable},
     {"mlp_64x64", "mlp 64 64", Kind::other},
     {"transformer_block_64x64", "block 64 64", Kind::other},
 };
