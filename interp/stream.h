@@ -66,7 +66,7 @@ struct Stream {
   /// The stream is matching. True: the op waits, and `out` holds new references; `path` is not kept up. False: run it
   /// in tier 1; the mode may have changed, and `path` and call.path are as if nothing had waited.
   bool (*on_op)(Stream& stream, EagerCall& call, absl::Span<rt::TensorImpl*> out) = nullptr;
-  HotEntry entries[kEntries];
+  alignas(64) HotEntry entries[kEntries];
 
   uint64_t NextPath(const void* site, ir::Op op) {
     path = Fold(path, site, op);
@@ -76,7 +76,18 @@ struct Stream {
   static uint64_t SiteHash(const void* site, ir::Op op) {
     return (reinterpret_cast<uint64_t>(site) + (static_cast<uint64_t>(op) << 50)) * 0x9e3779b97f4a7c15ull;
   }
-  HotEntry& EntryOf(uint64_t key) { return entries[(key * 0xd6e8feb86659fd93ull) >> 50]; }
+  /// The entry of that path, or the one that it may take over. There are two for each path, side by side, so that two
+  /// paths seldom drive each other out.
+  HotEntry& EntryOf(uint64_t key) {
+    // The high bits are mixed well already; the low ones are all there is where some are ignored.
+    const uint64_t i = ((key >> 50) ^ key) % kEntries;
+    HotEntry& first = entries[i];
+    const uint32_t tag = TagOf(key);
+    if (first.tag == tag) [[likely]]
+      return first;
+    HotEntry& second = entries[i ^ 1];
+    return second.tag == tag || (first.tag != 0 && second.tag == 0) ? second : first;
+  }
   static uint32_t TagOf(uint64_t key) { return static_cast<uint32_t>(key ^ (key >> 32)) | 1; }
 };
 

@@ -297,13 +297,13 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
 [[gnu::noinline]] bool Deferral::OnOtherOp(interp::Stream& stream, interp::EagerCall& call,
                                            absl::Span<TensorImpl*> out) {
   auto& waiting = *static_cast<Deferral*>(stream.waiting);
-  // A step that would be plain but for inputs of the trace, or for attributes.
+  // A step that would be plain but for inputs of the trace, for attributes, or for shapes.
   const auto match_inputs = [&]() __attribute__((always_inline)) {
     const Layout::Step& step = *waiting.next_;
     if (call.site != step.site || call.op != step.op || call.in.size() != step.num_in) return false;
     if (step.may_fail || step.num_out != 1 || step.num_in == 0) return false;
     Activation& act = *waiting.activation_;
-    if (act.shapes_changed() || tracer::IsControlled()) return false;
+    if (tracer::IsControlled()) return false;
     const Layout::Operand* want = waiting.operands_ + step.operands;
     for (const View* given : call.in) {
       if (given != waiting.tensors_[want->tensor]) {
@@ -322,7 +322,7 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
     if (step.has_attrs &&
         !(step.num_bools >= 0 ? step.HasBools(call.attrs) : act.SetAttrs(waiting.matched_, call.attrs, nullptr)))
       return false;
-    if (act.shapes_changed()) return false;  // since one of these inputs
+    if (act.shapes_changed() && !act.Resolve(waiting.matched_, nullptr)) return false;
     out[0] = act.MakeHandle(step.result, &waiting);
     ++waiting.matched_;
     ++waiting.next_;

@@ -154,8 +154,10 @@ class Driver {
     if (f.reads_buffers) a.VisitBuffers();
     for (int i = 0; i < frame_.code->num_slots; ++i) a.counter(i) = frame_.counters[i];
     if (!a.SetRootAttrs(frame_.attrs, failure)) return false;
-    for (ValueId v : f.inputs) {
-      TensorImpl* x = frame_.registers[trace.values[v].reg];
+    for (const auto& [v, reg, guard] : f.inputs) {
+      TensorImpl* x = frame_.registers[reg];
+      if (x != nullptr && guard >= 0 && a.SetPlainInput(guard, v, *x)) [[likely]]
+        continue;
       if (x == nullptr) {
         *failure = FailureOf(GuardKind::aliasing, "a value", "nothing");
         return false;

@@ -42,7 +42,10 @@ FunctionVersion::FunctionVersion(rt::Ref<Version> v)
   absl::flat_hash_map<int32_t, ValueId> input_of;
   for (size_t i = 0; i < trace.values.size(); ++i) {
     if (trace.values[i].kind != TraceValue::Kind::input) continue;
-    inputs.push_back(static_cast<ValueId>(i));
+    const std::vector<ValueId>& guarded = version->layout().guarded;
+    const auto guard = std::find(guarded.begin(), guarded.end(), static_cast<ValueId>(i));
+    inputs.push_back({static_cast<ValueId>(i), trace.values[i].reg,
+                      guard == guarded.end() ? -1 : static_cast<int32_t>(guard - guarded.begin())});
     input_of[trace.values[i].reg] = static_cast<ValueId>(i);
   }
   for (const tracer::TraceFrame& f : trace.frames) {

@@ -24,7 +24,12 @@ struct FunctionVersion {
   explicit FunctionVersion(rt::Ref<Version> v);
 
   rt::Ref<Version> version;
-  std::vector<ValueId> inputs;             // in the order of their first use
+  struct Input {
+    ValueId value;
+    int32_t reg;    // of the frame
+    int32_t guard;  // in the layout; -1: no step uses it
+  };
+  std::vector<Input> inputs;               // in the order of their first use
   std::vector<Activation::Carry> carried;  // end is loop: values that registers hold when an iteration ends
   std::vector<int32_t> freed;              // end is loop: registers that hold nothing then
   interp::AnchorSlot* next = nullptr;      // end is stopped: the anchor there

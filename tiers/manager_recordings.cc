@@ -73,7 +73,7 @@ void Manager::AddRecording(const std::shared_ptr<Anchor>& anchor, tracer::Finish
   bool is_first = !Profile::Get().any() && anchor->recordings_.load(std::memory_order_relaxed) == 0;
   if (is_first) {
     std::lock_guard lock(anchor->mutex_);
-    is_first = anchor->num_samples_ == 0 && anchor->versions_.empty();
+    is_first = anchor->groups_.empty() && anchor->versions_.empty();
   }
   std::lock_guard lock(queue_mutex_);
   replays_.recordings.push_back(std::move(job));

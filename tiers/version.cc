@@ -418,8 +418,9 @@ void Activation::ReleaseKept() {
 }
 
 void Activation::ReleaseIfKept(ValueId input) {
+  if (num_kept_ == 0) return;
   const auto it = std::find(layout_.guarded.begin(), layout_.guarded.end(), input);
-  if (num_kept_ == 0 || it == layout_.guarded.end()) return;
+  if (it == layout_.guarded.end()) return;
   const int guard = static_cast<int>(it - layout_.guarded.begin());
   if (Slot(guard) == tensors_[input]) Unkeep(guard);
 }

@@ -127,6 +127,14 @@ class Activation {
     data_[operand.value] = x.data;
     return true;
   }
+  /// The same for an input of a function that is as its guard wants it. False: ask SetInput().
+  bool SetPlainInput(int guard, ValueId v, rt::TensorImpl& x) {
+    if (!layout_.guards[guard].Holds(x) || tensors_[v] != nullptr) return false;
+    if (!borrows_) x.Retain();
+    tensors_[v] = &x;
+    data_[v] = x.data;
+    return true;
+  }
   /// Lets go of inputs that were kept, between runs.
   void ReleaseKept();
   /// `number` counts the numbers of the trace (Layout::Operand::number).

@@ -23,6 +23,9 @@ using Kind = TraceStep::Kind;
 // A register of the root frame that the trace has not looked at.
 constexpr ValueId kUnread = -2;
 
+// Fewer save nothing.
+constexpr int kLeastOps = 2;
+
 // The counter may tick more slowly than a small instruction runs; none takes less than this, over all of them.
 constexpr int64_t kLeastNs = 20;
 
@@ -133,7 +136,7 @@ inline FunctionNotes::Step& FunctionRecorder::StepWith(Kind kind, const Insn& in
   // What decides only where to go saves nothing by itself. A product may be worth code of its own; so may, on a GPU,
   // whatever has no fixed number of elements in each result.
   ops_ += kind != Kind::branch && kind != Kind::for_begin;
-  if (kind == Kind::op) {
+  if (kind == Kind::op && ops_ < kLeastOps) {
     const ir::Bound bound = ir::Info(insn.op).bound;
     ops_ += bound == ir::Bound::dot || (bound == ir::Bound::accum && device_->kind() != rt::DeviceKind::cpu);
   }
@@ -366,7 +369,9 @@ void FunctionRecorder::CutTo(const Mark& mark) {
   ops_ = mark.ops;
 }
 
-bool FunctionRecorder::Useful(int ops, size_t steps) const { return from_ == From::exit ? steps > 0 : ops >= 2; }
+bool FunctionRecorder::Useful(int ops, size_t steps) const {
+  return from_ == From::exit ? steps > 0 : ops >= kLeastOps;
+}
 
 void FunctionRecorder::Stop(int32_t pc) {
   if (!Useful(ops_, notes_->steps.size())) return Abort(TraceAbort::too_short);
