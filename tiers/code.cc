@@ -160,6 +160,10 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
         if (e >= static_cast<int64_t>(kernel.dims.size())) return Damaged();
     for (int s : kernel.steps) {
       if (s > kernel.position) return Damaged();
+      const tracer::TraceStep& step = trace.steps[static_cast<size_t>(s)];
+      // Of a take these are rows only along the first axis, and no other is in a kernel.
+      if (step.kind == tracer::TraceStep::Kind::op && (step.op == ir::Op::k_embedding || step.op == ir::Op::k_take))
+        kernel.gathers.push_back({step.in[0], step.in[1]});
       for (ValueId v : trace.steps[static_cast<size_t>(s)].out)
         if (!written[static_cast<size_t>(v)]) kernel.inner.push_back(v);
     }

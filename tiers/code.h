@@ -44,6 +44,11 @@ class Code {
     };
     std::vector<Map> maps;
     std::vector<size_t> aligned;  // views that are read and written by vectors of 16 bytes
+    /// Gathers among its steps: their indices are looked at when the first step is due, before anything is read.
+    struct Gather {
+      tracer::ValueId table, ids;
+    };
+    std::vector<Gather> gathers;
     /// Results of its steps that are never in memory.
     std::vector<tracer::ValueId> inner;
     // The function that runs many kernels like this one in one launch, and how many at most; null: there is none.

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "interp/cpu/ids.h"
 #include "runtime/metrics.h"
 #include "runtime/thread_pool.h"
 
@@ -82,6 +83,14 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
     b.fits = true;
     for (size_t v = 0; v < kernel.views.size() && b.fits; ++v)
       b.fits = Fits(views[static_cast<size_t>(kernel.views[v])], kernel.strides[v]);
+    if (!kernel.gathers.empty()) {
+      b.views.clear();
+      b.rows.clear();
+      for (const auto& [table, ids] : kernel.gathers) {
+        b.views.push_back(views[static_cast<size_t>(ids)]);
+        b.rows.push_back(views[static_cast<size_t>(table)].dims[0]);
+      }
+    }
     b.tasks = Product(kernel.tasks, kernel.blocks, b.dims);
     b.unit = std::max<int64_t>(1, Product(kernel.unit, {}, b.dims));
     b.scratch = static_cast<size_t>((kernel.fixed + 63) / 64 * 64);
@@ -143,6 +152,17 @@ bool GeneratedKernels::BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span
       return false;
   }
   return true;
+}
+
+absl::Status GeneratedKernels::CheckIds(const Code::Kernel& kernel, void* const* data) const {
+  const Bound& b = bound_[static_cast<size_t>(code_.kernel_of(kernel.position))];
+  for (size_t g = 0; g < kernel.gathers.size(); ++g) {
+    View ids = b.views[g];
+    ids.data = data[kernel.gathers[g].ids];
+    if (!cpu::AreInRange(ids, b.rows[g]))
+      return OutOfRange("an index is outside dim 0 of a table of ", b.rows[g], " rows");
+  }
+  return absl::OkStatus();
 }
 
 void GeneratedKernels::Launch(size_t k, void* const* data) {

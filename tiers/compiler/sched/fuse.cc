@@ -21,6 +21,11 @@
 // more often, which must cost less than the trip of the result through memory. Such rows may be multiplied with another
 // matrix in the same kernel: attention, however it was written.
 //
+// A gather of rows (an embedding) fails where an index is out of range. The core looks at the indices at the first step
+// of the kernel and leaves the trace there, so a gather closes all groups but its own, and is the first op of that;
+// more gathers join it where their indices are there by then, and dims that they do not have are broadcast. In an eager
+// trace the core looks when the op comes, because an error is raised there: the indices must be operands of the trace.
+//
 // Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
 // matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
 // cores. There a reduction of whole rows is worth a kernel of its own.
@@ -29,6 +34,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
+#include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/product.h"
 
 using namespace mlir;
@@ -50,6 +56,7 @@ enum class Class {
   reduction,    // trailing dims to one number
   row,          // along the trailing dims, result as large as the operand: softmax, norms
   product,      // a matrix product
+  gather,       // rows of a table, at indices
 };
 
 struct Kind {
@@ -118,6 +125,19 @@ bool IsForTensorCores(Operation* op, const CompileOptions& options) {
   return true;
 }
 
+// Rows of something, at indices that the core can look at before the kernel runs.
+bool IsCheckedGather(Operation* op, const CompileOptions& options) {
+  if (!options.device.empty() || !IsGather(op)) return false;
+  Value ids = op->getOperand(1);
+  Type index = cast<RankedTensorType>(ids.getType()).getElementType();
+  if (RankOf(ids) == 0 || !(index.isInteger(64) || index.isInteger(32))) return false;
+  auto trace = dyn_cast<graph::TraceOp>(op->getParentOp());
+  if (trace && trace.getSymName() == "eager" && !isa<BlockArgument>(ids)) return false;
+  // Rows of one element would be the innermost loop along the indices.
+  const SmallVector<Dim> table = DimsOf(op->getOperand(0).getType());
+  return llvm::any_of(ArrayRef<Dim>(table).drop_front(), [](const Dim& d) { return !d.is_one(); });
+}
+
 Kind KindOf(Operation* op, const CompileOptions& options) {
   const bool bitwise = options.bitwise;
   if (isa<graph::StepOp>(op)) return {};
@@ -137,8 +157,9 @@ Kind KindOf(Operation* op, const CompileOptions& options) {
   if (isa<FloatType>(moved) && moved.getIntOrFloatBitWidth() == 8) {
     const bool same = op->getNumOperands() > 0 &&
                       cast<RankedTensorType>(op->getOperands().back().getType()).getElementType() == moved;
-    if (row->name == "copy" || row->name == "where" || (row->name == "cast" && same)) return {};
+    if (row->name == "copy" || row->name == "where" || IsGather(op) || (row->name == "cast" && same)) return {};
   }
+  if (IsCheckedGather(op, options)) return {Class::gather};
   if (row->impl == "ew" || row->name == "cast" || row->name == "copy") return {Class::elementwise};
   if (op->getNumOperands() == 0) return {};
   Value x = op->getOperand(0);
@@ -188,6 +209,7 @@ struct Group {
   bool normalises = false;
   Operation* product = nullptr;
   Operation* second = nullptr;  // multiplies rows of the group
+  Operation* gather = nullptr;  // its first op
 };
 
 // The two ways to write one number for each row: with dims of 1, or without the dims.
@@ -275,6 +297,7 @@ class Fuser {
   void Add(Operation* op, Kind kind) {
     if (kind.c == Class::view) return CloseUsed(op, nullptr);
     if (kind.c == Class::product) return AddProduct(op);
+    if (kind.c == Class::gather) return AddGather(op);
     SmallVector<Group*> candidates;
     auto offer = [&](Group* g) {
       if (g != nullptr && g->open && !llvm::is_contained(candidates, g)) candidates.push_back(g);
@@ -291,6 +314,8 @@ class Fuser {
         if (joined == nullptr) {
           if (Fits(*g, op, kind)) joined = g;
         } else if (g->dims == joined->dims && (g->product == nullptr || joined->product == nullptr) &&
+                   !(g->gather != nullptr && joined->product != nullptr) &&
+                   !(g->product != nullptr && joined->gather != nullptr) &&
                    (g->row == 0 || joined->row == 0 || g->row == joined->row) &&
                    g->ops.size() + joined->ops.size() < kMostOps &&
                    g->reads.size() + joined->reads.size() <= kMostReads && Fits(*g, op, kind)) {
@@ -339,6 +364,54 @@ class Fuser {
       if (Of(v) != rows) rows->reads.insert(Through(v));
     // What follows has other dims.
     if (rows->second == op) rows->open = false;
+  }
+
+  void AddGather(Operation* op) {
+    Group* to = nullptr;
+    for (auto& g : groups_)
+      if (options_.fuse && g->open && MayGather(*g, op)) to = g.get();
+    for (auto& g : groups_)
+      if (g.get() != to) g->open = false;
+    if (to == nullptr) {
+      groups_.push_back(std::make_unique<Group>());
+      to = groups_.back().get();
+      to->dims = DimsOf(op->getResult(0).getType());
+      to->gather = op;
+    }
+    to->ops.insert(op);
+    to->compute += 1;
+    group_of_[op] = to;
+    for (Value v : op->getOperands()) to->reads.insert(Through(v));
+  }
+
+  // May another gather join the group of one? Its indices are there before the group begins. Where its result has fewer
+  // dims than the space it is never in memory, so only ops that can join may need it.
+  bool MayGather(const Group& g, Operation* op) {
+    if (g.gather == nullptr || g.row > 1 || g.ops.size() >= kMostOps || g.reads.size() + 2 > kMostReads) return false;
+    for (Value v : op->getOperands()) {
+      if (Of(v) == &g) return false;
+      Operation* def = v.getDefiningOp();
+      if (def != nullptr && !def->isBeforeInBlock(g.gather)) return false;
+    }
+    const SmallVector<Dim> dims = DimsOf(op->getResult(0).getType());
+    if (dims == g.dims) return true;
+    if (dims.size() > g.dims.size() || dims.size() <= static_cast<size_t>(g.row)) return false;
+    for (auto [own, space] : llvm::zip(dims, ArrayRef<Dim>(g.dims).take_back(dims.size())))
+      if (own != space && !own.is_one()) return false;
+    int32_t last = -1;
+    SmallVector<Operation*> users(op->getUsers());
+    for (size_t k = 0; k < users.size(); ++k) {
+      Operation* user = users[k];
+      if (IsLoose(user)) {
+        users.append(user->getUsers().begin(), user->getUsers().end());
+        continue;
+      }
+      if (KindOf(user, options_).c != Class::elementwise) return false;
+      if (DimsOf(user->getResult(0).getType()) != g.dims) return false;
+      last = std::max(last, StepOf(user));
+    }
+    auto until = op->getAttrOfType<DenseI32ArrayAttr>("until");
+    return until && until[0] <= last;
   }
 
   // May a product multiply the rows of a group: values that only this product needs, with all dims of the space?
@@ -450,6 +523,7 @@ class Fuser {
     into.compute += from.compute;
     into.normalises |= from.normalises;
     if (from.product != nullptr) into.product = from.product;
+    if (from.gather != nullptr) into.gather = from.gather;
     from = Group{};
     from.open = false;
   }
@@ -493,6 +567,10 @@ class Fuser {
     for (Value v : op->getOperands()) {
       if (Of(v) != &g) continue;
       const SmallVector<Dim> in = DimsOf(v.getType());
+      if (in != g.dims && IsGather(Through(v).getDefiningOp())) {
+        if (!full) return false;
+        continue;
+      }
       const RowForm of = in == g.dims ? RowForm::none : RowFormOf(as, in);
       if (in != g.dims && of == RowForm::none) return false;
       // Where a row is the whole space the two forms cannot be told from broadcasting.
@@ -567,6 +645,8 @@ class Fuser {
     for (int32_t id : input_ids)
       if (id < 0) return;
     if (outputs.empty() || inputs.size() + outputs.size() > kMostOps + kMostReads) return;
+    for (Value v : outputs)
+      if (IsGather(v.getDefiningOp()) && DimsOf(v.getType()) != g.dims) return;  // broadcast, and yet needed
     // Four registers for each value of the widest type. Polynomials are chains of dependent steps: four of them side by
     // side keep the pipes busy (gelu of f32 on a Neoverse-N1: 9.1, 7.7 and 6.3 ns with one, two and four).
     int64_t lanes = std::max<int64_t>(1, 4 * options_.vector_bytes * 8 / std::max<int64_t>(bits, 32));

@@ -1,5 +1,7 @@
 #include "tiers/compiler/tile/loop_nest.h"
 
+#include "tiers/compiler/sched/gather.h"
+
 using namespace mlir;
 
 namespace tessera::compiler {
@@ -14,7 +16,8 @@ SmallVector<Dim> SpaceOf(sched::KernelOp kernel) {
   for (Operation& op : kernel.getBody().front()) {
     if (auto reduce = dyn_cast<graph::ReduceOp>(op)) return DimsOf(reduce.getX().getType());
     if (op.getNumResults() != 1) continue;
-    if (IsElementwise(&op) || (RowOf(&op) != nullptr && (RowOf(&op)->name == "cast" || RowOf(&op)->name == "copy"))) {
+    if (IsElementwise(&op) || IsGather(&op) ||
+        (RowOf(&op) != nullptr && (RowOf(&op)->name == "cast" || RowOf(&op)->name == "copy"))) {
       const SmallVector<Dim> dims = DimsOf(op.getResult(0).getType());
       if (dims.size() > space.size()) space.insert(space.begin(), dims.size() - space.size(), Dim{false, 1});
       for (size_t d = 0; d < dims.size(); ++d) {
@@ -49,6 +52,41 @@ bool Align(ViewPlan& view, ArrayRef<Dim> space, size_t rank) {
     } else if (!dims[d].is_one()) {
       return false;
     }
+  }
+  return true;
+}
+
+// The operands of gathers: indices lie along the dims before those of a row, which are the table's own. Nothing where
+// the argument is something else as well, unless it is a number for each row there, too.
+bool AlignGather(ViewPlan& view, BlockArgument argument, ArrayRef<Dim> space, size_t outer) {
+  const size_t rank = space.size();
+  std::optional<size_t> end;  // of the dims that indices lie along
+  for (OpOperand& use : argument.getUses()) {
+    if (!IsGather(use.getOwner())) {
+      if (outer == rank || IsFullUse(use.getOwner(), static_cast<int64_t>(rank)) || (end && *end != outer))
+        return false;
+      end = outer;
+      continue;
+    }
+    const size_t row = static_cast<size_t>(RowRankOf(use.getOwner()));
+    if (row > rank) return false;
+    if (use.getOperandNumber() == 0) {
+      view.is_table = true;
+    } else {
+      if (end && *end != rank - row) return false;
+      end = rank - row;
+    }
+  }
+  if (view.is_table == end.has_value()) return false;
+  if (end) return Align(view, space, *end);
+  const SmallVector<Dim> dims = DimsOf(view.type);
+  view.own_dim.assign(rank, -1);
+  for (size_t d = 1; d < dims.size(); ++d) {
+    const size_t to = rank - dims.size() + d;
+    if (dims[d] != space[to] && !dims[d].is_one()) return false;
+    const bool still =
+        view.known && static_cast<size_t>(view.known.size()) == dims.size() && view.known[static_cast<int64_t>(d)] == 0;
+    if (!dims[d].is_one() && !still) view.own_dim[to] = static_cast<int64_t>(d);
   }
   return true;
 }
@@ -96,6 +134,11 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
     auto is_elsewhere = [](Operation* op) { return IsProduct(op) || isa<graph::SizeOp>(op); };
     view.is_factor = llvm::any_of(users, IsProduct);
     if (view.is_factor && llvm::all_of(users, is_elsewhere)) {
+      nest.views.push_back(std::move(view));
+      continue;
+    }
+    if (llvm::any_of(users, IsGather)) {
+      if (view.is_factor || !AlignGather(view, argument, nest.space, outer)) return std::nullopt;
       nest.views.push_back(std::move(view));
       continue;
     }

@@ -43,6 +43,7 @@ struct ViewPlan {
   llvm::SmallVector<Stride> loops;     // one for each loop of the nest, the innermost last
   llvm::SmallVector<int64_t> own_dim;  // for each dim of the space: the view's own dim, or -1 where it does not move
   bool is_factor = false;              // of a product; without own_dim where it is nothing else
+  bool is_table = false;               // of gathers: own_dim is that of a row; the row is added to where it begins
 };
 
 /// Adjacent dims of the space along which every view is one run, or stands still, are one loop. The dims of a row are

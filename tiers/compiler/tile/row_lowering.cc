@@ -5,6 +5,7 @@
 #include "llvm/ADT/StringSet.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "tiers/compiler/sched/gather.h"
 
 using namespace mlir;
 
@@ -67,7 +68,7 @@ void RowLowering::Begin(OpBuilder& at) {
   inner_ = nest_.loops.empty() ? -1 : static_cast<int>(nest_.loops.size()) - 1;
   // Operands that stand still everywhere are read once.
   for (size_t k = 0; k < num_inputs_; ++k) {
-    if (nest_.views[k].is_factor && nest_.views[k].own_dim.empty()) continue;
+    if ((nest_.views[k].is_factor && nest_.views[k].own_dim.empty()) || nest_.views[k].is_table) continue;
     if (llvm::any_of(nest_.views[k].loops, [](const Stride& s) { return s.kind != Stride::Kind::zero; })) continue;
     once_[Argument(k)] = Load(k, I64(0), 1, Value());
   }
@@ -183,6 +184,19 @@ void RowLowering::SetOffsets(ArrayRef<Value> indices) {
     }
     offsets_.push_back(offset ? offset : I64(0));
   }
+  // The core has seen that all indices are in range; negative ones count from the end.
+  for (Operation& op : Body().without_terminator()) {
+    if (!IsGather(&op)) continue;
+    const size_t table = cast<BlockArgument>(op.getOperand(0)).getArgNumber();
+    const size_t ids = cast<BlockArgument>(op.getOperand(1)).getArgNumber();
+    Value once = once_.lookup(Argument(ids));
+    Value id = once ? once : Load(ids, offsets_[ids], 1, Value());
+    if (!id.getType().isInteger(64)) id = arith::ExtSIOp::create(b_, loc_, b_.getI64Type(), id);
+    Value is_negative = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::slt, id, I64(0));
+    Value rows = SizeOf(DimOf(nest_.views[table].type, 0));
+    id = arith::SelectOp::create(b_, loc_, is_negative, Sum(id, rows), id);
+    gathered_[&op] = Sum(offsets_[table], Mul(id, StrideOfDim(nest_.views[table], 0)));
+  }
 }
 
 SmallVector<int64_t> RowLowering::ScratchRows() const {
@@ -220,8 +234,8 @@ void RowLowering::Classify() {
       pass_[op.getResult(0)] = 0;
       continue;
     }
-    if (IsProduct(&op)) {
-      // Read from memory, where the kernel put it.
+    if (IsProduct(&op) || IsGather(&op)) {
+      // Read from memory, where the kernel put it, or where the table is.
       is_row_[op.getResult(0)] = false;
       pass_[op.getResult(0)] = 0;
       heavy_[op.getResult(0)] = false;
@@ -477,6 +491,7 @@ void RowLowering::NeedRows(Value v, int pass) {
     return;
   }
   if (v.getDefiningOp() == nullptr || in_memory_.contains(v) || SpillOf(v, pass) != nullptr) return;
+  if (IsGather(v.getDefiningOp())) return;
   for (Value o : v.getDefiningOp()->getOperands()) NeedRows(o, pass);
 }
 
@@ -522,16 +537,22 @@ Value RowLowering::Tile(Value v) {
     result = tile::LoadOp::create(b_, loc_, TileType(s->type, current_lanes_), view, at, Value(),
                                   TypeAttr::get(s->type), UnitAttr());
   } else if (auto argument = dyn_cast<BlockArgument>(v)) {
-    const size_t k = argument.getArgNumber();
-    Value stride = IsRun(k) ? Value() : loop_strides_[k][static_cast<size_t>(inner_)];
-    Value step = stride ? Mul(current_index_, stride) : current_index_;
-    result = Load(k, Sum(offsets_[k], step), current_lanes_, stride);
+    result = Elements(argument.getArgNumber(), offsets_[argument.getArgNumber()]);
+  } else if (Value row = gathered_.lookup(v.getDefiningOp())) {
+    result = Elements(cast<BlockArgument>(v.getDefiningOp()->getOperand(0)).getArgNumber(), row);
   } else {
     SmallVector<Value> operands;
     for (Value o : v.getDefiningOp()->getOperands()) operands.push_back(Tile(o));
     result = Apply(v.getDefiningOp(), operands, current_lanes_);
   }
   return tiles_[v] = result;
+}
+
+Value RowLowering::Elements(size_t k, Value offset) {
+  if (!MovesInside(k)) return Splat(Load(k, offset, 1, Value()), current_lanes_);
+  Value stride = IsRun(k) ? Value() : loop_strides_[k][static_cast<size_t>(inner_)];
+  Value step = stride ? Mul(current_index_, stride) : current_index_;
+  return Load(k, Sum(offset, step), current_lanes_, stride);
 }
 
 Type RowLowering::TileType(Type scalar, int64_t lanes) {

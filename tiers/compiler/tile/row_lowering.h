@@ -29,7 +29,7 @@ class RowLowering {
   /// Elements that are worth a thread, where the schedule's number does not fit.
   void SetGrain(int64_t elements) { tile_.setGrain(elements); }
 
-  /// Where each view begins for these indices of the outer loops (a null index: 0).
+  /// Where each view, and each row that a gather reads, begins for these indices of the outer loops (a null index: 0).
   void SetOffsets(llvm::ArrayRef<mlir::Value> indices);
   /// The indices of the outer loops of a task.
   llvm::SmallVector<mlir::Value> Indices(mlir::Value task, size_t outer);
@@ -128,6 +128,8 @@ class RowLowering {
   const Spill* SpillOf(mlir::Value v, int pass);
   mlir::Value ScratchView(const Spill& s);
   mlir::Value Tile(mlir::Value v);
+  /// Elements of an operand from current_index_ on, in the row that begins at `offset`.
+  mlir::Value Elements(size_t view, mlir::Value offset);
   mlir::Value Widen(mlir::Value v);
   mlir::Value Map(const std::string& function, mlir::ValueRange operands, mlir::Type type);
   mlir::Value Causal(mlir::Value x, int64_t lanes);
@@ -152,6 +154,7 @@ class RowLowering {
   tile::KernelOp tile_;
   llvm::SmallVector<mlir::Value> view_args_, sizes_, offsets_, indices_;
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> loop_strides_;
+  llvm::DenseMap<mlir::Operation*, mlir::Value> gathered_;  // where the row of each gather begins
   mlir::Value scratch_, table_, begin_, end_;
   int inner_ = -1;
   llvm::SmallVector<std::pair<int64_t, int64_t>> table_entries_;
