@@ -50,6 +50,8 @@ const Fused kFused[] = {
     {"rms_norm", 3, [](const Operands& in) { return tessera::rms_norm(in.x + in.y, in.w); },
      [](const Rows& r) { HandwrittenAddRmsNorm(r.x, r.y, r.w, r.out, r.count, kSide, 1e-6f); }, 0},
     {"embedding", 3, [](const Operands& in) { return tessera::embedding(in.x, in.ids) * 0.5 + in.y; }, nullptr, 1.5},
+    {"column_sum", 2, [](const Operands& in) { return tessera::sum(in.x * in.y, 0); }, nullptr, 1.5},
+    {"mean_square", 2, [](const Operands& in) { return tessera::mean(tessera::square(in.x - in.y)); }, nullptr, 1.5},
 };
 
 const Fused* FindFused(const std::string& name) {

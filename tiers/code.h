@@ -29,6 +29,7 @@ class Code {
     std::vector<int64_t> blocks;                        // of each factor of tasks; empty: 1
     std::vector<int64_t> scratch;                       // bytes of an element, one for each row
     int64_t fixed = 0;                                  // bytes of scratch besides
+    int64_t partial = 0;  // bytes of one more view for each task; a last call puts together what is there
     int64_t grain = 1;
     // On a device that is not the cpu: the kernel there, and how it is launched.
     const void* function = nullptr;

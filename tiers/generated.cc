@@ -16,14 +16,14 @@ constexpr int64_t kLongRow = int64_t{1} << 16;
 // Rows that do not fit a cache are no use, and memory is not asked for twice.
 constexpr size_t kMostScratch = size_t{1} << 24;
 
-// Memory of a thread for rows that a kernel keeps; stays with the thread.
-void* Scratch(size_t bytes) {
-  struct Buffer {
-    void* data = nullptr;
-    size_t bytes = 0;
-    ~Buffer() { std::free(data); }
-  };
-  static thread_local Buffer buffer;
+// Memory that stays with its thread.
+struct Buffer {
+  void* data = nullptr;
+  size_t bytes = 0;
+  ~Buffer() { std::free(data); }
+};
+
+void* Grow(Buffer& buffer, size_t bytes) {
   if (buffer.bytes < bytes) {
     std::free(buffer.data);
     buffer.bytes = (bytes + 4095) / 4096 * 4096;
@@ -31,6 +31,18 @@ void* Scratch(size_t bytes) {
     if (buffer.data == nullptr) buffer.bytes = 0;
   }
   return buffer.data;
+}
+
+// For rows that a kernel keeps.
+void* Scratch(size_t bytes) {
+  static thread_local Buffer buffer;
+  return Grow(buffer, bytes);
+}
+
+// For what the tasks of a launch leave to be put together.
+void* Partial(size_t bytes) {
+  static thread_local Buffer buffer;
+  return Grow(buffer, bytes);
 }
 
 // Where a run is prepared for its first steps only, dims of later ones are not known yet: nothing is there to do.
@@ -100,6 +112,7 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
     if (b.fits && !kernel.maps.empty()) b.fits = BindMaps(kernel, b, views);
     if (device_ != nullptr) continue;
     const bool is_one_row = b.tasks == 1 && kernel.blocks.empty();
+    if (kernel.partial > 0 && b.tasks > static_cast<int64_t>(kMostScratch) / kernel.partial) b.fits = false;
     if (b.scratch > kMostScratch || (is_one_row && b.unit > kLongRow && rt::NumThreads() > 1)) b.fits = false;
   }
 }
@@ -168,18 +181,20 @@ absl::Status GeneratedKernels::CheckIds(const Code::Kernel& kernel, void* const*
 void GeneratedKernels::Launch(size_t k, void* const* data) {
   const Code::Kernel& kernel = code_.kernels()[k];
   const Bound& b = bound_[k];
-  constexpr size_t kMostViews = 64;
+  constexpr size_t kMostViews = 65;
   void* views[kMostViews];
   for (size_t v = 0; v < kernel.views.size(); ++v) views[v] = data[kernel.views[v]];
   rt::Count(rt::Metric::kernels_generated);
+  if (kernel.partial > 0) views[kernel.views.size()] = Partial(static_cast<size_t>(b.tasks * kernel.partial));
   const int64_t grain = std::max<int64_t>(1, kernel.grain / b.unit);
   if (b.tasks <= grain) {
     kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), 0, b.tasks);
-    return;
+  } else {
+    rt::ParallelFor(b.tasks, grain, [&](int64_t begin, int64_t end) {
+      kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), begin, end);
+    });
   }
-  rt::ParallelFor(b.tasks, grain, [&](int64_t begin, int64_t end) {
-    kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), begin, end);
-  });
+  if (kernel.partial > 0) kernel.run(views, nullptr, b.dims.data(), 0, -1);
 }
 
 int32_t GeneratedKernels::NumberOf(tracer::ValueId v) {

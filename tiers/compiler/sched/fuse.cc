@@ -26,6 +26,10 @@
 // more gathers join it where their indices are there by then, and dims that they do not have are broadcast. In an eager
 // trace the core looks when the op comes, because an error is raised there: the indices must be operands of the trace.
 //
+// Sums along columns (over dims before the last one, and not over that) join a group of the same space and may have
+// company there, but nothing in the kernel uses them. How they are cut for threads follows from the sizes that were
+// seen.
+//
 // Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
 // matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
 // cores. There a reduction of whole rows is worth a kernel of its own.
@@ -34,6 +38,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
+#include "tiers/compiler/sched/columns.h"
 #include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/product.h"
 
@@ -57,11 +62,13 @@ enum class Class {
   row,          // along the trailing dims, result as large as the operand: softmax, norms
   product,      // a matrix product
   gather,       // rows of a table, at indices
+  column,       // a reduction over dims before the last one
 };
 
 struct Kind {
   Class c = Class::barrier;
-  int64_t row = 0;  // reduction, row: how many trailing dims
+  int64_t row = 0;       // reduction, row: how many trailing dims
+  Columns columns = {};  // column: which dims
 };
 
 bool IsFloat(Value v) { return isa<FloatType>(cast<RankedTensorType>(v.getType()).getElementType()); }
@@ -168,11 +175,14 @@ Kind KindOf(Operation* op, const CompileOptions& options) {
       row->name == "logsumexp") {
     Type element = cast<RankedTensorType>(x.getType()).getElementType();
     const bool order = row->name == "max" || row->name == "min";
-    // Integers: their sums wrap in i64 and their means are another matter.
-    if (!IsFloat(x) && !(order && !element.isInteger(1))) return {};
-    if (bitwise && !order) return {};
-    const int64_t k = TrailingAxes(op, rank);
-    return k > 0 ? Kind{Class::reduction, k} : Kind{};
+    // Integers: their sums wrap in i64, in any order; their means are another matter.
+    const bool exact = !IsFloat(x) && row->name == "sum" && options.device.empty();
+    if (!IsFloat(x) && !(order && !element.isInteger(1)) && !exact) return {};
+    if (bitwise && !order && !exact) return {};
+    if (const int64_t k = TrailingAxes(op, rank); k > 0) return {Class::reduction, k};
+    if (!options.device.empty() || row->name == "var" || row->name == "logsumexp") return {};
+    const Columns columns = ColumnsOf(op);
+    return columns.count > 0 ? Kind{Class::column, 0, columns} : Kind{};
   }
   if (bitwise) return {};
   // CUDA devices have a library for those that are not for tensor cores.
@@ -210,6 +220,7 @@ struct Group {
   Operation* product = nullptr;
   Operation* second = nullptr;  // multiplies rows of the group
   Operation* gather = nullptr;  // its first op
+  Columns columns;              // dims that are summed
 };
 
 // The two ways to write one number for each row: with dims of 1, or without the dims.
@@ -314,9 +325,7 @@ class Fuser {
         if (joined == nullptr) {
           if (Fits(*g, op, kind)) joined = g;
         } else if (g->dims == joined->dims && (g->product == nullptr || joined->product == nullptr) &&
-                   !(g->gather != nullptr && joined->product != nullptr) &&
-                   !(g->product != nullptr && joined->gather != nullptr) &&
-                   (g->row == 0 || joined->row == 0 || g->row == joined->row) &&
+                   MayMeet(*g, *joined) && (g->row == 0 || joined->row == 0 || g->row == joined->row) &&
                    g->ops.size() + joined->ops.size() < kMostOps &&
                    g->reads.size() + joined->reads.size() <= kMostReads && Fits(*g, op, kind)) {
           Merge(*joined, *g);
@@ -331,12 +340,22 @@ class Fuser {
     }
     CloseUsed(op, joined);
     joined->row = std::max(joined->row, kind.row);
+    if (kind.columns.count > 0) joined->columns = kind.columns;
     joined->ops.insert(op);
     joined->compute += kind.c != Class::alias && !isa<graph::NumberOp>(op);
     joined->normalises |= kind.c == Class::row;
     group_of_[op] = joined;
     for (Value v : op->getOperands())
       if (Of(v) != joined) joined->reads.insert(Through(v));
+  }
+
+  // Some things cannot be in one kernel.
+  static bool MayMeet(const Group& a, const Group& b) {
+    const bool gathers = a.gather != nullptr || b.gather != nullptr,
+               columns = a.columns.count > 0 || b.columns.count > 0;
+    const bool multiplies = a.product != nullptr || b.product != nullptr, rows = a.row > 0 || b.row > 0;
+    if (!a.columns.Agrees(b.columns)) return false;
+    return gathers + columns + multiplies <= 1 && !(columns && rows);
   }
 
   void AddProduct(Operation* op) {
@@ -387,7 +406,9 @@ class Fuser {
   // May another gather join the group of one? Its indices are there before the group begins. Where its result has fewer
   // dims than the space it is never in memory, so only ops that can join may need it.
   bool MayGather(const Group& g, Operation* op) {
-    if (g.gather == nullptr || g.row > 1 || g.ops.size() >= kMostOps || g.reads.size() + 2 > kMostReads) return false;
+    if (g.gather == nullptr || g.row > 1 || g.columns.count > 0 || g.ops.size() >= kMostOps ||
+        g.reads.size() + 2 > kMostReads)
+      return false;
     for (Value v : op->getOperands()) {
       if (Of(v) == &g) return false;
       Operation* def = v.getDefiningOp();
@@ -458,13 +479,7 @@ class Fuser {
     return attr && attr.getValue();
   }
 
-  // What is known of a size, or was seen; -1: nothing.
-  int64_t Likely(const Dim& d) {
-    if (!d.is_symbol) return d.value;
-    auto seen = trace_.getLikely();
-    return seen && d.value >= 0 && d.value < static_cast<int64_t>(seen->size()) ? (*seen)[static_cast<size_t>(d.value)]
-                                                                                : -1;
-  }
+  int64_t Likely(const Dim& d) { return LikelyOf(trace_, d); }
 
   Dim DepthOf(Operation* product) {
     const SmallVector<Dim> a = DimsOf(product->getOperand(0).getType());
@@ -522,6 +537,7 @@ class Fuser {
     into.row = std::max(into.row, from.row);
     into.compute += from.compute;
     into.normalises |= from.normalises;
+    if (from.columns.count > 0) into.columns = from.columns;
     if (from.product != nullptr) into.product = from.product;
     if (from.gather != nullptr) into.gather = from.gather;
     from = Group{};
@@ -533,7 +549,11 @@ class Fuser {
     const int64_t row = kind.row > 0 ? kind.row : g.row;
     if (g.product != nullptr && kind.row > 0)
       if (kind.row > 1 || !HasShortSum(g.product) || !options_.device.empty()) return false;
-    if (kind.row > 0 && g.row > 0 && g.row != kind.row) return false;
+    if (kind.row > 0 && ((g.row > 0 && g.row != kind.row) || g.columns.count > 0)) return false;
+    if (kind.c == Class::column) {
+      if (g.row > 0 || g.product != nullptr || g.gather != nullptr) return false;
+      return g.columns.Agrees(kind.columns) && DimsOf(op->getOperand(0).getType()) == g.dims;
+    }
     // A row of several dims must be one run, or one number, in everything that is read.
     if (row > 1) {
       auto is_one_run = [&](Value v) {
@@ -664,6 +684,10 @@ class Fuser {
       if (g.row == 0 && is_packed)
         while (lanes > 1 && (schedule.nr % lanes != 0 || (last > 0 && lanes > options_.vector_bytes / 4))) lanes /= 2;
     }
+    const bool is_one_row = g.row > 0 && g.row == static_cast<int64_t>(g.dims.size()) && g.product == nullptr && !g.normalises;
+    DenseI64ArrayAttr cut;
+    if (options_.device.empty() && (g.columns.count > 0 || is_one_row)) cut = CutOf(trace_, g.dims, g.columns);
+    while (cut && cut[3] > 0 && lanes > cut[3]) lanes /= 2;
     SmallVector<Type> types;
     for (Value v : outputs) types.push_back(v.getType());
     SmallVector<Location> locations;
@@ -672,7 +696,7 @@ class Fuser {
         b, FusedLoc::get(b.getContext(), locations), types, inputs, b.getStringAttr("k" + std::to_string(StepOf(last))),
         b.getI32IntegerAttr(StepOf(last)), b.getDenseI32ArrayAttr(steps), b.getDenseI32ArrayAttr(input_ids),
         b.getDenseI32ArrayAttr(output_ids), b.getArrayAttr(strides), b.getI64IntegerAttr(g.row),
-        b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain), product);
+        b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain), cut, product);
     Block* body = b.createBlock(&kernel.getBody());
     IRMapping map;
     for (Value v : inputs) map.map(v, body->addArgument(v.getType(), v.getLoc()));

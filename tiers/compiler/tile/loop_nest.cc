@@ -91,6 +91,20 @@ bool AlignGather(ViewPlan& view, BlockArgument argument, ArrayRef<Dim> space, si
   return true;
 }
 
+// A result of sums along columns: without the dims that were summed, where they are not kept as dims of 1.
+bool AlignColumns(ViewPlan& view, const LoopNest& nest) {
+  const size_t rank = nest.space.size();
+  if (view.type.getRank() + nest.count != static_cast<int64_t>(rank)) return false;
+  const SmallVector<Dim> dims = DimsOf(view.type);
+  view.own_dim.assign(rank, -1);
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const size_t to = d < static_cast<size_t>(nest.first) ? d : d + static_cast<size_t>(nest.count);
+    if (dims[d] != nest.space[to]) return false;
+    if (!dims[d].is_one()) view.own_dim[to] = static_cast<int64_t>(d);
+  }
+  return true;
+}
+
 // May the loop over dims d and d + 1 of the space be one?
 bool Joins(const ViewPlan& view, ArrayRef<Dim> space, size_t d) {
   if (space[d].is_one() || space[d + 1].is_one()) return true;
@@ -122,6 +136,12 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
   nest.space = SpaceOf(kernel);
   nest.row = static_cast<int64_t>(kernel.getRow());
   if (nest.row > static_cast<int64_t>(nest.space.size())) return std::nullopt;
+  if (auto cut = kernel.getCut(); cut && (*cut)[3] > 0) {
+    nest.first = (*cut)[0];
+    nest.count = (*cut)[1];
+    if (nest.first < 0 || nest.count < 1 || nest.first + nest.count + 1 != static_cast<int64_t>(nest.space.size()))
+      return std::nullopt;
+  }
   const size_t rank = nest.space.size(), outer = rank - static_cast<size_t>(nest.row);
   Block& body = kernel.getBody().front();
   for (auto [k, argument] : llvm::enumerate(body.getArguments())) {
@@ -162,13 +182,20 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
       nest.views.push_back(std::move(view));
       continue;
     }
+    if (nest.count > 0 && own != rank) {
+      if (!AlignColumns(view, nest)) return std::nullopt;
+      nest.views.push_back(std::move(view));
+      continue;
+    }
     if (own != rank && own != outer) return std::nullopt;
     if (!Align(view, nest.space, own)) return std::nullopt;
     nest.views.push_back(std::move(view));
   }
   const bool product = ProductsOf(kernel).first != nullptr;
   for (size_t d = 0; d < rank; ++d) {
-    const bool joins = !product && d > 0 && d != outer &&
+    const bool is_cut =
+        nest.count > 0 && (static_cast<int64_t>(d) == nest.first || static_cast<int64_t>(d) == nest.first + nest.count);
+    const bool joins = !product && d > 0 && d != outer && !is_cut &&
                        llvm::all_of(nest.views, [&](const ViewPlan& v) { return Joins(v, nest.space, d - 1); });
     // Dims of 1 between two others must not hide that those do not join.
     if (joins && !nest.loops.empty()) {

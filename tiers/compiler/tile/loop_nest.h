@@ -52,6 +52,7 @@ struct ViewPlan {
 struct LoopNest {
   llvm::SmallVector<Dim> space;
   int64_t row = 0;
+  int64_t first = 0, count = 0;  // dims that columns are summed along: so many from the first on; a loop ends there
   llvm::SmallVector<std::pair<int64_t, int64_t>> loops;  // first and last dim of the space
   llvm::SmallVector<ViewPlan> views;                     // operands, then results
 
