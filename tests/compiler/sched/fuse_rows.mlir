@@ -38,7 +38,7 @@ tsr_graph.trace "dropped" values [0, 1] strides [[], []] (%v0: !t, %v1: tensor<8
 // -----
 // All dims are the row.
 // CHECK-LABEL: tsr_graph.trace "scalar_sum"
-// CHECK-NEXT:   %v3 = tsr_sched.kernel @k2 at 2 steps [0, 1, 2] inputs [0] outputs [3] strides {{\[}}[]] row 2 cut [0, 2, 4096, 0]
+// CHECK-NEXT:   %v3 = tsr_sched.kernel @k2 at 2 steps [0, 1, 2] inputs [0] outputs [3] strides {{\[}}[]] row 2 cut [0, 2, 8192, 0]
 // CHECK-NEXT:     %0 = tsr_graph.square %in0
 // CHECK-NEXT:     %1 = tsr_graph.sum %0
 // CHECK-NEXT:     %2 = tsr_graph.sqrt %1

@@ -2,15 +2,15 @@
 // RUN: tessera-opt %s --split-input-file --tsr-fuse --tsr-decompose --cse --tsr-lower-kernels --canonicalize --cse | FileCheck %s
 
 // Along columns, with what is computed before written on the way.
-// CHECK-LABEL: tsr_tile.kernel @k1 at 1 steps [0, 1] inputs [0, 1] outputs [2, 3] dims {{\[}}[0, 0], [0, 1], [0, 2]] strides {{\[}}[], [], [], []] tasks [0, 2] blocks [2, 256] unit [-3, 1, -257] grain 32768 scratch [] partial 2048
+// CHECK-LABEL: tsr_tile.kernel @k1 at 1 steps [0, 1] inputs [0, 1] outputs [2, 3] dims {{\[}}[0, 0], [0, 1], [0, 2]] strides {{\[}}[], [], [], []] tasks [0, 2] blocks [2, 512] unit [-3, 1, -513] grain 32768 scratch [] partial 4096
 // CHECK-NEXT:   %cst = arith.constant 0.000000e+00 : f32
 // CHECK-NEXT:   %c8_i64 = arith.constant 8 : i64
-// CHECK-NEXT:   %c2048_i64 = arith.constant 2048 : i64
+// CHECK-NEXT:   %c4096_i64 = arith.constant 4096 : i64
 // CHECK-NEXT:   %cst_0 = arith.constant 0.000000e+00 : f64
 // CHECK-NEXT:   %c16_i64 = arith.constant 16 : i64
 // CHECK-NEXT:   %c0_i64 = arith.constant 0 : i64
-// CHECK-NEXT:   %c256_i64 = arith.constant 256 : i64
-// CHECK-NEXT:   %c255_i64 = arith.constant 255 : i64
+// CHECK-NEXT:   %c512_i64 = arith.constant 512 : i64
+// CHECK-NEXT:   %c511_i64 = arith.constant 511 : i64
 // CHECK-NEXT:   %c2_i64 = arith.constant 2 : i64
 // CHECK-NEXT:   %c1_i64 = arith.constant 1 : i64
 // CHECK-NEXT:   %0 = tsr_tile.dim %table[2]
@@ -20,13 +20,13 @@
 // CHECK-NEXT:   %4 = arith.divui %3, %c2_i64 : i64
 // CHECK-NEXT:   %5 = arith.muli %1, %c2_i64 : i64
 // CHECK-NEXT:   %6 = arith.muli %2, %1 : i64
-// CHECK-NEXT:   %7 = arith.addi %0, %c255_i64 : i64
-// CHECK-NEXT:   %8 = arith.divui %7, %c256_i64 : i64
+// CHECK-NEXT:   %7 = arith.addi %0, %c511_i64 : i64
+// CHECK-NEXT:   %8 = arith.divui %7, %c512_i64 : i64
 // CHECK-NEXT:   %9 = arith.cmpi slt, %end, %c0_i64 : i64
 // CHECK-NEXT:   scf.if %9 {
 // CHECK-NEXT:     scf.for %arg0 = %c0_i64 to %8 step %c1_i64  : i64 {
-// CHECK-NEXT:       %10 = arith.muli %arg0, %c256_i64 : i64
-// CHECK-NEXT:       %11 = arith.addi %10, %c256_i64 : i64
+// CHECK-NEXT:       %10 = arith.muli %arg0, %c512_i64 : i64
+// CHECK-NEXT:       %11 = arith.addi %10, %c512_i64 : i64
 // CHECK-NEXT:       %12 = arith.minsi %11, %0 : i64
 // CHECK-NEXT:       %13 = arith.subi %12, %10 : i64
 // CHECK-NEXT:       %14 = arith.divui %13, %c16_i64 : i64
@@ -38,7 +38,7 @@
 // CHECK-NEXT:         %19 = scf.for %arg2 = %c0_i64 to %4 step %c1_i64 iter_args(%arg3 = %18) -> (vector<16xf64>)  : i64 {
 // CHECK-NEXT:           %21 = arith.muli %arg2, %8 : i64
 // CHECK-NEXT:           %22 = arith.addi %21, %arg0 : i64
-// CHECK-NEXT:           %23 = arith.muli %22, %c2048_i64 : i64
+// CHECK-NEXT:           %23 = arith.muli %22, %c4096_i64 : i64
 // CHECK-NEXT:           %24 = arith.muli %17, %c8_i64 : i64
 // CHECK-NEXT:           %25 = arith.addi %23, %24 : i64
 // CHECK-NEXT:           %26 = llvm.getelementptr %partial[%25] : (!llvm.ptr, i64) -> !llvm.ptr, i8
@@ -54,7 +54,7 @@
 // CHECK-NEXT:         %18 = scf.for %arg2 = %c0_i64 to %4 step %c1_i64 iter_args(%arg3 = %cst_0) -> (f64)  : i64 {
 // CHECK-NEXT:           %20 = arith.muli %arg2, %8 : i64
 // CHECK-NEXT:           %21 = arith.addi %20, %arg0 : i64
-// CHECK-NEXT:           %22 = arith.muli %21, %c2048_i64 : i64
+// CHECK-NEXT:           %22 = arith.muli %21, %c4096_i64 : i64
 // CHECK-NEXT:           %23 = arith.muli %17, %c8_i64 : i64
 // CHECK-NEXT:           %24 = arith.addi %22, %23 : i64
 // CHECK-NEXT:           %25 = llvm.getelementptr %partial[%24] : (!llvm.ptr, i64) -> !llvm.ptr, i8
@@ -71,13 +71,13 @@
 // CHECK-NEXT:       %10 = arith.remui %arg0, %8 : i64
 // CHECK-NEXT:       %11 = arith.divui %arg0, %8 : i64
 // CHECK-NEXT:       %12 = arith.remui %11, %4 : i64
-// CHECK-NEXT:       %13 = arith.muli %10, %c256_i64 : i64
-// CHECK-NEXT:       %14 = arith.addi %13, %c256_i64 : i64
+// CHECK-NEXT:       %13 = arith.muli %10, %c512_i64 : i64
+// CHECK-NEXT:       %14 = arith.addi %13, %c512_i64 : i64
 // CHECK-NEXT:       %15 = arith.minsi %14, %0 : i64
 // CHECK-NEXT:       %16 = arith.muli %12, %5 : i64
 // CHECK-NEXT:       %17 = arith.addi %16, %5 : i64
 // CHECK-NEXT:       %18 = arith.minsi %17, %6 : i64
-// CHECK-NEXT:       %19 = arith.muli %arg0, %c2048_i64 : i64
+// CHECK-NEXT:       %19 = arith.muli %arg0, %c4096_i64 : i64
 // CHECK-NEXT:       %20 = arith.subi %15, %13 : i64
 // CHECK-NEXT:       %21 = arith.divui %20, %c16_i64 : i64
 // CHECK-NEXT:       %22 = arith.muli %21, %c16_i64 : i64
@@ -154,7 +154,7 @@ tsr_graph.trace "columns" values [0, 1] strides [[], []] likely [16, 128, 512] (
 
 // -----
 // Of everything: a task does so many rows.
-// CHECK-LABEL: tsr_tile.kernel @k1 at 1 steps [0, 1] inputs [0, 1] outputs [3] dims [] strides {{\[}}[], [], []] tasks [-601] blocks [218] unit [-219, -301] grain 32768 scratch [] partial 8
+// CHECK-LABEL: tsr_tile.kernel @k1 at 1 steps [0, 1] inputs [0, 1] outputs [3] dims [] strides {{\[}}[], [], []] tasks [-601] blocks [436] unit [-437, -301] grain 32768 scratch [] partial 8
 // CHECK-NEXT:   %cst = arith.constant 1.800000e+05 : f64
 // CHECK-NEXT:   %cst_0 = arith.constant 0.000000e+00 : f32
 // CHECK-NEXT:   %c128_i64 = arith.constant 128 : i64
@@ -164,11 +164,11 @@ tsr_graph.trace "columns" values [0, 1] strides [[], []] likely [16, 128, 512] (
 // CHECK-NEXT:   %c0_i64 = arith.constant 0 : i64
 // CHECK-NEXT:   %c1_i64 = arith.constant 1 : i64
 // CHECK-NEXT:   %c180000_i64 = arith.constant 180000 : i64
-// CHECK-NEXT:   %c65400_i64 = arith.constant 65400 : i64
-// CHECK-NEXT:   %c3_i64 = arith.constant 3 : i64
+// CHECK-NEXT:   %c130800_i64 = arith.constant 130800 : i64
+// CHECK-NEXT:   %c2_i64 = arith.constant 2 : i64
 // CHECK-NEXT:   %0 = arith.cmpi slt, %end, %c0_i64 : i64
 // CHECK-NEXT:   scf.if %0 {
-// CHECK-NEXT:     %1 = scf.for %arg0 = %c0_i64 to %c3_i64 step %c1_i64 iter_args(%arg1 = %cst_1) -> (f64)  : i64 {
+// CHECK-NEXT:     %1 = scf.for %arg0 = %c0_i64 to %c2_i64 step %c1_i64 iter_args(%arg1 = %cst_1) -> (f64)  : i64 {
 // CHECK-NEXT:       %4 = arith.muli %arg0, %c8_i64 : i64
 // CHECK-NEXT:       %5 = llvm.getelementptr %partial[%4] : (!llvm.ptr, i64) -> !llvm.ptr, i8
 // CHECK-NEXT:       %6 = tsr_tile.load %5[%c0_i64] : f64 -> f64
@@ -180,8 +180,8 @@ tsr_graph.trace "columns" values [0, 1] strides [[], []] likely [16, 128, 512] (
 // CHECK-NEXT:     tsr_tile.store %3, %out0[%c0_i64] : f32 -> f32
 // CHECK-NEXT:   } else {
 // CHECK-NEXT:     scf.for %arg0 = %begin to %end step %c1_i64  : i64 {
-// CHECK-NEXT:       %1 = arith.muli %arg0, %c65400_i64 : i64
-// CHECK-NEXT:       %2 = arith.addi %1, %c65400_i64 : i64
+// CHECK-NEXT:       %1 = arith.muli %arg0, %c130800_i64 : i64
+// CHECK-NEXT:       %2 = arith.addi %1, %c130800_i64 : i64
 // CHECK-NEXT:       %3 = arith.minsi %2, %c180000_i64 : i64
 // CHECK-NEXT:       %4 = arith.muli %arg0, %c8_i64 : i64
 // CHECK-NEXT:       %5 = arith.subi %3, %1 : i64

@@ -14,7 +14,7 @@ int64_t LikelyOf(graph::TraceOp trace, const Dim& d) {
 }
 
 Columns ColumnsOf(Operation* op) {
-  constexpr int64_t kFewest = 8;  // columns that are worth vectors
+  constexpr int64_t kFewest = 4;  // columns that are worth vectors
   const SmallVector<Dim> dims = DimsOf(op->getOperand(0).getType());
   const int64_t rank = static_cast<int64_t>(dims.size());
   auto axes = op->getAttrOfType<DenseI64ArrayAttr>("axes");
@@ -36,7 +36,7 @@ Columns ColumnsOf(Operation* op) {
 }
 
 DenseI64ArrayAttr CutOf(graph::TraceOp trace, ArrayRef<Dim> space, Columns summed) {
-  constexpr int64_t kElements = 65536, kColumns = 256, kUnknown = 1024;
+  constexpr int64_t kElements = 131072, kColumns = 1024, kUnknown = 1024;
   auto likely = [&](const Dim& d) {
     const int64_t n = LikelyOf(trace, d);
     return n < 0 ? kUnknown : std::clamp<int64_t>(n, 1, kElements);
