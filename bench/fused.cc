@@ -19,9 +19,9 @@ struct Rows {
   int64_t count;
 };
 
-/// w and b are rows, ids one index for each row of x.
+/// w and b are rows, ids one index for each row of x, few has 8 rows, and narrow is a matrix of bf16.
 struct Operands {
-  Tensor x, y, z, w, b, ids;
+  Tensor x, y, z, w, b, ids, few, narrow;
 };
 
 struct Fused {
@@ -50,6 +50,9 @@ const Fused kFused[] = {
     {"rms_norm", 3, [](const Operands& in) { return tessera::rms_norm(in.x + in.y, in.w); },
      [](const Rows& r) { HandwrittenAddRmsNorm(r.x, r.y, r.w, r.out, r.count, kSide, 1e-6f); }, 0},
     {"embedding", 3, [](const Operands& in) { return tessera::embedding(in.x, in.ids) * 0.5 + in.y; }, nullptr, 1.5},
+    {"narrow_weight", 0.5,
+     [](const Operands& in) { return tessera::matmul(in.few, tessera::cast(in.narrow, tessera::f32)) * 0.5; }, nullptr,
+     1.5},
     {"column_sum", 2, [](const Operands& in) { return tessera::sum(in.x * in.y, 0); }, nullptr, 1.5},
     {"mean_square", 2, [](const Operands& in) { return tessera::mean(tessera::square(in.x - in.y)); }, nullptr, 1.5},
 };
@@ -74,7 +77,7 @@ void Check(const Fused& fused, Rows rows) {
         std::span<const float>(data, static_cast<size_t>(dims.size() == 2 ? rows.count * kSide : kSide)), dims);
   };
   const Tensor x = tensor(rows.x, {rows.count, kSide}), y = tensor(rows.y, {rows.count, kSide});
-  const Tensor r = fused.run({x, y, y, tensor(rows.w, {kSide}), tensor(rows.b, {kSide}), Tensor()});
+  const Tensor r = fused.run({x, y, y, tensor(rows.w, {kSide}), tensor(rows.b, {kSide}), {}, {}, {}});
   fused.by_hand(rows);
   const auto values = r.read<float>();
   CheckClose({values.data(), values.size()}, rows.out, 2e-6);
@@ -88,7 +91,8 @@ Timed FusedTask(const std::string& task) {
   // Steps of 1001 come to every row once, and to no neighbour after another.
   const Operands in = {tessera::randn({kSide, kSide}), tessera::randn({kSide, kSide}),
                        tessera::randn({kSide, kSide}), tessera::randn({kSide}),
-                       tessera::randn({kSide}),        tessera::mod(tessera::arange(kSide) * 1001, kSide)};
+                       tessera::randn({kSide}),        tessera::mod(tessera::arange(kSide) * 1001, kSide),
+                       tessera::randn({8, kSide}),     tessera::cast(tessera::randn({kSide, kSide}), tessera::bf16)};
   const Timed timed = Loop([=] { Read(fused->run(in)); });
   // Hot, built, compiled, and compiled again: each takes some runs.
   for (int round = 0; round < 4; ++round) {

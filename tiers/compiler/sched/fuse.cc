@@ -21,6 +21,9 @@
 // more often, which must cost less than the trip of the result through memory. Such rows may be multiplied with another
 // matrix in the same kernel: attention, however it was written.
 //
+// A factor that is nothing but a narrow float in f32, for this product alone, is read as it is: widening it on the way
+// costs less than a copy of twice its size.
+//
 // A gather of rows (an embedding) fails where an index is out of range. The core looks at the indices at the first step
 // of the kernel and leaves the trace there, so a gather closes all groups but its own, and is the first op of that;
 // more gathers join it where their indices are there by then, and dims that they do not have are broadcast. In an eager
@@ -213,7 +216,8 @@ struct Group {
   SmallVector<Dim> dims;
   int64_t row = 0;
   llvm::SetVector<Operation*> ops;
-  llvm::SetVector<Value> reads;  // from outside
+  llvm::SetVector<Value> reads;    // from outside
+  SmallVector<Operation*> folded;  // casts that a product does when it reads
   bool open = true;
   int compute = 0;  // ops that do arithmetic
   bool normalises = false;
@@ -375,6 +379,7 @@ class Fuser {
         rows->second = op;
       }
     }
+    if (options_.fuse && rows->product == op) FoldCasts(*rows);
     CloseUsed(op, rows);
     rows->ops.insert(op);
     rows->compute += 1;
@@ -383,6 +388,25 @@ class Fuser {
       if (Of(v) != rows) rows->reads.insert(Through(v));
     // What follows has other dims.
     if (rows->second == op) rows->open = false;
+  }
+
+  void FoldCasts(Group& g) {
+    if (!options_.device.empty() || !IsProduct(g.product)) return;
+    for (OpOperand& factor : g.product->getOpOperands()) {
+      Operation* cast = factor.get().getDefiningOp();
+      Group* own = cast == nullptr ? nullptr : Of(factor.get());
+      if (own == nullptr || IsLoose(cast) || own->ops.size() != 1 || RowOf(cast)->name != "cast") continue;
+      auto until = cast->getAttrOfType<DenseI32ArrayAttr>("until");
+      if (!cast->hasOneUse() || !until || until[0] > StepOf(g.product)) continue;
+      Value narrow = cast->getOperand(0);
+      auto element = [](Value v) { return mlir::cast<RankedTensorType>(v.getType()).getElementType(); };
+      if (!IsNarrowFloat(element(narrow)) || !element(factor.get()).isF32() || Through(narrow) != narrow) continue;
+      factor.set(narrow);
+      g.folded.push_back(cast);
+      group_of_.erase(cast);
+      *own = Group{};
+      own->open = false;
+    }
   }
 
   void AddGather(Operation* op) {
@@ -507,7 +531,8 @@ class Fuser {
     auto runs = [&](Value v, int64_t from_end) {
       auto type = cast<RankedTensorType>(v.getType());
       auto strides = cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef();
-      if (ComputeType(type.getElementType()) != type.getElementType()) return false;
+      // The right factor may be widened on the way.
+      if (v == op->getOperand(0) && ComputeType(type.getElementType()) != type.getElementType()) return false;
       return strides.empty() ? from_end == 1 : strides[strides.size() - static_cast<size_t>(from_end)] == 1;
     };
     facts.a_along_k = runs(op->getOperand(0), Transposes(op, "transpose_a") ? 2 : 1);
@@ -536,6 +561,7 @@ class Fuser {
     into.reads.insert(from.reads.begin(), from.reads.end());
     into.row = std::max(into.row, from.row);
     into.compute += from.compute;
+    into.folded.append(from.folded);
     into.normalises |= from.normalises;
     if (from.columns.count > 0) into.columns = from.columns;
     if (from.product != nullptr) into.product = from.product;
@@ -660,6 +686,8 @@ class Fuser {
       }
       if (!IsView(op) && op->hasAttr("step")) steps.push_back(StepOf(op));
     }
+    for (Operation* cast : g.folded) steps.push_back(StepOf(cast));
+    llvm::sort(steps);
     for (int32_t id : output_ids)
       if (id < 0) return;  // a value that has no name cannot be written anywhere
     for (int32_t id : input_ids)
@@ -684,7 +712,8 @@ class Fuser {
       if (g.row == 0 && is_packed)
         while (lanes > 1 && (schedule.nr % lanes != 0 || (last > 0 && lanes > options_.vector_bytes / 4))) lanes /= 2;
     }
-    const bool is_one_row = g.row > 0 && g.row == static_cast<int64_t>(g.dims.size()) && g.product == nullptr && !g.normalises;
+    const bool is_one_row =
+        g.row > 0 && g.row == static_cast<int64_t>(g.dims.size()) && g.product == nullptr && !g.normalises;
     DenseI64ArrayAttr cut;
     if (options_.device.empty() && (g.columns.count > 0 || is_one_row)) cut = CutOf(trace_, g.dims, g.columns);
     while (cut && cut[3] > 0 && lanes > cut[3]) lanes /= 2;
@@ -692,6 +721,7 @@ class Fuser {
     for (Value v : outputs) types.push_back(v.getType());
     SmallVector<Location> locations;
     for (Operation* op : ops) locations.push_back(op->getLoc());
+    for (Operation* cast : g.folded) locations.push_back(cast->getLoc());
     auto kernel = sched::KernelOp::create(
         b, FusedLoc::get(b.getContext(), locations), types, inputs, b.getStringAttr("k" + std::to_string(StepOf(last))),
         b.getI32IntegerAttr(StepOf(last)), b.getDenseI32ArrayAttr(steps), b.getDenseI32ArrayAttr(input_ids),
@@ -722,6 +752,7 @@ class Fuser {
       }
       if (op->use_empty()) op->erase();
     }
+    for (Operation* cast : g.folded) cast->erase();
   }
 
   graph::TraceOp trace_;
