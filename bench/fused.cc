@@ -19,47 +19,42 @@ struct Rows {
   int64_t count;
 };
 
+/// w and b are rows, ids one index for each row of x, few has 8 rows, and narrow is a matrix of bf16.
+struct Operands {
+  Tensor x, y, z, w, b, ids, few, narrow;
+};
+
 struct Fused {
   const char* name;
   double operands;  // that must be read and written, each of 64 MiB
-  Tensor (*run)(const Tensor& x, const Tensor& y, const Tensor& z, const Tensor& w, const Tensor& b);
+  Tensor (*run)(const Operands& in);
   void (*by_hand)(const Rows& rows);  // null where memory is the limit, and a copy says what it gives
   double tier1_goal;                  // 0: none
 };
 
-// Each is at a place of its own; w and b are rows.
+// Each is at a place of its own.
 const Fused kFused[] = {
-    {"chain", 4,
-     [](const Tensor& x, const Tensor& y, const Tensor& z, const Tensor&, const Tensor&) {
-       return (x * y + z) * 0.5 + x;
-     },
-     nullptr, 3},
-    {"gelu", 2,
-     [](const Tensor& x, const Tensor&, const Tensor&, const Tensor& w, const Tensor& b) {
-       return tessera::gelu(x * w + b) * 0.5 + x;
-     },
+    {"chain", 4, [](const Operands& in) { return (in.x * in.y + in.z) * 0.5 + in.x; }, nullptr, 3},
+    {"gelu", 2, [](const Operands& in) { return tessera::gelu(in.x * in.w + in.b) * 0.5 + in.x; },
      [](const Rows& r) { HandwrittenGeluChain(r.x, r.w, r.b, r.out, r.count, kSide); }, 1.5},
-    {"softmax", 2,
-     [](const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
-       return tessera::softmax(x * 0.125, -1);
-     },
+    {"softmax", 2, [](const Operands& in) { return tessera::softmax(in.x * 0.125, -1); },
      [](const Rows& r) { HandwrittenSoftmax(r.x, r.out, r.count, kSide, 0.125f); }, 0},
     {"softmax_by_hand", 2,
-     [](const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
-       Tensor e = tessera::exp(x - tessera::max(x, -1, true));
+     [](const Operands& in) {
+       Tensor e = tessera::exp(in.x - tessera::max(in.x, -1, true));
        return e / tessera::sum(e, -1, true);
      },
      [](const Rows& r) { HandwrittenSoftmax(r.x, r.out, r.count, kSide); }, 1.5},
-    {"layer_norm", 3,
-     [](const Tensor& x, const Tensor& y, const Tensor&, const Tensor& w, const Tensor& b) {
-       return tessera::layer_norm(x + y, w, b);
-     },
+    {"layer_norm", 3, [](const Operands& in) { return tessera::layer_norm(in.x + in.y, in.w, in.b); },
      [](const Rows& r) { HandwrittenAddLayerNorm(r.x, r.y, r.w, r.b, r.out, r.count, kSide, 1e-5f); }, 0},
-    {"rms_norm", 3,
-     [](const Tensor& x, const Tensor& y, const Tensor&, const Tensor& w, const Tensor&) {
-       return tessera::rms_norm(x + y, w);
-     },
+    {"rms_norm", 3, [](const Operands& in) { return tessera::rms_norm(in.x + in.y, in.w); },
      [](const Rows& r) { HandwrittenAddRmsNorm(r.x, r.y, r.w, r.out, r.count, kSide, 1e-6f); }, 0},
+    {"embedding", 3, [](const Operands& in) { return tessera::embedding(in.x, in.ids) * 0.5 + in.y; }, nullptr, 1.5},
+    {"narrow_weight", 0.5,
+     [](const Operands& in) { return tessera::matmul(in.few, tessera::cast(in.narrow, tessera::f32)) * 0.5; }, nullptr,
+     1.5},
+    {"column_sum", 2, [](const Operands& in) { return tessera::sum(in.x * in.y, 0); }, nullptr, 1.5},
+    {"mean_square", 2, [](const Operands& in) { return tessera::mean(tessera::square(in.x - in.y)); }, nullptr, 1.5},
 };
 
 const Fused* FindFused(const std::string& name) {
@@ -82,7 +77,7 @@ void Check(const Fused& fused, Rows rows) {
         std::span<const float>(data, static_cast<size_t>(dims.size() == 2 ? rows.count * kSide : kSide)), dims);
   };
   const Tensor x = tensor(rows.x, {rows.count, kSide}), y = tensor(rows.y, {rows.count, kSide});
-  const Tensor r = fused.run(x, y, y, tensor(rows.w, {kSide}), tensor(rows.b, {kSide}));
+  const Tensor r = fused.run({x, y, y, tensor(rows.w, {kSide}), tensor(rows.b, {kSide}), {}, {}, {}});
   fused.by_hand(rows);
   const auto values = r.read<float>();
   CheckClose({values.data(), values.size()}, rows.out, 2e-6);
@@ -93,9 +88,12 @@ void Check(const Fused& fused, Rows rows) {
 Timed FusedTask(const std::string& task) {
   const Fused* fused = task.starts_with("fused ") ? FindFused(task.substr(6)) : nullptr;
   if (fused == nullptr) return {};
-  const Tensor x = tessera::randn({kSide, kSide}), y = tessera::randn({kSide, kSide}),
-               z = tessera::randn({kSide, kSide}), w = tessera::randn({kSide}), b = tessera::randn({kSide});
-  const Timed timed = Loop([=] { Read(fused->run(x, y, z, w, b)); });
+  // Steps of 1001 come to every row once, and to no neighbour after another.
+  const Operands in = {tessera::randn({kSide, kSide}), tessera::randn({kSide, kSide}),
+                       tessera::randn({kSide, kSide}), tessera::randn({kSide}),
+                       tessera::randn({kSide}),        tessera::mod(tessera::arange(kSide) * 1001, kSide),
+                       tessera::randn({8, kSide}),     tessera::cast(tessera::randn({kSide, kSide}), tessera::bf16)};
+  const Timed timed = Loop([=] { Read(fused->run(in)); });
   // Hot, built, compiled, and compiled again: each takes some runs.
   for (int round = 0; round < 4; ++round) {
     timed(20);

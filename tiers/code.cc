@@ -139,6 +139,7 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     }
     positions.push_back(plan.Word());
     kernel.many = plan.Word();
+    kernel.partial = plan.Word();
     kernel.latest = kernel.position;
     const auto parameters = static_cast<int64_t>(kernel.views.size() + kernel.dims.size() + 1);
     if (kernel.many != 0 &&
@@ -155,11 +156,17 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     for (int64_t bytes : kernel.scratch)
       if (bytes < 0) return Damaged();
     if (kernel.fixed < 0) return Damaged();
+    if (kernel.partial < 0 || kernel.partial > (1 << 20) || (kernel.partial > 0 && header.kind != kHostObject))
+      return Damaged();
     for (const auto* product : {&kernel.tasks, &kernel.unit})
       for (int64_t e : *product)
         if (e >= static_cast<int64_t>(kernel.dims.size())) return Damaged();
     for (int s : kernel.steps) {
       if (s > kernel.position) return Damaged();
+      const tracer::TraceStep& step = trace.steps[static_cast<size_t>(s)];
+      // Of a take these are rows only along the first axis, and no other is in a kernel.
+      if (step.kind == tracer::TraceStep::Kind::op && (step.op == ir::Op::k_embedding || step.op == ir::Op::k_take))
+        kernel.gathers.push_back({step.in[0], step.in[1]});
       for (ValueId v : trace.steps[static_cast<size_t>(s)].out)
         if (!written[static_cast<size_t>(v)]) kernel.inner.push_back(v);
     }

@@ -29,6 +29,7 @@ class Code {
     std::vector<int64_t> blocks;                        // of each factor of tasks; empty: 1
     std::vector<int64_t> scratch;                       // bytes of an element, one for each row
     int64_t fixed = 0;                                  // bytes of scratch besides
+    int64_t partial = 0;  // bytes of one more view for each task; a last call puts together what is there
     int64_t grain = 1;
     // On a device that is not the cpu: the kernel there, and how it is launched.
     const void* function = nullptr;
@@ -44,6 +45,11 @@ class Code {
     };
     std::vector<Map> maps;
     std::vector<size_t> aligned;  // views that are read and written by vectors of 16 bytes
+    /// Gathers among its steps: their indices are looked at when the first step is due, before anything is read.
+    struct Gather {
+      tracer::ValueId table, ids;
+    };
+    std::vector<Gather> gathers;
     /// Results of its steps that are never in memory.
     std::vector<tracer::ValueId> inner;
     // The function that runs many kernels like this one in one launch, and how many at most; null: there is none.

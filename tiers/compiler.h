@@ -76,8 +76,8 @@ namespace tessera::tiers {
 /// (lists), tasks, blocks, unit, scratch; then its fixed scratch, its grain, and the threads of a block, the tasks that
 /// a block does, its bytes of dynamic shared memory and the most blocks for each multiprocessor (0: any number), which
 /// are 0 on the host; then its maps (lists), the list of aligned views, the position of
-/// the kernel whose function it runs, and `many`. tsr_target.launch in tiers/compiler/dialects/target.td says what they
-/// mean.
+/// the kernel whose function it runs, `many` and `partial`. tsr_target.launch in tiers/compiler/dialects/target.td says
+/// what they mean.
 ///
 /// A function for CUDA devices is named k<position>, as on the host. It takes parameters of 8 bytes: the views (inputs,
 /// then outputs), the entries of dims, and the number of tasks; then its maps, which are CUtensorMap of 128 bytes. It
@@ -96,7 +96,7 @@ struct ArtifactHeader {
   uint64_t plan_words;
   uint64_t object_bytes;
 };
-inline constexpr uint32_t kArtifactVersion = 6;
+inline constexpr uint32_t kArtifactVersion = 7;
 
 /// The most kernels of so many parameters that one launch may have: all parameters of a launch are at most 4 KiB, which
 /// is what every driver takes.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "interp/cpu/ids.h"
 #include "interp/dispatch.h"
 #include "runtime/clock.h"
 #include "runtime/metrics.h"
@@ -43,6 +44,17 @@ void SetFailure(GuardFailure* f, GuardKind guard, std::string expected, std::str
   f->reason = deopt::Info(guard).reason;
   f->expected = std::move(expected);
   f->seen = std::move(seen);
+}
+
+// An op that may fail on values, of which can be seen now that it does not: rows at indices that are in memory. It may
+// wait like any other op.
+bool WillNotFail(const interp::EagerCall& call) {
+  if (call.op != ir::Op::k_embedding && call.op != ir::Op::k_take) return false;
+  const View &table = *call.in[0], &ids = *call.in[1];
+  if (ids.weak || static_cast<const TensorImpl&>(ids).watcher() != nullptr) return false;
+  int64_t axis = call.op == ir::Op::k_take ? std::get<int64_t>(call.attrs[0]) : 0;
+  if (axis < 0) axis += table.rank;
+  return cpu::AreInRange(ids, table.dims[axis]);
 }
 
 // The first n steps are the same op on the same values from the same place.
@@ -158,7 +170,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
     ok = TryMatch<false>(*next_, call, out, nullptr) || TryMatch<true>(*next_, call, out, &failure);
   }
   // The first op, too, runs at once where it may fail on values.
-  if (ok && steps_[0].may_fail && !Run(matched_).ok()) {
+  if (ok && steps_[0].may_fail && !WillNotFail(call) && !Run(matched_).ok()) {
     for (TensorImpl*& y : out) std::exchange(y, nullptr)->MarkDropped();
     matched_ = 0;
     failure.reason = DeoptReason::op_failed;
@@ -381,7 +393,7 @@ Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<Tenso
   GuardFailure failure;
   if (TryMatch<false>(step, call, out, nullptr)) {
     // An op that may fail on values runs at once; where it fails, tier 1 runs it again and says why.
-    if (!step.may_fail || Run(matched_).ok()) {
+    if (!step.may_fail || WillNotFail(call) || Run(matched_).ok()) {
       Leave();
       return Outcome::waits;
     }

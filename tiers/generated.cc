@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "interp/cpu/ids.h"
 #include "runtime/metrics.h"
 #include "runtime/thread_pool.h"
 
@@ -15,14 +16,14 @@ constexpr int64_t kLongRow = int64_t{1} << 16;
 // Rows that do not fit a cache are no use, and memory is not asked for twice.
 constexpr size_t kMostScratch = size_t{1} << 24;
 
-// Memory of a thread for rows that a kernel keeps; stays with the thread.
-void* Scratch(size_t bytes) {
-  struct Buffer {
-    void* data = nullptr;
-    size_t bytes = 0;
-    ~Buffer() { std::free(data); }
-  };
-  static thread_local Buffer buffer;
+// Memory that stays with its thread.
+struct Buffer {
+  void* data = nullptr;
+  size_t bytes = 0;
+  ~Buffer() { std::free(data); }
+};
+
+void* Grow(Buffer& buffer, size_t bytes) {
   if (buffer.bytes < bytes) {
     std::free(buffer.data);
     buffer.bytes = (bytes + 4095) / 4096 * 4096;
@@ -30,6 +31,18 @@ void* Scratch(size_t bytes) {
     if (buffer.data == nullptr) buffer.bytes = 0;
   }
   return buffer.data;
+}
+
+// For rows that a kernel keeps.
+void* Scratch(size_t bytes) {
+  static thread_local Buffer buffer;
+  return Grow(buffer, bytes);
+}
+
+// For what the tasks of a launch leave to be put together.
+void* Partial(size_t bytes) {
+  static thread_local Buffer buffer;
+  return Grow(buffer, bytes);
 }
 
 // Where a run is prepared for its first steps only, dims of later ones are not known yet: nothing is there to do.
@@ -82,6 +95,14 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
     b.fits = true;
     for (size_t v = 0; v < kernel.views.size() && b.fits; ++v)
       b.fits = Fits(views[static_cast<size_t>(kernel.views[v])], kernel.strides[v]);
+    if (!kernel.gathers.empty()) {
+      b.views.clear();
+      b.rows.clear();
+      for (const auto& [table, ids] : kernel.gathers) {
+        b.views.push_back(views[static_cast<size_t>(ids)]);
+        b.rows.push_back(views[static_cast<size_t>(table)].dims[0]);
+      }
+    }
     b.tasks = Product(kernel.tasks, kernel.blocks, b.dims);
     b.unit = std::max<int64_t>(1, Product(kernel.unit, {}, b.dims));
     b.scratch = static_cast<size_t>((kernel.fixed + 63) / 64 * 64);
@@ -91,6 +112,7 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
     if (b.fits && !kernel.maps.empty()) b.fits = BindMaps(kernel, b, views);
     if (device_ != nullptr) continue;
     const bool is_one_row = b.tasks == 1 && kernel.blocks.empty();
+    if (kernel.partial > 0 && b.tasks > static_cast<int64_t>(kMostScratch) / kernel.partial) b.fits = false;
     if (b.scratch > kMostScratch || (is_one_row && b.unit > kLongRow && rt::NumThreads() > 1)) b.fits = false;
   }
 }
@@ -145,21 +167,34 @@ bool GeneratedKernels::BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span
   return true;
 }
 
+absl::Status GeneratedKernels::CheckIds(const Code::Kernel& kernel, void* const* data) const {
+  const Bound& b = bound_[static_cast<size_t>(code_.kernel_of(kernel.position))];
+  for (size_t g = 0; g < kernel.gathers.size(); ++g) {
+    View ids = b.views[g];
+    ids.data = data[kernel.gathers[g].ids];
+    if (!cpu::AreInRange(ids, b.rows[g]))
+      return OutOfRange("an index is outside dim 0 of a table of ", b.rows[g], " rows");
+  }
+  return absl::OkStatus();
+}
+
 void GeneratedKernels::Launch(size_t k, void* const* data) {
   const Code::Kernel& kernel = code_.kernels()[k];
   const Bound& b = bound_[k];
-  constexpr size_t kMostViews = 64;
+  constexpr size_t kMostViews = 65;
   void* views[kMostViews];
   for (size_t v = 0; v < kernel.views.size(); ++v) views[v] = data[kernel.views[v]];
   rt::Count(rt::Metric::kernels_generated);
+  if (kernel.partial > 0) views[kernel.views.size()] = Partial(static_cast<size_t>(b.tasks * kernel.partial));
   const int64_t grain = std::max<int64_t>(1, kernel.grain / b.unit);
   if (b.tasks <= grain) {
     kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), 0, b.tasks);
-    return;
+  } else {
+    rt::ParallelFor(b.tasks, grain, [&](int64_t begin, int64_t end) {
+      kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), begin, end);
+    });
   }
-  rt::ParallelFor(b.tasks, grain, [&](int64_t begin, int64_t end) {
-    kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), begin, end);
-  });
+  if (kernel.partial > 0) kernel.run(views, nullptr, b.dims.data(), 0, -1);
 }
 
 int32_t GeneratedKernels::NumberOf(tracer::ValueId v) {

@@ -65,12 +65,16 @@ class GeneratedKernels {
     const int k = code_.kernel_of(step);
     return k >= 0 && bound_[static_cast<size_t>(k)].use;
   }
-  /// Runs the kernel of that step if the step is where it stands. `data` has the address of each value's data.
+  /// Runs the kernel of that step if the step is where it stands. `data` has the address of each value's data. The
+  /// first step of a kernel fails where an index of its gathers is out of range: tier 1 goes on from there, and says
+  /// so.
   absl::Status Run(int step, void* const* data) {
     const int k = code_.kernel_of(step);
-    if (code_.kernels()[static_cast<size_t>(k)].position != step) return absl::OkStatus();
+    const Code::Kernel& kernel = code_.kernels()[static_cast<size_t>(k)];
+    if (!kernel.gathers.empty() && kernel.steps.front() == step) TSR_RETURN_IF_ERROR(CheckIds(kernel, data));
+    if (kernel.position != step) return absl::OkStatus();
     if (device_ != nullptr) {
-      const int batch = code_.kernels()[static_cast<size_t>(k)].batch;
+      const int batch = kernel.batch;
       const int last = batch >= 0 ? last_of_batch_[static_cast<size_t>(batch)] : -1;
       if (last < 0) return Submit(static_cast<size_t>(k), data);
       return last == k ? SubmitMany(static_cast<size_t>(batch), data) : absl::OkStatus();
@@ -94,7 +98,8 @@ class GeneratedKernels {
       rt::PieceMap map;
     };
     std::vector<Map> maps;
-    std::vector<View> views;       // of a library's product, but for where they are
+    std::vector<View> views;       // of a library's product, or the ids of gathers, but for where they are
+    std::vector<int64_t> rows;     // of the table of each gather
     std::vector<int32_t> numbers;  // for each view, on a device that is not the cpu: index in numbers_, or -1
   };
   /// A number of the host that kernels of a device read from its memory, where it is written when it has changed.
@@ -111,6 +116,7 @@ class GeneratedKernels {
   /// Asks the library about the product, or submits it.
   absl::Status RunLibrary(const Code::Kernel& kernel, const Bound& b, bool submit) const;
   bool BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views);
+  absl::Status CheckIds(const Code::Kernel& kernel, void* const* data) const;
   void Launch(size_t k, void* const* data);
   /// The same on a device that is not the cpu.
   absl::Status Submit(size_t k, void* const* data);

@@ -63,6 +63,32 @@ absl::StatusOr<Scratch> CheckedIds(const View& ids, int64_t dim, int axis, const
   return scratch;
 }
 
+namespace {
+
+template <class T>
+bool BlocksAreInRange(const View& ids, int64_t dim) {
+  constexpr int64_t kBlock = 512;
+  T block[kBlock];
+  const int64_t n = ids.size();
+  const bool contiguous = ids.IsContiguous();
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t size = std::min(kBlock, n - begin);
+    const T* at = contiguous ? ids.as<T>() + begin : block;
+    if (!contiguous) GatherBlock(ids, begin, size, block);
+    bool outside = false;
+    for (int64_t i = 0; i < size; ++i) outside |= at[i] < -dim || at[i] >= dim;
+    if (outside) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool AreInRange(const View& ids, int64_t dim) {
+  if (ids.dtype == DType::i64) return BlocksAreInRange<int64_t>(ids, dim);
+  return ids.dtype == DType::i32 && BlocksAreInRange<int32_t>(ids, dim);
+}
+
 absl::StatusOr<Scratch> CheckedOffsets(const View& ids, const View& x, const int64_t* strides) {
   const int64_t k = ids.dims[ids.rank - 1];
   int64_t rows = 1;

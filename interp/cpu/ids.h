@@ -13,6 +13,9 @@ namespace tessera::cpu {
 /// first index in row-major order that is outside. `axis` and `name` say whose dim it is.
 absl::StatusOr<Scratch> CheckedIds(const View& ids, int64_t dim, int axis, const char* name);
 
+/// Would CheckedIds() find nothing wrong? ids is i64 or i32, with any strides; of other dtypes it is not known: false.
+bool AreInRange(const View& ids, int64_t dim);
+
 /// For gather and scatter: the last dim of ids addresses the leading dims of x. Result: for each row of ids the sum of
 /// index times `strides`, in elements.
 absl::StatusOr<Scratch> CheckedOffsets(const View& ids, const View& x, const int64_t* strides);

@@ -132,6 +132,7 @@ template <int kSite>
     case Op::k_tril: return One(tril(a, c.integer(0)));
     case Op::k_triu: return One(triu(a, c.integer(0)));
     case Op::k_take: return One(take(a, b, c.axis(0)));
+    case Op::k_embedding: return One(embedding(a, b));
     case Op::k_gather: return One(gather(a, b));
     case Op::k_scatter: return One(scatter(a, b, d, c.str(0)));
     case Op::k_update_slice: return One(update_slice(a, b, c.ints(0), c.ints(1)));

@@ -69,7 +69,7 @@ TensorType OpGen::Type(const std::vector<int64_t>& symbols) {
     if (!symbols.empty() && rng_.Chance(45)) {
       type.dims[i] = rng_.Of(symbols);
     } else {
-      type.dims[i] = rng_.Chance(3) ? 0 : rng_.Of<int64_t>({1, 2, 3, 4, 4, 4, 5, 8});
+      type.dims[i] = rng_.Chance(3) ? 0 : rng_.Of<int64_t>({1, 2, 3, 4, 4, 4, 5, 8, 17});
     }
   }
   return type;
@@ -364,14 +364,16 @@ bool OpGen::Index(Place place) {
   ValueId ids = -1;
   const Operand any =
       rng_.Chance(40) ? ValueWhere(place, [](const TensorType& t) { return IsInt(t.dtype); }) : Operand();
-  if (any.kind == Operand::Kind::value) {
+  if (any.kind == Operand::Kind::value && rng_.Chance(25)) {
+    ids = any.value;  // as they are, so that indices come from before a loop, too
+  } else if (any.kind == Operand::Kind::value) {
     ids = Emit(place, Op::k_mod, {any, Imm(above)});
   } else {
     ids = Emit(place, Op::k_random_int, {Imm(rng_.Below(1000)), Imm(int64_t{0})},
                {{"dims", count}, {"low", -dim}, {"high", above}});
   }
   if (ids < 0) return false;
-  switch (rng_.Below(7)) {
+  switch (rng_.Below(9)) {
     case 0: return Try(place, Op::k_one_hot, {Use(ids)}, {{"depth", dim}, {"dtype", AnyDType()}});
     case 1: return Try(place, Op::k_sort, {x}, {{"axis", axis}, {"descending", rng_.Chance(50)}});
     case 2: return Try(place, Op::k_topk, {x}, {{"k", int64_t{1}}, {"axis", axis}, {"largest", rng_.Chance(50)}});
@@ -388,6 +390,8 @@ bool OpGen::Index(Place place) {
       const Ints starts(type.rank, 0);
       return part >= 0 && Try(place, Op::k_update_slice, {x, Use(part)}, {{"starts", starts}});
     }
+    case 5:
+    case 6: return Try(place, Op::k_embedding, {x, Use(ids)}, {});
     default: return Try(place, Op::k_take, {x, Use(ids)}, {{"axis", axis}});
   }
 }

@@ -94,6 +94,7 @@ void CheckCoverage(const Counts& counts, Checker& c) {
                            "op concat",
                            "op stack",
                            "op take",
+                           "op embedding",
                            "op gather",
                            "op scatter",
                            "op sum",

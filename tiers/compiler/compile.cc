@@ -241,7 +241,11 @@ llvm::Error Kernels::Run(size_t launch, llvm::ArrayRef<Buffer> buffers) const {
     memory.reset(std::aligned_alloc(64, static_cast<size_t>(scratch)));
     if (memory == nullptr) return fail("no memory for " + llvm::Twine(scratch) + " bytes of scratch");
   }
-  functions_[launch](data.data(), memory.get(), dims.data(), 0, product(l.tasks, l.blocks));
+  const int64_t tasks = product(l.tasks, l.blocks);
+  std::vector<double> partial(static_cast<size_t>(tasks * l.partial) / sizeof(double) + 1);
+  data.push_back(partial.data());
+  functions_[launch](data.data(), memory.get(), dims.data(), 0, tasks);
+  if (l.partial > 0) functions_[launch](data.data(), memory.get(), dims.data(), 0, -1);
   return llvm::Error::success();
 }
 

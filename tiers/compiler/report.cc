@@ -7,6 +7,7 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 #include "tiers/compiler/dialects/dialects.h"
+#include "tiers/compiler/sched/gather.h"
 
 using namespace mlir;
 
@@ -137,8 +138,16 @@ std::vector<KernelReport> CountKernels(ModuleOp module) {
     r.counted = true;
     r.lanes = static_cast<int64_t>(kernel.getLanes());
     CollectSources(kernel.getLoc(), r.sources);
-    for (auto [operand, strides] : llvm::zip(kernel.getOperands(), kernel.getStrides()))
-      r.bytes_read += Bytes(operand.getType(), strides);
+    // Of a table only the rows at the indices are read.
+    auto is_table = [](BlockArgument argument) {
+      return !argument.use_empty() && llvm::all_of(argument.getUses(), [](OpOperand& use) {
+        return IsGather(use.getOwner()) && use.getOperandNumber() == 0;
+      });
+    };
+    for (auto [argument, strides] : llvm::zip(kernel.getBody().getArguments(), kernel.getStrides()))
+      if (!is_table(argument)) r.bytes_read += Bytes(argument.getType(), strides);
+    for (Operation& op : kernel.getBody().front())
+      if (IsGather(&op)) r.bytes_read += Bytes(op.getResult(0).getType(), Attribute());
     for (Value result : kernel.getResults()) r.bytes_written += Bytes(result.getType(), Attribute());
     auto note = [&](int32_t id, Type type) {
       for (auto [d, dim] : llvm::enumerate(DimsOf(type))) r.places[{id, static_cast<int64_t>(d)}] = DimFormula(dim);

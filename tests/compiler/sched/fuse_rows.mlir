@@ -38,7 +38,7 @@ tsr_graph.trace "dropped" values [0, 1] strides [[], []] (%v0: !t, %v1: tensor<8
 // -----
 // All dims are the row.
 // CHECK-LABEL: tsr_graph.trace "scalar_sum"
-// CHECK-NEXT:   %v3 = tsr_sched.kernel @k2 at 2 steps [0, 1, 2] inputs [0] outputs [3] strides {{\[}}[]] row 2
+// CHECK-NEXT:   %v3 = tsr_sched.kernel @k2 at 2 steps [0, 1, 2] inputs [0] outputs [3] strides {{\[}}[]] row 2 cut [0, 2, 8192, 0]
 // CHECK-NEXT:     %0 = tsr_graph.square %in0
 // CHECK-NEXT:     %1 = tsr_graph.sum %0
 // CHECK-NEXT:     %2 = tsr_graph.sqrt %1
@@ -137,14 +137,14 @@ tsr_graph.trace "square" values [0] strides [[]] (%v0: !s) {
 }
 
 // -----
-// Integers: their sums wrap in i64, which is not generated; maxima are.
+// Integers: their sums, which wrap in i64, and their maxima.
 // CHECK-LABEL: tsr_graph.trace "integers"
-// CHECK-NEXT:   %v1, %v2 = tsr_sched.kernel @k1 at 1 steps [0, 1] inputs [0] outputs [1, 2] strides {{\[}}[]] row 1
+// CHECK-NEXT:   %v2, %v3 = tsr_sched.kernel @k2 at 2 steps [0, 1, 2] inputs [0] outputs [2, 3] strides {{\[}}[]] row 1
 // CHECK-NEXT:     %0 = tsr_graph.abs %in0
 // CHECK-NEXT:     %1 = tsr_graph.max %0 {axes = array<i64: 1>}
-// CHECK-NEXT:     tsr_sched.yield %0, %1 : tensor<8x16xi32>, tensor<8xi32>
+// CHECK-NEXT:     %2 = tsr_graph.sum %0 {axes = array<i64: 1>}
+// CHECK-NEXT:     tsr_sched.yield %1, %2 : tensor<8xi32>, tensor<8xi64>
 // CHECK-NEXT:   }
-// CHECK-NEXT:   %v3 = tsr_graph.sum %v1 step 2 values [3] until [end] {axes = array<i64: 1>}
 // CHECK-NEXT: }
 !i = tensor<8x16xi32>
 tsr_graph.trace "integers" values [0] strides [[]] (%v0: !i) {

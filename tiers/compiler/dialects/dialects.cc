@@ -136,6 +136,8 @@ LogicalResult KernelOp::verify() {
   if (has_product && !getProduct()) return emitOpError("has a matrix product and no schedule for it");
   if (has_product && !ProductSchedule::FromAttr(*getProduct()))
     return emitOpError("has a matrix product that cannot be cut as its schedule says");
+  if (getCut() && (getCut()->size() != 4 || (*getCut())[2] < 1 || (*getCut())[3] < 0))
+    return emitOpError("cuts sums at a first dim, so many, into rows and columns");
   if (getLanes() < 1 || (getLanes() & (getLanes() - 1)) != 0) return emitOpError("lanes are a power of two");
   return success();
 }
@@ -170,22 +172,24 @@ LogicalResult KernelOp::verify() {
   if (getTeam() && getTeam()->size() != 4)
     return emitOpError("has the threads and the tasks of a block, blocks, and bytes of rows for a team");
   Block& body = getBody().front();
-  bool fits = body.getNumArguments() == views + 4;
+  const size_t all = views + (getPartial() > 0);
+  bool fits = body.getNumArguments() == all + 4;
   for (auto [k, type] : llvm::enumerate(body.getArgumentTypes()))
-    fits &= k < views + 2 ? isa<LLVM::LLVMPointerType>(type) : type.isInteger(64);
+    fits &= k < all + 2 ? isa<LLVM::LLVMPointerType>(type) : type.isInteger(64);
   if (!fits) return emitOpError("takes ") << views << " views, scratch, a table and the two ends of a range";
   return success();
 }
 
 void KernelOp::getAsmBlockArgumentNames(Region& region, OpAsmSetValueNameFn set) {
-  static constexpr const char* kLast[] = {"scratch", "table", "begin", "end"};
+  static constexpr const char* kLast[] = {"partial", "scratch", "table", "begin", "end"};
   const size_t inputs = getInputs().size(), views = inputs + getOutputs().size();
   for (BlockArgument argument : region.getArguments()) {
     const size_t k = argument.getArgNumber();
-    if (k >= views + 4) return;
+    const size_t last = k - views + (getPartial() == 0);
+    if (k >= views && last >= std::size(kLast)) return;
     set(argument, k < inputs  ? "in" + std::to_string(k)
                   : k < views ? "out" + std::to_string(k - inputs)
-                              : std::string(kLast[k - views]));
+                              : std::string(kLast[last]));
   }
 }
 

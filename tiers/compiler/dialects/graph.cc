@@ -37,7 +37,8 @@ LogicalResult ReduceOp::verify() {
   if (rank < 0 || rank > x.getRank() || y.getRank() != x.getRank())
     return emitOpError("reduces at most all dims and keeps them");
   for (int64_t d = 0; d < x.getRank(); ++d) {
-    const bool reduced = d >= x.getRank() - rank;
+    const int64_t from = getFrom() ? static_cast<int64_t>(*getFrom()) : x.getRank() - rank;
+    const bool reduced = d >= from && d < from + rank;
     if (reduced ? !DimOf(y, d).is_one() : !(DimOf(y, d) == DimOf(x, d)))
       return emitOpError("dim ") << d << " of the result is not " << (reduced ? "1" : "that of the operand");
   }

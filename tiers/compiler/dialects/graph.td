@@ -134,20 +134,22 @@ def TsrGraph_CausalOp : TsrGraph_Op<"causal", [Pure, AllTypesMatch<["x", "y"]>]>
 }
 
 def TsrGraph_ReduceOp : TsrGraph_Op<"reduce", [Pure]> {
-  let summary = "A reduction over the last `rank` dims, which stay as dims of 1";
+  let summary = "A reduction over `rank` dims, the last ones or those from `from` on, which stay as dims of 1";
   let description = [{
     What the reductions of the op table, softmax and the norms are made of. `kind` is sum, mean, max or min. Sums of f32
-    are kept in f64 and rounded once. A mean divides by the number of elements less `correction`.
+    are kept in f64 and rounded once; those of i64 wrap. A mean divides by the number of elements less `correction`.
 
     ```mlir
     %m = tsr_graph.reduce "max" %x rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
     %u = tsr_graph.reduce "mean" %x rank 2 correction 1.0 : tensor<8x16xf32> -> tensor<1x1xf32>
+    %c = tsr_graph.reduce "sum" %x rank 1 from 0 : tensor<8x16xf32> -> tensor<1x16xf32>
     ```
   }];
-  let arguments = (ins TsrGraph_Tensor:$x, StrAttr:$kind, I64Attr:$rank, OptionalAttr<F64Attr>:$correction);
+  let arguments = (ins TsrGraph_Tensor:$x, StrAttr:$kind, I64Attr:$rank, OptionalAttr<I64Attr>:$from,
+                       OptionalAttr<F64Attr>:$correction);
   let results = (outs TsrGraph_Tensor:$y);
   let assemblyFormat = [{
-    $kind $x `rank` $rank (`correction` $correction^)? attr-dict `:` type($x) `->` type($y)
+    $kind $x `rank` $rank (`from` $from^)? (`correction` $correction^)? attr-dict `:` type($x) `->` type($y)
   }];
   let hasVerifier = 1;
 }

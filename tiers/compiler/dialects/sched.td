@@ -23,6 +23,9 @@ def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, Singl
     - `inputs`, `outputs`: ids of the values that are its operands and results
     - `strides`: what is known of each operand's strides (as tsr.strides in tsr_graph); empty: row-major
     - `row`: how many trailing dims of the iteration space are one row, which one thread does in passes; 0: no reduction
+    - `cut`: for sums that many tasks do parts of. [first, count, rows, columns]: so many dims from `first` on are summed,
+      vectors lie along the last dim, and a task does `rows` of the first summed dim and `columns` of the last one. Where
+      `columns` is 0 all dims are summed, and a task does `rows` of the first
     - `lanes`: elements of a vector; `grain`: elements that are worth a thread
     - `product`: how a matrix product in the body is cut; sched/product.h says what its entries mean
 
@@ -37,12 +40,13 @@ def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, Singl
   }];
   let arguments = (ins Variadic<AnyType>:$operands, SymbolNameAttr:$name, I32Attr:$position, DenseI32ArrayAttr:$steps,
                        DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, Tsr_Lists:$strides, I64Attr:$row,
-                       I64Attr:$lanes, I64Attr:$grain, OptionalAttr<DictionaryAttr>:$product);
+                       I64Attr:$lanes, I64Attr:$grain, OptionalAttr<DenseI64ArrayAttr>:$cut,
+                       OptionalAttr<DictionaryAttr>:$product);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $name `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `strides` custom<Lists>($strides) `row` $row
-    `lanes` $lanes `grain` $grain attr-dict custom<Kernel>($operands, type($operands), type($results), $body)
+    (`cut` $cut^)? `lanes` $lanes `grain` $grain attr-dict custom<Kernel>($operands, type($operands), type($results), $body)
   }];
   let hasVerifier = 1;
 }

@@ -26,7 +26,8 @@ def TsrTarget_LaunchOp : Op<TsrTarget_Dialect, "launch"> {
     rows are so many vectors of eight elements, each at a multiple of its size or of 16 bytes. Where that does not hold,
     or the device cannot copy pieces of a view, the core runs the steps instead. `code`: the function of another kernel, which
     this one shares because it would be the same. `many`: the function has a second form, with `_many` after its name,
-    which runs up to so many kernels that share it in one launch.
+    which runs up to so many kernels that share it in one launch. `partial`: there is one more view after the results, of so many
+    bytes for each task, and after all tasks one more call, whose range ends at -1: sums that tasks did parts of.
 
     ```mlir
     tsr_target.launch @k4 at 4 steps [3, 4] inputs [0, 1] outputs [5] dims [[0, 0], [0, 1]] strides [[], [], []]
@@ -37,13 +38,14 @@ def TsrTarget_LaunchOp : Op<TsrTarget_Dialect, "launch"> {
                        DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, Tsr_Lists:$dims, Tsr_Lists:$strides,
                        DenseI64ArrayAttr:$tasks, OptionalAttr<DenseI64ArrayAttr>:$blocks, DenseI64ArrayAttr:$unit,
                        I64Attr:$grain, DenseI64ArrayAttr:$scratch, DefaultValuedAttr<I64Attr, "0">:$fixed,
-                       OptionalAttr<DenseI64ArrayAttr>:$team, OptionalAttr<Tsr_Lists>:$maps,
+                       DefaultValuedAttr<I64Attr, "0">:$partial, OptionalAttr<DenseI64ArrayAttr>:$team,
+                       OptionalAttr<Tsr_Lists>:$maps,
                        OptionalAttr<DenseI64ArrayAttr>:$aligned, OptionalAttr<FlatSymbolRefAttr>:$code,
                        DefaultValuedAttr<I64Attr, "0">:$many);
   let assemblyFormat = [{
     $kernel `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `dims` custom<Lists>($dims)
     `strides` custom<Lists>($strides) `tasks` $tasks (`blocks` $blocks^)? `unit` $unit `grain` $grain
-    `scratch` $scratch (`plus` $fixed^)? (`team` $team^)? (`maps` custom<Lists>($maps)^)? (`aligned` $aligned^)?
+    `scratch` $scratch (`plus` $fixed^)? (`partial` $partial^)? (`team` $team^)? (`maps` custom<Lists>($maps)^)? (`aligned` $aligned^)?
     (`code` $code^)? (`many` $many^)? attr-dict
   }];
   let hasVerifier = 1;

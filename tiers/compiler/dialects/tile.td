@@ -26,7 +26,9 @@ def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBl
   let description = [{
     Block arguments: the views of operands and results and `scratch` (all of type !llvm.ptr), then the table of dims and
     strides (!llvm.ptr), then the first task and the one after the last (i64). `dims` says what stands in the table,
-    `tasks` how many tasks there are and `unit` how large one is, as in tsr_target.launch: the core reads them.
+    `tasks` how many tasks there are and `unit` how large one is, as in tsr_target.launch: the core reads them. With
+    `partial` there is one more view after the results, which has so many bytes for each task: what tasks leave there is
+    put together by a last call, whose range ends at -1.
 
     With `team` (threads of a block, tasks that a block does, blocks that a multiprocessor must have registers for, bytes
     that tsr_tile.fetch has for a block) the kernel is for a CUDA device. Its scratch memory is shared by the threads of
@@ -51,14 +53,14 @@ def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBl
                        DenseI32ArrayAttr:$outputs, Tsr_Lists:$dims, Tsr_Lists:$strides, DenseI64ArrayAttr:$tasks,
                        OptionalAttr<DenseI64ArrayAttr>:$blocks, DenseI64ArrayAttr:$unit, I64Attr:$grain,
                        DenseI64ArrayAttr:$scratch, DefaultValuedAttr<I64Attr, "0">:$fixed,
-                       OptionalAttr<DenseI64ArrayAttr>:$team, OptionalAttr<Tsr_Lists>:$maps,
-                       OptionalAttr<DenseI64ArrayAttr>:$aligned);
+                       DefaultValuedAttr<I64Attr, "0">:$partial, OptionalAttr<DenseI64ArrayAttr>:$team,
+                       OptionalAttr<Tsr_Lists>:$maps, OptionalAttr<DenseI64ArrayAttr>:$aligned);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `dims` custom<Lists>($dims)
     `strides` custom<Lists>($strides) `tasks` $tasks (`blocks` $blocks^)? `unit` $unit `grain` $grain
-    `scratch` $scratch (`plus` $fixed^)? (`team` $team^)? (`maps` custom<Lists>($maps)^)? (`aligned` $aligned^)? attr-dict
-    custom<Body>($body)
+    `scratch` $scratch (`plus` $fixed^)? (`partial` $partial^)? (`team` $team^)? (`maps` custom<Lists>($maps)^)?
+    (`aligned` $aligned^)? attr-dict custom<Body>($body)
   }];
   let hasVerifier = 1;
 }

@@ -39,6 +39,10 @@ class Decomposer {
     auto dims = op_->getAttrOfType<IntegerAttr>("dims");
     k_ = is_reduction ? (ints && !ints.empty() ? static_cast<int64_t>(ints.size()) : rank) : dims ? dims.getInt() : 1;
     const bool order = name == "max" || name == "min";
+    auto kernel = cast<sched::KernelOp>(op_->getParentOp());
+    if (auto cut = kernel.getCut(); is_reduction && cut && (*cut)[3] > 0) from_ = (*cut)[0];
+    // Sums of integers are sums of i64, which wrap.
+    if (!isa<FloatType>(ElementOf(x)) && !order) x = Cast(x, b_.getI64Type());
     if (!order) x = Wide(x);
     Value y;
     if (name == "sum" || name == "mean" || order) {
@@ -201,9 +205,11 @@ class Decomposer {
 
   Value Reduce(StringRef kind, Value x, double correction = 0) {
     SmallVector<Dim> dims = DimsOf(x.getType());
-    for (size_t d = dims.size() - static_cast<size_t>(k_); d < dims.size(); ++d) dims[d] = {false, 1};
+    const size_t from = from_ ? static_cast<size_t>(*from_) : dims.size() - static_cast<size_t>(k_);
+    for (size_t d = from; d < from + static_cast<size_t>(k_); ++d) dims[d] = {false, 1};
     return graph::ReduceOp::create(b_, op_->getLoc(), TensorOf(b_.getContext(), dims, ElementOf(x)), x,
                                    b_.getStringAttr(kind), b_.getI64IntegerAttr(k_),
+                                   from_ ? b_.getI64IntegerAttr(*from_) : IntegerAttr(),
                                    correction != 0 ? b_.getF64FloatAttr(correction) : FloatAttr());
   }
 
@@ -233,6 +239,7 @@ class Decomposer {
   OpBuilder b_;
   const TableRow* row_;
   int64_t k_ = 0;
+  std::optional<int64_t> from_;  // of a sum along columns: the first dim that is summed
 };
 
 class DecomposePass : public PassWrapper<DecomposePass, OperationPass<ModuleOp>> {

@@ -21,6 +21,18 @@
 // more often, which must cost less than the trip of the result through memory. Such rows may be multiplied with another
 // matrix in the same kernel: attention, however it was written.
 //
+// A factor that is nothing but a narrow float in f32, for this product alone, is read as it is: widening it on the way
+// costs less than a copy of twice its size.
+//
+// A gather of rows (an embedding) fails where an index is out of range. The core looks at the indices at the first step
+// of the kernel and leaves the trace there, so a gather closes all groups but its own, and is the first op of that;
+// more gathers join it where their indices are there by then, and dims that they do not have are broadcast. In an eager
+// trace the core looks when the op comes, because an error is raised there: the indices must be operands of the trace.
+//
+// Sums along columns (over dims before the last one, and not over that) join a group of the same space and may have
+// company there, but nothing in the kernel uses them. How they are cut for threads follows from the sizes that were
+// seen.
+//
 // Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
 // matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
 // cores. There a reduction of whole rows is worth a kernel of its own.
@@ -29,6 +41,8 @@
 #include "llvm/ADT/SetVector.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
+#include "tiers/compiler/sched/columns.h"
+#include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/product.h"
 
 using namespace mlir;
@@ -50,11 +64,14 @@ enum class Class {
   reduction,    // trailing dims to one number
   row,          // along the trailing dims, result as large as the operand: softmax, norms
   product,      // a matrix product
+  gather,       // rows of a table, at indices
+  column,       // a reduction over dims before the last one
 };
 
 struct Kind {
   Class c = Class::barrier;
-  int64_t row = 0;  // reduction, row: how many trailing dims
+  int64_t row = 0;       // reduction, row: how many trailing dims
+  Columns columns = {};  // column: which dims
 };
 
 bool IsFloat(Value v) { return isa<FloatType>(cast<RankedTensorType>(v.getType()).getElementType()); }
@@ -118,6 +135,19 @@ bool IsForTensorCores(Operation* op, const CompileOptions& options) {
   return true;
 }
 
+// Rows of something, at indices that the core can look at before the kernel runs.
+bool IsCheckedGather(Operation* op, const CompileOptions& options) {
+  if (!options.device.empty() || !IsGather(op)) return false;
+  Value ids = op->getOperand(1);
+  Type index = cast<RankedTensorType>(ids.getType()).getElementType();
+  if (RankOf(ids) == 0 || !(index.isInteger(64) || index.isInteger(32))) return false;
+  auto trace = dyn_cast<graph::TraceOp>(op->getParentOp());
+  if (trace && trace.getSymName() == "eager" && !isa<BlockArgument>(ids)) return false;
+  // Rows of one element would be the innermost loop along the indices.
+  const SmallVector<Dim> table = DimsOf(op->getOperand(0).getType());
+  return llvm::any_of(ArrayRef<Dim>(table).drop_front(), [](const Dim& d) { return !d.is_one(); });
+}
+
 Kind KindOf(Operation* op, const CompileOptions& options) {
   const bool bitwise = options.bitwise;
   if (isa<graph::StepOp>(op)) return {};
@@ -137,8 +167,9 @@ Kind KindOf(Operation* op, const CompileOptions& options) {
   if (isa<FloatType>(moved) && moved.getIntOrFloatBitWidth() == 8) {
     const bool same = op->getNumOperands() > 0 &&
                       cast<RankedTensorType>(op->getOperands().back().getType()).getElementType() == moved;
-    if (row->name == "copy" || row->name == "where" || (row->name == "cast" && same)) return {};
+    if (row->name == "copy" || row->name == "where" || IsGather(op) || (row->name == "cast" && same)) return {};
   }
+  if (IsCheckedGather(op, options)) return {Class::gather};
   if (row->impl == "ew" || row->name == "cast" || row->name == "copy") return {Class::elementwise};
   if (op->getNumOperands() == 0) return {};
   Value x = op->getOperand(0);
@@ -147,11 +178,14 @@ Kind KindOf(Operation* op, const CompileOptions& options) {
       row->name == "logsumexp") {
     Type element = cast<RankedTensorType>(x.getType()).getElementType();
     const bool order = row->name == "max" || row->name == "min";
-    // Integers: their sums wrap in i64 and their means are another matter.
-    if (!IsFloat(x) && !(order && !element.isInteger(1))) return {};
-    if (bitwise && !order) return {};
-    const int64_t k = TrailingAxes(op, rank);
-    return k > 0 ? Kind{Class::reduction, k} : Kind{};
+    // Integers: their sums wrap in i64, in any order; their means are another matter.
+    const bool exact = !IsFloat(x) && row->name == "sum" && options.device.empty();
+    if (!IsFloat(x) && !(order && !element.isInteger(1)) && !exact) return {};
+    if (bitwise && !order && !exact) return {};
+    if (const int64_t k = TrailingAxes(op, rank); k > 0) return {Class::reduction, k};
+    if (!options.device.empty() || row->name == "var" || row->name == "logsumexp") return {};
+    const Columns columns = ColumnsOf(op);
+    return columns.count > 0 ? Kind{Class::column, 0, columns} : Kind{};
   }
   if (bitwise) return {};
   // CUDA devices have a library for those that are not for tensor cores.
@@ -182,12 +216,15 @@ struct Group {
   SmallVector<Dim> dims;
   int64_t row = 0;
   llvm::SetVector<Operation*> ops;
-  llvm::SetVector<Value> reads;  // from outside
+  llvm::SetVector<Value> reads;    // from outside
+  SmallVector<Operation*> folded;  // casts that a product does when it reads
   bool open = true;
   int compute = 0;  // ops that do arithmetic
   bool normalises = false;
   Operation* product = nullptr;
   Operation* second = nullptr;  // multiplies rows of the group
+  Operation* gather = nullptr;  // its first op
+  Columns columns;              // dims that are summed
 };
 
 // The two ways to write one number for each row: with dims of 1, or without the dims.
@@ -275,6 +312,7 @@ class Fuser {
   void Add(Operation* op, Kind kind) {
     if (kind.c == Class::view) return CloseUsed(op, nullptr);
     if (kind.c == Class::product) return AddProduct(op);
+    if (kind.c == Class::gather) return AddGather(op);
     SmallVector<Group*> candidates;
     auto offer = [&](Group* g) {
       if (g != nullptr && g->open && !llvm::is_contained(candidates, g)) candidates.push_back(g);
@@ -291,7 +329,7 @@ class Fuser {
         if (joined == nullptr) {
           if (Fits(*g, op, kind)) joined = g;
         } else if (g->dims == joined->dims && (g->product == nullptr || joined->product == nullptr) &&
-                   (g->row == 0 || joined->row == 0 || g->row == joined->row) &&
+                   MayMeet(*g, *joined) && (g->row == 0 || joined->row == 0 || g->row == joined->row) &&
                    g->ops.size() + joined->ops.size() < kMostOps &&
                    g->reads.size() + joined->reads.size() <= kMostReads && Fits(*g, op, kind)) {
           Merge(*joined, *g);
@@ -306,12 +344,22 @@ class Fuser {
     }
     CloseUsed(op, joined);
     joined->row = std::max(joined->row, kind.row);
+    if (kind.columns.count > 0) joined->columns = kind.columns;
     joined->ops.insert(op);
     joined->compute += kind.c != Class::alias && !isa<graph::NumberOp>(op);
     joined->normalises |= kind.c == Class::row;
     group_of_[op] = joined;
     for (Value v : op->getOperands())
       if (Of(v) != joined) joined->reads.insert(Through(v));
+  }
+
+  // Some things cannot be in one kernel.
+  static bool MayMeet(const Group& a, const Group& b) {
+    const bool gathers = a.gather != nullptr || b.gather != nullptr,
+               columns = a.columns.count > 0 || b.columns.count > 0;
+    const bool multiplies = a.product != nullptr || b.product != nullptr, rows = a.row > 0 || b.row > 0;
+    if (!a.columns.Agrees(b.columns)) return false;
+    return gathers + columns + multiplies <= 1 && !(columns && rows);
   }
 
   void AddProduct(Operation* op) {
@@ -331,6 +379,7 @@ class Fuser {
         rows->second = op;
       }
     }
+    if (options_.fuse && rows->product == op) FoldCasts(*rows);
     CloseUsed(op, rows);
     rows->ops.insert(op);
     rows->compute += 1;
@@ -339,6 +388,75 @@ class Fuser {
       if (Of(v) != rows) rows->reads.insert(Through(v));
     // What follows has other dims.
     if (rows->second == op) rows->open = false;
+  }
+
+  void FoldCasts(Group& g) {
+    if (!options_.device.empty() || !IsProduct(g.product)) return;
+    for (OpOperand& factor : g.product->getOpOperands()) {
+      Operation* cast = factor.get().getDefiningOp();
+      Group* own = cast == nullptr ? nullptr : Of(factor.get());
+      if (own == nullptr || IsLoose(cast) || own->ops.size() != 1 || RowOf(cast)->name != "cast") continue;
+      auto until = cast->getAttrOfType<DenseI32ArrayAttr>("until");
+      if (!cast->hasOneUse() || !until || until[0] > StepOf(g.product)) continue;
+      Value narrow = cast->getOperand(0);
+      auto element = [](Value v) { return mlir::cast<RankedTensorType>(v.getType()).getElementType(); };
+      if (!IsNarrowFloat(element(narrow)) || !element(factor.get()).isF32() || Through(narrow) != narrow) continue;
+      factor.set(narrow);
+      g.folded.push_back(cast);
+      group_of_.erase(cast);
+      *own = Group{};
+      own->open = false;
+    }
+  }
+
+  void AddGather(Operation* op) {
+    Group* to = nullptr;
+    for (auto& g : groups_)
+      if (options_.fuse && g->open && MayGather(*g, op)) to = g.get();
+    for (auto& g : groups_)
+      if (g.get() != to) g->open = false;
+    if (to == nullptr) {
+      groups_.push_back(std::make_unique<Group>());
+      to = groups_.back().get();
+      to->dims = DimsOf(op->getResult(0).getType());
+      to->gather = op;
+    }
+    to->ops.insert(op);
+    to->compute += 1;
+    group_of_[op] = to;
+    for (Value v : op->getOperands()) to->reads.insert(Through(v));
+  }
+
+  // May another gather join the group of one? Its indices are there before the group begins. Where its result has fewer
+  // dims than the space it is never in memory, so only ops that can join may need it.
+  bool MayGather(const Group& g, Operation* op) {
+    if (g.gather == nullptr || g.row > 1 || g.columns.count > 0 || g.ops.size() >= kMostOps ||
+        g.reads.size() + 2 > kMostReads)
+      return false;
+    for (Value v : op->getOperands()) {
+      if (Of(v) == &g) return false;
+      Operation* def = v.getDefiningOp();
+      if (def != nullptr && !def->isBeforeInBlock(g.gather)) return false;
+    }
+    const SmallVector<Dim> dims = DimsOf(op->getResult(0).getType());
+    if (dims == g.dims) return true;
+    if (dims.size() > g.dims.size() || dims.size() <= static_cast<size_t>(g.row)) return false;
+    for (auto [own, space] : llvm::zip(dims, ArrayRef<Dim>(g.dims).take_back(dims.size())))
+      if (own != space && !own.is_one()) return false;
+    int32_t last = -1;
+    SmallVector<Operation*> users(op->getUsers());
+    for (size_t k = 0; k < users.size(); ++k) {
+      Operation* user = users[k];
+      if (IsLoose(user)) {
+        users.append(user->getUsers().begin(), user->getUsers().end());
+        continue;
+      }
+      if (KindOf(user, options_).c != Class::elementwise) return false;
+      if (DimsOf(user->getResult(0).getType()) != g.dims) return false;
+      last = std::max(last, StepOf(user));
+    }
+    auto until = op->getAttrOfType<DenseI32ArrayAttr>("until");
+    return until && until[0] <= last;
   }
 
   // May a product multiply the rows of a group: values that only this product needs, with all dims of the space?
@@ -390,13 +508,7 @@ class Fuser {
     return attr && attr.getValue();
   }
 
-  // What is known of a size, or was seen; -1: nothing.
-  int64_t Likely(const Dim& d) {
-    if (!d.is_symbol) return d.value;
-    auto seen = trace_.getLikely();
-    return seen && d.value >= 0 && d.value < static_cast<int64_t>(seen->size()) ? (*seen)[static_cast<size_t>(d.value)]
-                                                                                : -1;
-  }
+  int64_t Likely(const Dim& d) { return LikelyOf(trace_, d); }
 
   Dim DepthOf(Operation* product) {
     const SmallVector<Dim> a = DimsOf(product->getOperand(0).getType());
@@ -424,7 +536,8 @@ class Fuser {
     auto runs = [&](Value v, int64_t from_end) {
       auto type = cast<RankedTensorType>(v.getType());
       auto strides = cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef();
-      if (ComputeType(type.getElementType()) != type.getElementType()) return false;
+      // The right factor may be widened on the way.
+      if (v == op->getOperand(0) && ComputeType(type.getElementType()) != type.getElementType()) return false;
       return strides.empty() ? from_end == 1 : strides[strides.size() - static_cast<size_t>(from_end)] == 1;
     };
     facts.a_along_k = runs(op->getOperand(0), Transposes(op, "transpose_a") ? 2 : 1);
@@ -453,8 +566,11 @@ class Fuser {
     into.reads.insert(from.reads.begin(), from.reads.end());
     into.row = std::max(into.row, from.row);
     into.compute += from.compute;
+    into.folded.append(from.folded);
     into.normalises |= from.normalises;
+    if (from.columns.count > 0) into.columns = from.columns;
     if (from.product != nullptr) into.product = from.product;
+    if (from.gather != nullptr) into.gather = from.gather;
     from = Group{};
     from.open = false;
   }
@@ -464,7 +580,11 @@ class Fuser {
     const int64_t row = kind.row > 0 ? kind.row : g.row;
     if (g.product != nullptr && kind.row > 0)
       if (kind.row > 1 || !HasShortSum(g.product) || !options_.device.empty()) return false;
-    if (kind.row > 0 && g.row > 0 && g.row != kind.row) return false;
+    if (kind.row > 0 && ((g.row > 0 && g.row != kind.row) || g.columns.count > 0)) return false;
+    if (kind.c == Class::column) {
+      if (g.row > 0 || g.product != nullptr || g.gather != nullptr) return false;
+      return g.columns.Agrees(kind.columns) && DimsOf(op->getOperand(0).getType()) == g.dims;
+    }
     // A row of several dims must be one run, or one number, in everything that is read.
     if (row > 1) {
       auto is_one_run = [&](Value v) {
@@ -498,6 +618,10 @@ class Fuser {
     for (Value v : op->getOperands()) {
       if (Of(v) != &g) continue;
       const SmallVector<Dim> in = DimsOf(v.getType());
+      if (in != g.dims && IsGather(Through(v).getDefiningOp())) {
+        if (!full) return false;
+        continue;
+      }
       const RowForm of = in == g.dims ? RowForm::none : RowFormOf(as, in);
       if (in != g.dims && of == RowForm::none) return false;
       // Where a row is the whole space the two forms cannot be told from broadcasting.
@@ -567,11 +691,15 @@ class Fuser {
       }
       if (!IsView(op) && op->hasAttr("step")) steps.push_back(StepOf(op));
     }
+    for (Operation* cast : g.folded) steps.push_back(StepOf(cast));
+    llvm::sort(steps);
     for (int32_t id : output_ids)
       if (id < 0) return;  // a value that has no name cannot be written anywhere
     for (int32_t id : input_ids)
       if (id < 0) return;
     if (outputs.empty() || inputs.size() + outputs.size() > kMostOps + kMostReads) return;
+    for (Value v : outputs)
+      if (IsGather(v.getDefiningOp()) && DimsOf(v.getType()) != g.dims) return;  // broadcast, and yet needed
     // Four registers for each value of the widest type. Polynomials are chains of dependent steps: four of them side by
     // side keep the pipes busy (gelu of f32 on a Neoverse-N1: 9.1, 7.7 and 6.3 ns with one, two and four).
     int64_t lanes = std::max<int64_t>(1, 4 * options_.vector_bytes * 8 / std::max<int64_t>(bits, 32));
@@ -589,15 +717,21 @@ class Fuser {
       if (g.row == 0 && is_packed)
         while (lanes > 1 && (schedule.nr % lanes != 0 || (last > 0 && lanes > options_.vector_bytes / 4))) lanes /= 2;
     }
+    const bool is_one_row =
+        g.row > 0 && g.row == static_cast<int64_t>(g.dims.size()) && g.product == nullptr && !g.normalises;
+    DenseI64ArrayAttr cut;
+    if (options_.device.empty() && (g.columns.count > 0 || is_one_row)) cut = CutOf(trace_, g.dims, g.columns);
+    while (cut && cut[3] > 0 && lanes > cut[3]) lanes /= 2;
     SmallVector<Type> types;
     for (Value v : outputs) types.push_back(v.getType());
     SmallVector<Location> locations;
     for (Operation* op : ops) locations.push_back(op->getLoc());
+    for (Operation* cast : g.folded) locations.push_back(cast->getLoc());
     auto kernel = sched::KernelOp::create(
         b, FusedLoc::get(b.getContext(), locations), types, inputs, b.getStringAttr("k" + std::to_string(StepOf(last))),
         b.getI32IntegerAttr(StepOf(last)), b.getDenseI32ArrayAttr(steps), b.getDenseI32ArrayAttr(input_ids),
         b.getDenseI32ArrayAttr(output_ids), b.getArrayAttr(strides), b.getI64IntegerAttr(g.row),
-        b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain), product);
+        b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain), cut, product);
     Block* body = b.createBlock(&kernel.getBody());
     IRMapping map;
     for (Value v : inputs) map.map(v, body->addArgument(v.getType(), v.getLoc()));
@@ -623,6 +757,7 @@ class Fuser {
       }
       if (op->use_empty()) op->erase();
     }
+    for (Operation* cast : g.folded) cast->erase();
   }
 
   graph::TraceOp trace_;

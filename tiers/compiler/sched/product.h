@@ -48,7 +48,7 @@ struct ProductFacts {
   bool has_more = false;    // something is computed from the result, element by element
   bool whole_rows = false;  // what follows the product needs rows as a whole
   bool a_along_k = false;   // the left factor can be read where it lies: runs along the sum, in the computing dtype
-  bool b_along_k = false;   // so can the right one ...
+  bool b_along_k = false;   // so can the right one, in any dtype ...
   bool b_along_n = false;   // ... or it has runs along the rows of the result
 };
 

@@ -41,6 +41,7 @@ std::vector<Launch> PlanOf(ModuleOp module) {
     launch.grain = static_cast<int64_t>(op.getGrain());
     launch.scratch = List(op.getScratch());
     launch.fixed = static_cast<int64_t>(op.getFixed());
+    launch.partial = static_cast<int64_t>(op.getPartial());
     if (op.getTeam()) {
       launch.threads = (*op.getTeam())[0];
       launch.per_block = (*op.getTeam())[1];
@@ -87,6 +88,7 @@ std::string ArtifactOf(ArrayRef<Launch> plan, uint32_t kind, StringRef object) {
     (void)StringRef(launch.code).drop_front(1).getAsInteger(10, function);
     words.push_back(function);
     words.push_back(launch.many);
+    words.push_back(launch.partial);
   }
   const tiers::ArtifactHeader header = {{'T', 'S', 'R', 'A'}, tiers::kArtifactVersion, kind, 0, words.size(),
                                         object.size()};

@@ -1,5 +1,7 @@
 #include "tiers/compiler/tile/loop_nest.h"
 
+#include "tiers/compiler/sched/gather.h"
+
 using namespace mlir;
 
 namespace tessera::compiler {
@@ -14,7 +16,8 @@ SmallVector<Dim> SpaceOf(sched::KernelOp kernel) {
   for (Operation& op : kernel.getBody().front()) {
     if (auto reduce = dyn_cast<graph::ReduceOp>(op)) return DimsOf(reduce.getX().getType());
     if (op.getNumResults() != 1) continue;
-    if (IsElementwise(&op) || (RowOf(&op) != nullptr && (RowOf(&op)->name == "cast" || RowOf(&op)->name == "copy"))) {
+    if (IsElementwise(&op) || IsGather(&op) ||
+        (RowOf(&op) != nullptr && (RowOf(&op)->name == "cast" || RowOf(&op)->name == "copy"))) {
       const SmallVector<Dim> dims = DimsOf(op.getResult(0).getType());
       if (dims.size() > space.size()) space.insert(space.begin(), dims.size() - space.size(), Dim{false, 1});
       for (size_t d = 0; d < dims.size(); ++d) {
@@ -53,6 +56,55 @@ bool Align(ViewPlan& view, ArrayRef<Dim> space, size_t rank) {
   return true;
 }
 
+// The operands of gathers: indices lie along the dims before those of a row, which are the table's own. Nothing where
+// the argument is something else as well, unless it is a number for each row there, too.
+bool AlignGather(ViewPlan& view, BlockArgument argument, ArrayRef<Dim> space, size_t outer) {
+  const size_t rank = space.size();
+  std::optional<size_t> end;  // of the dims that indices lie along
+  for (OpOperand& use : argument.getUses()) {
+    if (!IsGather(use.getOwner())) {
+      if (outer == rank || IsFullUse(use.getOwner(), static_cast<int64_t>(rank)) || (end && *end != outer))
+        return false;
+      end = outer;
+      continue;
+    }
+    const size_t row = static_cast<size_t>(RowRankOf(use.getOwner()));
+    if (row > rank) return false;
+    if (use.getOperandNumber() == 0) {
+      view.is_table = true;
+    } else {
+      if (end && *end != rank - row) return false;
+      end = rank - row;
+    }
+  }
+  if (view.is_table == end.has_value()) return false;
+  if (end) return Align(view, space, *end);
+  const SmallVector<Dim> dims = DimsOf(view.type);
+  view.own_dim.assign(rank, -1);
+  for (size_t d = 1; d < dims.size(); ++d) {
+    const size_t to = rank - dims.size() + d;
+    if (dims[d] != space[to] && !dims[d].is_one()) return false;
+    const bool still =
+        view.known && static_cast<size_t>(view.known.size()) == dims.size() && view.known[static_cast<int64_t>(d)] == 0;
+    if (!dims[d].is_one() && !still) view.own_dim[to] = static_cast<int64_t>(d);
+  }
+  return true;
+}
+
+// A result of sums along columns: without the dims that were summed, where they are not kept as dims of 1.
+bool AlignColumns(ViewPlan& view, const LoopNest& nest) {
+  const size_t rank = nest.space.size();
+  if (view.type.getRank() + nest.count != static_cast<int64_t>(rank)) return false;
+  const SmallVector<Dim> dims = DimsOf(view.type);
+  view.own_dim.assign(rank, -1);
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const size_t to = d < static_cast<size_t>(nest.first) ? d : d + static_cast<size_t>(nest.count);
+    if (dims[d] != nest.space[to]) return false;
+    if (!dims[d].is_one()) view.own_dim[to] = static_cast<int64_t>(d);
+  }
+  return true;
+}
+
 // May the loop over dims d and d + 1 of the space be one?
 bool Joins(const ViewPlan& view, ArrayRef<Dim> space, size_t d) {
   if (space[d].is_one() || space[d + 1].is_one()) return true;
@@ -84,6 +136,12 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
   nest.space = SpaceOf(kernel);
   nest.row = static_cast<int64_t>(kernel.getRow());
   if (nest.row > static_cast<int64_t>(nest.space.size())) return std::nullopt;
+  if (auto cut = kernel.getCut(); cut && (*cut)[3] > 0) {
+    nest.first = (*cut)[0];
+    nest.count = (*cut)[1];
+    if (nest.first < 0 || nest.count < 1 || nest.first + nest.count + 1 != static_cast<int64_t>(nest.space.size()))
+      return std::nullopt;
+  }
   const size_t rank = nest.space.size(), outer = rank - static_cast<size_t>(nest.row);
   Block& body = kernel.getBody().front();
   for (auto [k, argument] : llvm::enumerate(body.getArguments())) {
@@ -96,6 +154,11 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
     auto is_elsewhere = [](Operation* op) { return IsProduct(op) || isa<graph::SizeOp>(op); };
     view.is_factor = llvm::any_of(users, IsProduct);
     if (view.is_factor && llvm::all_of(users, is_elsewhere)) {
+      nest.views.push_back(std::move(view));
+      continue;
+    }
+    if (llvm::any_of(users, IsGather)) {
+      if (view.is_factor || !AlignGather(view, argument, nest.space, outer)) return std::nullopt;
       nest.views.push_back(std::move(view));
       continue;
     }
@@ -119,13 +182,20 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
       nest.views.push_back(std::move(view));
       continue;
     }
+    if (nest.count > 0 && own != rank) {
+      if (!AlignColumns(view, nest)) return std::nullopt;
+      nest.views.push_back(std::move(view));
+      continue;
+    }
     if (own != rank && own != outer) return std::nullopt;
     if (!Align(view, nest.space, own)) return std::nullopt;
     nest.views.push_back(std::move(view));
   }
   const bool product = ProductsOf(kernel).first != nullptr;
   for (size_t d = 0; d < rank; ++d) {
-    const bool joins = !product && d > 0 && d != outer &&
+    const bool is_cut =
+        nest.count > 0 && (static_cast<int64_t>(d) == nest.first || static_cast<int64_t>(d) == nest.first + nest.count);
+    const bool joins = !product && d > 0 && d != outer && !is_cut &&
                        llvm::all_of(nest.views, [&](const ViewPlan& v) { return Joins(v, nest.space, d - 1); });
     // Dims of 1 between two others must not hide that those do not join.
     if (joins && !nest.loops.empty()) {

@@ -43,6 +43,7 @@ struct ViewPlan {
   llvm::SmallVector<Stride> loops;     // one for each loop of the nest, the innermost last
   llvm::SmallVector<int64_t> own_dim;  // for each dim of the space: the view's own dim, or -1 where it does not move
   bool is_factor = false;              // of a product; without own_dim where it is nothing else
+  bool is_table = false;               // of gathers: own_dim is that of a row; the row is added to where it begins
 };
 
 /// Adjacent dims of the space along which every view is one run, or stands still, are one loop. The dims of a row are
@@ -51,6 +52,7 @@ struct ViewPlan {
 struct LoopNest {
   llvm::SmallVector<Dim> space;
   int64_t row = 0;
+  int64_t first = 0, count = 0;  // dims that columns are summed along: so many from the first on; a loop ends there
   llvm::SmallVector<std::pair<int64_t, int64_t>> loops;  // first and last dim of the space
   llvm::SmallVector<ViewPlan> views;                     // operands, then results
 

@@ -645,7 +645,7 @@ class ProductLowering {
       return [&, lanes](Value k, ValueRange carried) {
         SmallVector<Value> next(carried), a, c;
         for (Value at : left) a.push_back(LoadWide(x.view, rows_.Sum(at, k), lanes));
-        for (Value at : right) c.push_back(LoadWide(y.view, rows_.Sum(at, k), lanes));
+        for (Value at : right) c.push_back(LoadFactor(y, rows_.Sum(at, k), lanes, true, Value()));
         for (size_t r = 0; r < a.size(); ++r)
           for (size_t j = 0; j < c.size(); ++j) {
             Value& sum = next[r * c.size() + j];

@@ -1,10 +1,12 @@
 #include "tiers/compiler/tile/row_lowering.h"
 
 #include <limits>
+#include <utility>
 
 #include "llvm/ADT/StringSet.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "tiers/compiler/sched/gather.h"
 
 using namespace mlir;
 
@@ -38,21 +40,19 @@ RowLowering::RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise, bo
       bitwise_(bitwise),
       is_device_(is_device) {}
 
-void RowLowering::Begin(OpBuilder& at) {
-  if (!is_device_) {
-    Classify();
-    FindSpills();
-  }
+void RowLowering::Begin(OpBuilder& at, int64_t partial) {
+  if (!is_device_) Look();
   SmallVector<Attribute> strides;
   for (const ViewPlan& v : nest_.views) strides.push_back(v.known ? v.known : at.getDenseI64ArrayAttr({}));
-  tile_ = tile::KernelOp::create(at, loc_, kernel_.getNameAttr(), kernel_.getPositionAttr(), kernel_.getStepsAttr(),
-                                 kernel_.getInputsAttr(), kernel_.getOutputsAttr(), at.getArrayAttr({}),
-                                 at.getArrayAttr(strides), at.getDenseI64ArrayAttr({}), DenseI64ArrayAttr(),
-                                 at.getDenseI64ArrayAttr({}), kernel_.getGrainAttr(), at.getDenseI64ArrayAttr({}),
-                                 at.getI64IntegerAttr(0), DenseI64ArrayAttr(), ArrayAttr(), DenseI64ArrayAttr());
+  tile_ = tile::KernelOp::create(
+      at, loc_, kernel_.getNameAttr(), kernel_.getPositionAttr(), kernel_.getStepsAttr(), kernel_.getInputsAttr(),
+      kernel_.getOutputsAttr(), at.getArrayAttr({}), at.getArrayAttr(strides), at.getDenseI64ArrayAttr({}),
+      DenseI64ArrayAttr(), at.getDenseI64ArrayAttr({}), kernel_.getGrainAttr(), at.getDenseI64ArrayAttr({}),
+      at.getI64IntegerAttr(0), at.getI64IntegerAttr(partial), DenseI64ArrayAttr(), ArrayAttr(), DenseI64ArrayAttr());
   Block* body = at.createBlock(&tile_.getBody());
   Type ptr = LLVM::LLVMPointerType::get(at.getContext());
   for (size_t k = 0; k < nest_.views.size(); ++k) view_args_.push_back(body->addArgument(ptr, loc_));
+  if (partial > 0) partial_ = body->addArgument(ptr, loc_);
   scratch_ = body->addArgument(ptr, loc_);
   table_ = body->addArgument(ptr, loc_);
   begin_ = body->addArgument(at.getI64Type(), loc_);
@@ -67,7 +67,7 @@ void RowLowering::Begin(OpBuilder& at) {
   inner_ = nest_.loops.empty() ? -1 : static_cast<int>(nest_.loops.size()) - 1;
   // Operands that stand still everywhere are read once.
   for (size_t k = 0; k < num_inputs_; ++k) {
-    if (nest_.views[k].is_factor && nest_.views[k].own_dim.empty()) continue;
+    if ((nest_.views[k].is_factor && nest_.views[k].own_dim.empty()) || nest_.views[k].is_table) continue;
     if (llvm::any_of(nest_.views[k].loops, [](const Stride& s) { return s.kind != Stride::Kind::zero; })) continue;
     once_[Argument(k)] = Load(k, I64(0), 1, Value());
   }
@@ -183,6 +183,19 @@ void RowLowering::SetOffsets(ArrayRef<Value> indices) {
     }
     offsets_.push_back(offset ? offset : I64(0));
   }
+  // The core has seen that all indices are in range; negative ones count from the end.
+  for (Operation& op : Body().without_terminator()) {
+    if (!IsGather(&op)) continue;
+    const size_t table = cast<BlockArgument>(op.getOperand(0)).getArgNumber();
+    const size_t ids = cast<BlockArgument>(op.getOperand(1)).getArgNumber();
+    Value once = once_.lookup(Argument(ids));
+    Value id = once ? once : Load(ids, offsets_[ids], 1, Value());
+    if (!id.getType().isInteger(64)) id = arith::ExtSIOp::create(b_, loc_, b_.getI64Type(), id);
+    Value is_negative = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::slt, id, I64(0));
+    Value rows = SizeOf(DimOf(nest_.views[table].type, 0));
+    id = arith::SelectOp::create(b_, loc_, is_negative, Sum(id, rows), id);
+    gathered_[&op] = Sum(offsets_[table], Mul(id, StrideOfDim(nest_.views[table], 0)));
+  }
 }
 
 SmallVector<int64_t> RowLowering::ScratchRows() const {
@@ -220,8 +233,8 @@ void RowLowering::Classify() {
       pass_[op.getResult(0)] = 0;
       continue;
     }
-    if (IsProduct(&op)) {
-      // Read from memory, where the kernel put it.
+    if (IsProduct(&op) || IsGather(&op)) {
+      // Read from memory, where the kernel put it, or where the table is.
       is_row_[op.getResult(0)] = false;
       pass_[op.getResult(0)] = 0;
       heavy_[op.getResult(0)] = false;
@@ -298,6 +311,11 @@ void RowLowering::Row(Value lo, Value hi) {
     if (sums.empty() && stores.empty() && keeps.empty() && !writes) continue;
     Pass(pass, lo, hi, sums, stores, keeps);
   }
+  if (!in_parts_) StoreNumbers();
+}
+
+void RowLowering::StoreNumbers() {
+  auto yield = cast<sched::YieldOp>(Body().back());
   for (auto [k, v] : llvm::enumerate(yield.getValues())) {
     if (StoredAlong(k) || nest_.views[num_inputs_ + k].is_factor) continue;
     const size_t view = num_inputs_ + k;
@@ -339,6 +357,7 @@ Value RowLowering::Identity(const Accumulator& a, bool wide, int64_t lanes) {
 
 Value RowLowering::Combine(const Accumulator& a, Value x, Value y) {
   graph::ReduceOp reduce = a.reduce;
+  if (a.is_sum && !isa<FloatType>(a.type)) return Value(arith::AddIOp::create(b_, loc_, x, y));
   if (a.is_sum) return Value(arith::AddFOp::create(b_, loc_, x, y));
   Type e = ElementOf(reduce.getX());
   const bool max = reduce.getKind() == "max";
@@ -445,17 +464,77 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
       return next;
     });
   }
+  if (in_parts_) {
+    for (size_t k = 0; k < accumulators.size(); ++k)
+      StorePart(accumulators[k], results[k], I64(8 * static_cast<int64_t>(k)));
+    return;
+  }
   for (size_t k = 0; k < accumulators.size(); ++k)
     values_[accumulators[k].reduce.getY()] = Finish(accumulators[k], results[k], count);
 }
 
+Value RowLowering::PartAt(Value byte) {
+  return LLVM::GEPOp::create(b_, loc_, partial_.getType(), b_.getI8Type(), partial_, byte);
+}
+void RowLowering::StorePart(const Accumulator& a, Value tile, Value byte) {
+  tile::StoreOp::create(b_, loc_, tile, PartAt(Sum(part_, byte)), I64(0), Value(), TypeAttr::get(a.type), UnitAttr());
+}
+Value RowLowering::LoadPart(const Accumulator& a, int64_t lanes, Value byte) {
+  return tile::LoadOp::create(b_, loc_, TileType(a.type, lanes), PartAt(Sum(part_, byte)), I64(0), Value(),
+                              TypeAttr::get(a.type), UnitAttr());
+}
+
+void RowLowering::Look() {
+  if (std::exchange(has_looked_, true)) return;
+  Classify();
+  FindSpills();
+}
+
+bool RowLowering::MayBeInParts() {
+  Look();
+  if (nest_.row == 0 || nest_.loops.size() != 1 || num_passes_ > 2 || !spills_.empty() || reductions_.empty())
+    return false;
+  if (llvm::any_of(reductions_, [](const auto& r) { return r.second > 0; })) return false;
+  auto yield = cast<sched::YieldOp>(Body().back());
+  for (auto [k, v] : llvm::enumerate(yield.getValues()))
+    if (pass_.lookup(v) > 0 && nest_.views[num_inputs_ + k].loops.back().kind != Stride::Kind::zero) return false;
+  return true;
+}
+
+void RowLowering::RowInParts(Value task, Value lo, Value hi) {
+  in_parts_ = true;
+  part_ = Mul(task, I64(PartBytes()));
+  Row(lo, hi);
+  in_parts_ = false;
+}
+
+void RowLowering::PutTogether(Value tasks, Value count) {
+  values_.clear();
+  for (auto& [v, loaded] : once_) values_[v] = loaded;
+  SmallVector<Accumulator> accumulators;
+  SmallVector<Value> init;
+  for (auto& [reduce, pass] : reductions_) {
+    accumulators.push_back(AccumulatorOf(reduce, /*widens=*/true));
+    init.push_back(Identity(accumulators.back(), true, 1));
+  }
+  SmallVector<Value> sums = For(I64(0), tasks, I64(1), init, [&](Value task, ValueRange carried) {
+    part_ = Mul(task, I64(PartBytes()));
+    SmallVector<Value> next;
+    for (auto [k, a] : llvm::enumerate(accumulators))
+      next.push_back(Combine(a, carried[k], LoadPart(a, 1, I64(8 * static_cast<int64_t>(k)))));
+    return next;
+  });
+  for (auto [k, a] : llvm::enumerate(accumulators)) values_[a.reduce.getY()] = Finish(a, sums[k], count);
+  StoreNumbers();
+}
+
 std::string RowLowering::CombinerOf(const Accumulator& a) {
   graph::ReduceOp reduce = a.reduce;
-  if (a.is_sum) return a.type.isF64() ? "add_f64" : "add_f32";
+  if (a.is_sum) return a.type.isF64() ? "add_f64" : a.type.isF32() ? "add_f32" : "add_i64";
   return (reduce.getKind() == "max" ? "maximum_" : "minimum_") + ComputeName(ElementOf(reduce.getX())).str();
 }
 
-Value RowLowering::Finish(const Accumulator& a, Value sum, Value count) {
+Value RowLowering::Finish(const Accumulator& a, Value sum, Value count, int64_t lanes) {
   graph::ReduceOp reduce = a.reduce;
   if (reduce.getKind() == "mean") {
     Value n = arith::SIToFPOp::create(b_, loc_, a.type, count);
@@ -463,9 +542,9 @@ Value RowLowering::Finish(const Accumulator& a, Value sum, Value count) {
       const double correction = reduce.getCorrection()->convertToDouble();
       n = arith::SubFOp::create(b_, loc_, n, arith::ConstantOp::create(b_, loc_, b_.getFloatAttr(a.type, correction)));
     }
-    sum = arith::DivFOp::create(b_, loc_, sum, n);
+    sum = arith::DivFOp::create(b_, loc_, sum, Splat(n, lanes));
   }
-  return a.widens ? arith::TruncFOp::create(b_, loc_, b_.getF32Type(), sum).getResult() : sum;
+  return a.widens ? arith::TruncFOp::create(b_, loc_, TileType(b_.getF32Type(), lanes), sum).getResult() : sum;
 }
 
 // ---- values
@@ -477,6 +556,7 @@ void RowLowering::NeedRows(Value v, int pass) {
     return;
   }
   if (v.getDefiningOp() == nullptr || in_memory_.contains(v) || SpillOf(v, pass) != nullptr) return;
+  if (IsGather(v.getDefiningOp())) return;
   for (Value o : v.getDefiningOp()->getOperands()) NeedRows(o, pass);
 }
 
@@ -522,16 +602,22 @@ Value RowLowering::Tile(Value v) {
     result = tile::LoadOp::create(b_, loc_, TileType(s->type, current_lanes_), view, at, Value(),
                                   TypeAttr::get(s->type), UnitAttr());
   } else if (auto argument = dyn_cast<BlockArgument>(v)) {
-    const size_t k = argument.getArgNumber();
-    Value stride = IsRun(k) ? Value() : loop_strides_[k][static_cast<size_t>(inner_)];
-    Value step = stride ? Mul(current_index_, stride) : current_index_;
-    result = Load(k, Sum(offsets_[k], step), current_lanes_, stride);
+    result = Elements(argument.getArgNumber(), offsets_[argument.getArgNumber()]);
+  } else if (Value row = gathered_.lookup(v.getDefiningOp())) {
+    result = Elements(cast<BlockArgument>(v.getDefiningOp()->getOperand(0)).getArgNumber(), row);
   } else {
     SmallVector<Value> operands;
     for (Value o : v.getDefiningOp()->getOperands()) operands.push_back(Tile(o));
     result = Apply(v.getDefiningOp(), operands, current_lanes_);
   }
   return tiles_[v] = result;
+}
+
+Value RowLowering::Elements(size_t k, Value offset) {
+  if (!MovesInside(k)) return Splat(Load(k, offset, 1, Value()), current_lanes_);
+  Value stride = IsRun(k) ? Value() : loop_strides_[k][static_cast<size_t>(inner_)];
+  Value step = stride ? Mul(current_index_, stride) : current_index_;
+  return Load(k, Sum(offset, step), current_lanes_, stride);
 }
 
 Type RowLowering::TileType(Type scalar, int64_t lanes) {

@@ -21,7 +21,8 @@ class RowLowering {
   virtual ~RowLowering() = default;
 
   /// Makes the tsr_tile.kernel with its arguments; everything after is put into its body.
-  void Begin(mlir::OpBuilder& at);
+  /// `partial`: bytes for each task that the view of parts has; 0: there is none.
+  void Begin(mlir::OpBuilder& at, int64_t partial = 0);
   /// What the core has to know, once the body is there. `fixed`: bytes of scratch besides the rows.
   void End(llvm::ArrayRef<int64_t> tasks, llvm::ArrayRef<int64_t> blocks, llvm::ArrayRef<int64_t> unit,
            llvm::ArrayRef<int64_t> scratch, int64_t fixed);
@@ -29,7 +30,7 @@ class RowLowering {
   /// Elements that are worth a thread, where the schedule's number does not fit.
   void SetGrain(int64_t elements) { tile_.setGrain(elements); }
 
-  /// Where each view begins for these indices of the outer loops (a null index: 0).
+  /// Where each view, and each row that a gather reads, begins for these indices of the outer loops (a null index: 0).
   void SetOffsets(llvm::ArrayRef<mlir::Value> indices);
   /// The indices of the outer loops of a task.
   llvm::SmallVector<mlir::Value> Indices(mlir::Value task, size_t outer);
@@ -39,6 +40,13 @@ class RowLowering {
   void SetInMemory(mlir::Value v, mlir::Value view, mlir::Value offset) { in_memory_[v] = {view, offset}; }
   /// A value that Row() also writes to view[offset + i], after all results.
   void SetWritten(mlir::Value v, mlir::Value view, mlir::Value offset) { written_ = {v, view, offset}; }
+  // ---- a single row that many tasks do parts of: each leaves its sums, and a last call puts them together
+  /// Does the row need no second pass?
+  bool MayBeInParts();
+  /// Bytes that a task leaves: eight for each reduction.
+  int64_t PartBytes() { return 8 * static_cast<int64_t>(llvm::range_size(Body().getOps<graph::ReduceOp>())); }
+  void RowInParts(mlir::Value task, mlir::Value lo, mlir::Value hi);
+  void PutTogether(mlir::Value tasks, mlir::Value count);
   /// A number of the row, after Row().
   mlir::Value RowValue(mlir::Value v);
 
@@ -119,6 +127,8 @@ class RowLowering {
 
   /// Devices do this before they begin, because it says how they do it.
   void Classify();
+  /// All that is to be known of the values, once.
+  void Look();
   bool IsHeavy(mlir::Value v);
   void FindSpills();
   bool StoredAlong(size_t k) const { return MovesInside(num_inputs_ + k); }
@@ -128,6 +138,8 @@ class RowLowering {
   const Spill* SpillOf(mlir::Value v, int pass);
   mlir::Value ScratchView(const Spill& s);
   mlir::Value Tile(mlir::Value v);
+  /// Elements of an operand from current_index_ on, in the row that begins at `offset`.
+  mlir::Value Elements(size_t view, mlir::Value offset);
   mlir::Value Widen(mlir::Value v);
   mlir::Value Map(const std::string& function, mlir::ValueRange operands, mlir::Type type);
   mlir::Value Causal(mlir::Value x, int64_t lanes);
@@ -138,7 +150,13 @@ class RowLowering {
   /// The function of two operands that Combine() is, by its name.
   std::string CombinerOf(const Accumulator& a);
   /// The result of a reduction over n elements: a mean is divided, f64 rounded.
-  mlir::Value Finish(const Accumulator& a, mlir::Value sum, mlir::Value n);
+  mlir::Value Finish(const Accumulator& a, mlir::Value sum, mlir::Value n, int64_t lanes = 1);
+  /// Results that are numbers of the row.
+  void StoreNumbers();
+  mlir::Value PartAt(mlir::Value byte);
+  /// A sum of the part at part_, from a byte of it on.
+  void StorePart(const Accumulator& a, mlir::Value tile, mlir::Value byte);
+  mlir::Value LoadPart(const Accumulator& a, int64_t lanes, mlir::Value byte);
 
   sched::KernelOp kernel_;
   LoopNest nest_;
@@ -152,7 +170,10 @@ class RowLowering {
   tile::KernelOp tile_;
   llvm::SmallVector<mlir::Value> view_args_, sizes_, offsets_, indices_;
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> loop_strides_;
+  llvm::DenseMap<mlir::Operation*, mlir::Value> gathered_;  // where the row of each gather begins
   mlir::Value scratch_, table_, begin_, end_;
+  mlir::Value partial_, part_;  // the view of parts, and the byte of it where the part at hand begins
+  bool in_parts_ = false, has_looked_ = false;
   int inner_ = -1;
   llvm::SmallVector<std::pair<int64_t, int64_t>> table_entries_;
   llvm::DenseMap<int64_t, int64_t> symbol_entries_;

@@ -1,0 +1,225 @@
+// tsr-lower-kernels: sums that many tasks do parts of (update_checks.py writes the checks)
+// RUN: tessera-opt %s --split-input-file --tsr-fuse --tsr-decompose --cse --tsr-lower-kernels --canonicalize --cse | FileCheck %s
+
+// Along columns, with what is computed before written on the way.
+// CHECK-LABEL: tsr_tile.kernel @k1 at 1 steps [0, 1] inputs [0, 1] outputs [2, 3] dims {{\[}}[0, 0], [0, 1], [0, 2]] strides {{\[}}[], [], [], []] tasks [0, 2] blocks [2, 512] unit [-3, 1, -513] grain 32768 scratch [] partial 4096
+// CHECK-NEXT:   %cst = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:   %c8_i64 = arith.constant 8 : i64
+// CHECK-NEXT:   %c4096_i64 = arith.constant 4096 : i64
+// CHECK-NEXT:   %cst_0 = arith.constant 0.000000e+00 : f64
+// CHECK-NEXT:   %c16_i64 = arith.constant 16 : i64
+// CHECK-NEXT:   %c0_i64 = arith.constant 0 : i64
+// CHECK-NEXT:   %c512_i64 = arith.constant 512 : i64
+// CHECK-NEXT:   %c511_i64 = arith.constant 511 : i64
+// CHECK-NEXT:   %c2_i64 = arith.constant 2 : i64
+// CHECK-NEXT:   %c1_i64 = arith.constant 1 : i64
+// CHECK-NEXT:   %0 = tsr_tile.dim %table[2]
+// CHECK-NEXT:   %1 = tsr_tile.dim %table[1]
+// CHECK-NEXT:   %2 = tsr_tile.dim %table[0]
+// CHECK-NEXT:   %3 = arith.addi %2, %c1_i64 : i64
+// CHECK-NEXT:   %4 = arith.divui %3, %c2_i64 : i64
+// CHECK-NEXT:   %5 = arith.muli %1, %c2_i64 : i64
+// CHECK-NEXT:   %6 = arith.muli %2, %1 : i64
+// CHECK-NEXT:   %7 = arith.addi %0, %c511_i64 : i64
+// CHECK-NEXT:   %8 = arith.divui %7, %c512_i64 : i64
+// CHECK-NEXT:   %9 = arith.cmpi slt, %end, %c0_i64 : i64
+// CHECK-NEXT:   scf.if %9 {
+// CHECK-NEXT:     scf.for %arg0 = %c0_i64 to %8 step %c1_i64  : i64 {
+// CHECK-NEXT:       %10 = arith.muli %arg0, %c512_i64 : i64
+// CHECK-NEXT:       %11 = arith.addi %10, %c512_i64 : i64
+// CHECK-NEXT:       %12 = arith.minsi %11, %0 : i64
+// CHECK-NEXT:       %13 = arith.subi %12, %10 : i64
+// CHECK-NEXT:       %14 = arith.divui %13, %c16_i64 : i64
+// CHECK-NEXT:       %15 = arith.muli %14, %c16_i64 : i64
+// CHECK-NEXT:       %16 = arith.addi %10, %15 : i64
+// CHECK-NEXT:       scf.for %arg1 = %10 to %16 step %c16_i64  : i64 {
+// CHECK-NEXT:         %17 = arith.subi %arg1, %10 : i64
+// CHECK-NEXT:         %18 = tsr_tile.splat %cst_0 : f64 -> vector<16xf64>
+// CHECK-NEXT:         %19 = scf.for %arg2 = %c0_i64 to %4 step %c1_i64 iter_args(%arg3 = %18) -> (vector<16xf64>)  : i64 {
+// CHECK-NEXT:           %21 = arith.muli %arg2, %8 : i64
+// CHECK-NEXT:           %22 = arith.addi %21, %arg0 : i64
+// CHECK-NEXT:           %23 = arith.muli %22, %c4096_i64 : i64
+// CHECK-NEXT:           %24 = arith.muli %17, %c8_i64 : i64
+// CHECK-NEXT:           %25 = arith.addi %23, %24 : i64
+// CHECK-NEXT:           %26 = llvm.getelementptr %partial[%25] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:           %27 = tsr_tile.load %26[%c0_i64] : f64 -> vector<16xf64>
+// CHECK-NEXT:           %28 = arith.addf %arg3, %27 : vector<16xf64>
+// CHECK-NEXT:           scf.yield %28 : vector<16xf64>
+// CHECK-NEXT:         }
+// CHECK-NEXT:         %20 = arith.truncf %19 : vector<16xf64> to vector<16xf32>
+// CHECK-NEXT:         tsr_tile.store %20, %out1[%arg1] : vector<16xf32> -> f32
+// CHECK-NEXT:       }
+// CHECK-NEXT:       scf.for %arg1 = %16 to %12 step %c1_i64  : i64 {
+// CHECK-NEXT:         %17 = arith.subi %arg1, %10 : i64
+// CHECK-NEXT:         %18 = scf.for %arg2 = %c0_i64 to %4 step %c1_i64 iter_args(%arg3 = %cst_0) -> (f64)  : i64 {
+// CHECK-NEXT:           %20 = arith.muli %arg2, %8 : i64
+// CHECK-NEXT:           %21 = arith.addi %20, %arg0 : i64
+// CHECK-NEXT:           %22 = arith.muli %21, %c4096_i64 : i64
+// CHECK-NEXT:           %23 = arith.muli %17, %c8_i64 : i64
+// CHECK-NEXT:           %24 = arith.addi %22, %23 : i64
+// CHECK-NEXT:           %25 = llvm.getelementptr %partial[%24] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:           %26 = tsr_tile.load %25[%c0_i64] : f64 -> f64
+// CHECK-NEXT:           %27 = arith.addf %arg3, %26 : f64
+// CHECK-NEXT:           scf.yield %27 : f64
+// CHECK-NEXT:         }
+// CHECK-NEXT:         %19 = arith.truncf %18 : f64 to f32
+// CHECK-NEXT:         tsr_tile.store %19, %out1[%arg1] : f32 -> f32
+// CHECK-NEXT:       }
+// CHECK-NEXT:     }
+// CHECK-NEXT:   } else {
+// CHECK-NEXT:     scf.for %arg0 = %begin to %end step %c1_i64  : i64 {
+// CHECK-NEXT:       %10 = arith.remui %arg0, %8 : i64
+// CHECK-NEXT:       %11 = arith.divui %arg0, %8 : i64
+// CHECK-NEXT:       %12 = arith.remui %11, %4 : i64
+// CHECK-NEXT:       %13 = arith.muli %10, %c512_i64 : i64
+// CHECK-NEXT:       %14 = arith.addi %13, %c512_i64 : i64
+// CHECK-NEXT:       %15 = arith.minsi %14, %0 : i64
+// CHECK-NEXT:       %16 = arith.muli %12, %5 : i64
+// CHECK-NEXT:       %17 = arith.addi %16, %5 : i64
+// CHECK-NEXT:       %18 = arith.minsi %17, %6 : i64
+// CHECK-NEXT:       %19 = arith.muli %arg0, %c4096_i64 : i64
+// CHECK-NEXT:       %20 = arith.subi %15, %13 : i64
+// CHECK-NEXT:       %21 = arith.divui %20, %c16_i64 : i64
+// CHECK-NEXT:       %22 = arith.muli %21, %c16_i64 : i64
+// CHECK-NEXT:       %23 = arith.addi %13, %22 : i64
+// CHECK-NEXT:       scf.for %arg1 = %13 to %23 step %c16_i64  : i64 {
+// CHECK-NEXT:         %24 = arith.subi %arg1, %13 : i64
+// CHECK-NEXT:         %25 = tsr_tile.splat %cst_0 : f64 -> vector<16xf64>
+// CHECK-NEXT:         %26 = arith.muli %24, %c8_i64 : i64
+// CHECK-NEXT:         %27 = arith.addi %19, %26 : i64
+// CHECK-NEXT:         %28 = llvm.getelementptr %partial[%27] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:         tsr_tile.store %25, %28[%c0_i64] : vector<16xf64> -> f64
+// CHECK-NEXT:       }
+// CHECK-NEXT:       scf.for %arg1 = %23 to %15 step %c1_i64  : i64 {
+// CHECK-NEXT:         %24 = arith.subi %arg1, %13 : i64
+// CHECK-NEXT:         %25 = arith.muli %24, %c8_i64 : i64
+// CHECK-NEXT:         %26 = arith.addi %19, %25 : i64
+// CHECK-NEXT:         %27 = llvm.getelementptr %partial[%26] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:         tsr_tile.store %cst_0, %27[%c0_i64] : f64 -> f64
+// CHECK-NEXT:       }
+// CHECK-NEXT:       scf.for %arg1 = %16 to %18 step %c8_i64  : i64 {
+// CHECK-NEXT:         %24 = arith.addi %arg1, %c8_i64 : i64
+// CHECK-NEXT:         %25 = arith.minsi %24, %18 : i64
+// CHECK-NEXT:         scf.for %arg2 = %13 to %23 step %c16_i64  : i64 {
+// CHECK-NEXT:           %26 = tsr_tile.splat %cst : f32 -> vector<16xf32>
+// CHECK-NEXT:           %27 = scf.for %arg3 = %arg1 to %25 step %c1_i64 iter_args(%arg4 = %26) -> (vector<16xf32>)  : i64 {
+// CHECK-NEXT:             %35 = arith.muli %arg3, %0 : i64
+// CHECK-NEXT:             %36 = arith.addi %35, %arg2 : i64
+// CHECK-NEXT:             %37 = tsr_tile.load %in0[%36] : f32 -> vector<16xf32>
+// CHECK-NEXT:             %38 = tsr_tile.load %in1[%36] : f32 -> vector<16xf32>
+// CHECK-NEXT:             %39 = tsr_tile.map "mul_f32"(%37, %38) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:             %40 = arith.addf %arg4, %39 : vector<16xf32>
+// CHECK-NEXT:             tsr_tile.store %39, %out0[%36] : vector<16xf32> -> f32
+// CHECK-NEXT:             scf.yield %40 : vector<16xf32>
+// CHECK-NEXT:           }
+// CHECK-NEXT:           %28 = arith.subi %arg2, %13 : i64
+// CHECK-NEXT:           %29 = arith.muli %28, %c8_i64 : i64
+// CHECK-NEXT:           %30 = arith.addi %19, %29 : i64
+// CHECK-NEXT:           %31 = llvm.getelementptr %partial[%30] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:           %32 = tsr_tile.load %31[%c0_i64] : f64 -> vector<16xf64>
+// CHECK-NEXT:           %33 = tsr_tile.widen %27 : vector<16xf32> -> vector<16xf64>
+// CHECK-NEXT:           %34 = arith.addf %32, %33 : vector<16xf64>
+// CHECK-NEXT:           tsr_tile.store %34, %31[%c0_i64] : vector<16xf64> -> f64
+// CHECK-NEXT:         }
+// CHECK-NEXT:         scf.for %arg2 = %23 to %15 step %c1_i64  : i64 {
+// CHECK-NEXT:           %26 = scf.for %arg3 = %arg1 to %25 step %c1_i64 iter_args(%arg4 = %cst) -> (f32)  : i64 {
+// CHECK-NEXT:             %34 = arith.muli %arg3, %0 : i64
+// CHECK-NEXT:             %35 = arith.addi %34, %arg2 : i64
+// CHECK-NEXT:             %36 = tsr_tile.load %in0[%35] : f32 -> f32
+// CHECK-NEXT:             %37 = tsr_tile.load %in1[%35] : f32 -> f32
+// CHECK-NEXT:             %38 = tsr_tile.map "mul_f32"(%36, %37) : (f32, f32) -> f32
+// CHECK-NEXT:             %39 = arith.addf %arg4, %38 : f32
+// CHECK-NEXT:             tsr_tile.store %38, %out0[%35] : f32 -> f32
+// CHECK-NEXT:             scf.yield %39 : f32
+// CHECK-NEXT:           }
+// CHECK-NEXT:           %27 = arith.subi %arg2, %13 : i64
+// CHECK-NEXT:           %28 = arith.muli %27, %c8_i64 : i64
+// CHECK-NEXT:           %29 = arith.addi %19, %28 : i64
+// CHECK-NEXT:           %30 = llvm.getelementptr %partial[%29] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:           %31 = tsr_tile.load %30[%c0_i64] : f64 -> f64
+// CHECK-NEXT:           %32 = tsr_tile.widen %26 : f32 -> f64
+// CHECK-NEXT:           %33 = arith.addf %31, %32 : f64
+// CHECK-NEXT:           tsr_tile.store %33, %30[%c0_i64] : f64 -> f64
+// CHECK-NEXT:         }
+// CHECK-NEXT:       }
+// CHECK-NEXT:     }
+// CHECK-NEXT:   }
+// CHECK-NEXT: }
+!x = tensor<?x?x?xf32, [0, 1, 2]>
+!c = tensor<?xf32, [2]>
+tsr_graph.trace "columns" values [0, 1] strides [[], []] likely [16, 128, 512] (%v0: !x, %v1: !x) {
+  %v2 = tsr_graph.mul %v0, %v1 step 0 values [2] until [end] : (!x, !x) -> !x
+  %v3 = tsr_graph.sum %v2 step 1 values [3] until [end] {axes = array<i64: 0, 1>} : (!x) -> !c
+}
+
+// -----
+// Of everything: a task does so many rows.
+// CHECK-LABEL: tsr_tile.kernel @k1 at 1 steps [0, 1] inputs [0, 1] outputs [3] dims [] strides {{\[}}[], [], []] tasks [-601] blocks [436] unit [-437, -301] grain 32768 scratch [] partial 8
+// CHECK-NEXT:   %cst = arith.constant 1.800000e+05 : f64
+// CHECK-NEXT:   %cst_0 = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:   %c128_i64 = arith.constant 128 : i64
+// CHECK-NEXT:   %c16_i64 = arith.constant 16 : i64
+// CHECK-NEXT:   %c8_i64 = arith.constant 8 : i64
+// CHECK-NEXT:   %cst_1 = arith.constant 0.000000e+00 : f64
+// CHECK-NEXT:   %c0_i64 = arith.constant 0 : i64
+// CHECK-NEXT:   %c1_i64 = arith.constant 1 : i64
+// CHECK-NEXT:   %c180000_i64 = arith.constant 180000 : i64
+// CHECK-NEXT:   %c130800_i64 = arith.constant 130800 : i64
+// CHECK-NEXT:   %c2_i64 = arith.constant 2 : i64
+// CHECK-NEXT:   %0 = arith.cmpi slt, %end, %c0_i64 : i64
+// CHECK-NEXT:   scf.if %0 {
+// CHECK-NEXT:     %1 = scf.for %arg0 = %c0_i64 to %c2_i64 step %c1_i64 iter_args(%arg1 = %cst_1) -> (f64)  : i64 {
+// CHECK-NEXT:       %4 = arith.muli %arg0, %c8_i64 : i64
+// CHECK-NEXT:       %5 = llvm.getelementptr %partial[%4] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:       %6 = tsr_tile.load %5[%c0_i64] : f64 -> f64
+// CHECK-NEXT:       %7 = arith.addf %arg1, %6 : f64
+// CHECK-NEXT:       scf.yield %7 : f64
+// CHECK-NEXT:     }
+// CHECK-NEXT:     %2 = arith.divf %1, %cst : f64
+// CHECK-NEXT:     %3 = arith.truncf %2 : f64 to f32
+// CHECK-NEXT:     tsr_tile.store %3, %out0[%c0_i64] : f32 -> f32
+// CHECK-NEXT:   } else {
+// CHECK-NEXT:     scf.for %arg0 = %begin to %end step %c1_i64  : i64 {
+// CHECK-NEXT:       %1 = arith.muli %arg0, %c130800_i64 : i64
+// CHECK-NEXT:       %2 = arith.addi %1, %c130800_i64 : i64
+// CHECK-NEXT:       %3 = arith.minsi %2, %c180000_i64 : i64
+// CHECK-NEXT:       %4 = arith.muli %arg0, %c8_i64 : i64
+// CHECK-NEXT:       %5 = arith.subi %3, %1 : i64
+// CHECK-NEXT:       %6 = arith.divui %5, %c16_i64 : i64
+// CHECK-NEXT:       %7 = arith.muli %6, %c16_i64 : i64
+// CHECK-NEXT:       %8 = arith.addi %1, %7 : i64
+// CHECK-NEXT:       %9 = tsr_tile.splat %cst_1 : f64 -> vector<16xf64>
+// CHECK-NEXT:       %10 = scf.for %arg1 = %1 to %8 step %c128_i64 iter_args(%arg2 = %9) -> (vector<16xf64>)  : i64 {
+// CHECK-NEXT:         %14 = arith.addi %arg1, %c128_i64 : i64
+// CHECK-NEXT:         %15 = arith.minsi %14, %8 : i64
+// CHECK-NEXT:         %16 = tsr_tile.splat %cst_0 : f32 -> vector<16xf32>
+// CHECK-NEXT:         %17 = scf.for %arg3 = %arg1 to %15 step %c16_i64 iter_args(%arg4 = %16) -> (vector<16xf32>)  : i64 {
+// CHECK-NEXT:           %20 = tsr_tile.load %in0[%arg3] : f32 -> vector<16xf32>
+// CHECK-NEXT:           %21 = tsr_tile.load %in1[%arg3] : f32 -> vector<16xf32>
+// CHECK-NEXT:           %22 = tsr_tile.map "mul_f32"(%20, %21) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:           %23 = arith.addf %arg4, %22 : vector<16xf32>
+// CHECK-NEXT:           scf.yield %23 : vector<16xf32>
+// CHECK-NEXT:         }
+// CHECK-NEXT:         %18 = tsr_tile.widen %17 : vector<16xf32> -> vector<16xf64>
+// CHECK-NEXT:         %19 = arith.addf %arg2, %18 : vector<16xf64>
+// CHECK-NEXT:         scf.yield %19 : vector<16xf64>
+// CHECK-NEXT:       }
+// CHECK-NEXT:       %11 = tsr_tile.reduce "add_f64" %10 : vector<16xf64> -> f64
+// CHECK-NEXT:       %12 = scf.for %arg1 = %8 to %3 step %c1_i64 iter_args(%arg2 = %11) -> (f64)  : i64 {
+// CHECK-NEXT:         %14 = tsr_tile.load %in0[%arg1] : f32 -> f32
+// CHECK-NEXT:         %15 = tsr_tile.load %in1[%arg1] : f32 -> f32
+// CHECK-NEXT:         %16 = tsr_tile.map "mul_f32"(%14, %15) : (f32, f32) -> f32
+// CHECK-NEXT:         %17 = tsr_tile.widen %16 : f32 -> f64
+// CHECK-NEXT:         %18 = arith.addf %arg2, %17 : f64
+// CHECK-NEXT:         scf.yield %18 : f64
+// CHECK-NEXT:       }
+// CHECK-NEXT:       %13 = llvm.getelementptr %partial[%4] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:       tsr_tile.store %12, %13[%c0_i64] : f64 -> f64
+// CHECK-NEXT:     }
+// CHECK-NEXT:   }
+// CHECK-NEXT: }
+!x = tensor<600x300xf32>
+tsr_graph.trace "everything" values [0, 1] strides [[], []] (%v0: !x, %v1: !x) {
+  %v2 = tsr_graph.mul %v0, %v1 step 0 values [2] until [1] : (!x, !x) -> !x
+  %v3 = tsr_graph.mean %v2 step 1 values [3] until [end] : (!x) -> tensor<f32>
+}

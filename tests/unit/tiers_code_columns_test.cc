@@ -1,0 +1,220 @@
+// Generated sums along columns, of everything, and of integers: within the bounds of the op table where they round, to
+// the bit where they do not, whatever the number of threads.
+#include <set>
+
+#include "tests/unit/cpu_rows_testing.h"
+#include "tests/unit/tiers_code_testing.h"
+
+namespace tessera {
+namespace {
+
+using rows_testing::Epsilon;
+using rows_testing::SmallestStep;
+
+class TiersCodeColumns : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasCompiler()) GTEST_SKIP() << "no compiler";
+  }
+};
+
+using Program = std::function<std::vector<Tensor>(const std::vector<Tensor>& in)>;
+
+/// What a result is where it is no number.
+std::string Class(double v) { return std::isnan(v) ? "nan" : std::isinf(v) ? (v > 0 ? "inf" : "-inf") : "number"; }
+
+/// The program on f64 operands says what is right, and on their absolute values how large the terms of sums are:
+/// results are as far from tier 1's as both bounds allow.
+void CheckSums(const Program& program, const std::vector<Tensor>& in, bool kernels = true) {
+  std::vector<std::vector<double>> want, scale;
+  {
+    const OptionScope tier1({{"tier", "1"}});
+    std::vector<Tensor> wide, absolute;
+    for (const Tensor& x : in) {
+      wide.push_back(IsFloat(x.dtype()) ? cast(x, f64) : x);
+      absolute.push_back(IsFloat(x.dtype()) ? abs(cast(x, f64)) : x);
+    }
+    for (const Tensor& y : program(wide)) want.push_back(y.to_vector<double>());
+    for (const Tensor& y : program(absolute)) scale.push_back(y.to_vector<double>());
+  }
+  for (const Way way : kWays) {
+    SCOPED_TRACE(NameOf(way));
+    Settings settings = CodeAtOnce(way, /*bitwise=*/false);
+    settings["hot_eager"] = "1000000";
+    const OptionScope scope(settings);
+    tiers::Manager::Get().Reset();
+    deopt::Ledger::Get().Clear();
+    const int64_t before = MetricNow("kernels_generated"), failed = MetricNow("codes_failed");
+    for (int i = 0; i < 9; ++i) {
+      const Step step;
+      const std::vector<Tensor> out = program(in);
+      ASSERT_EQ(out.size(), want.size());
+      for (size_t k = 0; k < out.size(); ++k) {
+        const std::vector<double> got = out[k].to_vector<double>();
+        ASSERT_EQ(got.size(), want[k].size());
+        for (size_t e = 0; e < got.size(); ++e) {
+          ASSERT_EQ(Class(got[e]), Class(want[k][e])) << "result " << k << " element " << e << " round " << i;
+          if (!std::isfinite(want[k][e])) continue;
+          const double bound = 12 * std::max(Epsilon(out[k].dtype()), 0x1p-52) * std::abs(scale[k][e]);
+          ASSERT_NEAR(got[e], want[k][e], bound + SmallestStep(out[k].dtype()))
+              << "result " << k << " element " << e << " round " << i;
+        }
+      }
+    }
+    if (kernels && way.fuse) EXPECT_GT(MetricNow("kernels_generated"), before) << Runtime::explain();
+    EXPECT_EQ(MetricNow("codes_failed"), failed) << Runtime::explain();
+  }
+}
+
+TEST_F(TiersCodeColumns, RowsAndColumnsOfManySizes) {
+  for (const int64_t columns : {4, 8, 15, 16, 17, 100, 257, 1025})
+    for (const int64_t rows : {2, 7, 8, 9, 300}) {
+      SCOPED_TRACE(absl::StrCat(rows, " x ", columns));
+      CheckSums(
+          [](const std::vector<Tensor>& in) {
+            const Tensor y = in[0] * in[1];
+            return std::vector{sum(y, 0), mean(y, 0, true), y};
+          },
+          {Uniform({rows, columns}, 1), Uniform({rows, columns}, 2)});
+      if (HasFailure()) return;
+    }
+}
+
+TEST_F(TiersCodeColumns, SumsOfManyParts) {
+  // More rows than one task does, and an odd number of them.
+  CheckSums([](const std::vector<Tensor>& in) { return std::vector{sum(square(in[0]), 0)}; }, {Uniform({3001, 40}, 1)});
+  CheckSums([](const std::vector<Tensor>& in) { return std::vector{sum(square(in[0])), mean(in[0] * 2.0)}; },
+            {Uniform({701, 333}, 2)});
+}
+
+TEST_F(TiersCodeColumns, MiddleDims) {
+  CheckSums(
+      [](const std::vector<Tensor>& in) {
+        const Tensor y = in[0] + in[1];
+        return std::vector{sum(y, {0, 1}), sum(y, 1), mean(y, {1}, true)};
+      },
+      {Uniform({3, 5, 24}, 1), Uniform({5, 24}, 2)});
+  CheckSums(
+      [](const std::vector<Tensor>& in) {
+        const Tensor y = in[0] * in[1];
+        return std::vector{sum(y, {1, 2}), y};
+      },
+      {Uniform({3, 4, 5, 19}, 3), Uniform({3, 1, 1, 1}, 4)});
+  CheckSums([](const std::vector<Tensor>& in) { return std::vector{sum(exp(in[0]), {0, 1, 2})}; },
+            {Uniform({2, 3, 4, 33}, 5)});
+  // Dims of 1 among those that are summed.
+  CheckSums([](const std::vector<Tensor>& in) { return std::vector{sum(exp(in[0]), {0, 1, 2}, true)}; },
+            {Uniform({1, 6, 1, 33}, 6)});
+}
+
+TEST_F(TiersCodeColumns, Layouts) {
+  const Tensor wide = Uniform({40, 90}, 1);
+  const auto body = [](const std::vector<Tensor>& in) { return std::vector{sum(in[0] * in[1], 0)}; };
+  const Tensor row = Uniform({30}, 2), number = Uniform({20, 1}, 3);
+  for (const Tensor& x : {slice(wide, {3, 5}, {23, 35}, {1, 1}, {0, 1}), slice(wide, {0, 0}, {40, 90}, {2, 3}, {0, 1}),
+                          transpose(Uniform({30, 20}, 4)), broadcast(Uniform({1, 30}, 5), {20, 30})}) {
+    CheckSums(body, {x, row});
+    CheckSums(body, {x, number});
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(TiersCodeColumns, OtherDTypes) {
+  for (const DType dtype : {f64, bf16, f16})
+    CheckSums(
+        [](const std::vector<Tensor>& in) {
+          const Tensor y = in[0] * 1.0;
+          return std::vector{sum(y, 0), sum(y), mean(y, 0)};
+        },
+        {Uniform({50, 35}, 1, -2, 2, dtype)});
+}
+
+TEST_F(TiersCodeColumns, InfinitiesAndNaNs) {
+  constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> values(static_cast<size_t>(20 * 24), 1.5f);
+  values[3] = kInf, values[24 * 7 + 4] = -kInf, values[24 * 9 + 5] = kNaN, values[24 * 19 + 3] = -kInf;
+  const Tensor x = Tensor::from(values, {20, 24});
+  CheckSums(
+      [](const std::vector<Tensor>& in) {
+        const Tensor y = in[0] * 2.0;
+        return std::vector{sum(y, 0), max(y, 0), min(y, 0), max(y)};
+      },
+      {x});
+}
+
+TEST_F(TiersCodeColumns, ExactOnes) {
+  // Maxima of anything and sums of integers are those of tier 1, to the bit: in bitwise mode, too.
+  for (const DType dtype : {f32, f64, bf16, i64, i32, i8, u8})
+    RunBodyEveryWay(
+        [](const std::vector<Tensor>& in) {
+          const Tensor y = maximum(in[0], in[1]);
+          return std::vector{max(y, 0), min(y, 0, true), max(y), max(y, -1)};
+        },
+        {AnyTensor(dtype, {37, 50}, 1), AnyTensor(dtype, {50}, 2)});
+  for (const DType dtype : {i64, i32, i8, u8, boolean})
+    RunBodyEveryWay(
+        [](const std::vector<Tensor>& in) {
+          const Tensor y = maximum(in[0], in[1]);
+          return std::vector{sum(y, 0), sum(y, -1), sum(y), sum(y, {0, 1}, true)};
+        },
+        {AnyTensor(dtype, {37, 50}, 3), AnyTensor(dtype, {50}, 4)});
+}
+
+TEST_F(TiersCodeColumns, NothingThere) {
+  for (const Dims& dims : {Dims{0, 16}, Dims{16, 0}, Dims{3, 0, 16}, Dims{0, 3, 16}})
+    CheckSums(
+        [](const std::vector<Tensor>& in) {
+          const Tensor y = in[0] * 2.0;
+          return std::vector{sum(y, 0), sum(y), mean(y, 0)};
+        },
+        {Uniform(dims, 1)}, false);
+}
+
+TEST_F(TiersCodeColumns, OneCodeForAllSizes) {
+  const int64_t made = MetricNow("codes_made");
+  Settings settings = CodeAtOnce({2, true}, false);
+  settings["hot_eager"] = "1000000";
+  const OptionScope scope(settings);
+  tiers::Manager::Get().Reset();
+  for (int64_t i = 0; i < 40; ++i) {
+    const Tensor x = Uniform({2 + i * 131 % 900, 16 + i * 61 % 300}, static_cast<uint64_t>(i));
+    const Step step;
+    const Tensor y = x * x;
+    const std::vector<double> got = sum(y, 0).to_vector<double>(), in = x.to_vector<double>();
+    for (size_t c = 0; c < got.size(); ++c) {
+      double want = 0;
+      for (size_t at = c; at < in.size(); at += got.size()) want += in[at] * in[at];
+      ASSERT_NEAR(got[c], want, 10 * 0x1p-23 * want) << "round " << i;
+    }
+  }
+  EXPECT_LE(MetricNow("codes_made") - made, 6) << Runtime::explain();
+}
+
+TEST_F(TiersCodeColumns, ThreadsMakeNoDifference) {
+  // With one grain a single thread does everything, with the other each task may have its own.
+  const Tensor x = Uniform({2000, 300}, 1);
+  const auto bits = [&](const char* grain, bool columns) {
+    Settings settings = CodeAtOnce({2, true}, false);
+    settings["hot_eager"] = "1000000";
+    settings["parallel_grain"] = grain;
+    const OptionScope scope(settings);
+    tiers::Manager::Get().Reset();
+    std::set<std::string> seen;  // of rounds with generated code
+    for (int i = 0; i < 16; ++i) {
+      const int64_t before = MetricNow("kernels_generated");
+      std::string round;
+      {
+        const Step step;
+        const Tensor y = tanh(x);
+        round = Bits(columns ? sum(y, 0) : sum(y));
+      }
+      if (MetricNow("kernels_generated") > before) seen.insert(round);
+    }
+    EXPECT_EQ(seen.size(), 1u) << Runtime::explain();
+    return seen.empty() ? "" : *seen.begin();
+  };
+  for (const bool columns : {true, false}) EXPECT_EQ(bits("1", columns), bits("1000000000", columns));
+}
+
+}  // namespace
+}  // namespace tessera

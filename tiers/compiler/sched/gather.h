@@ -1,0 +1,28 @@
+// Gathers of whole rows, which kernels do where they read: which ops are those, and how their operands lie.
+#ifndef TESSERA_TIERS_COMPILER_SCHED_GATHER_H_
+#define TESSERA_TIERS_COMPILER_SCHED_GATHER_H_
+
+#include "tiers/compiler/dialects/dialects.h"
+
+namespace tessera::compiler {
+
+/// Is it an embedding, or a take along the first axis? Operands are the table and the ids; the dims of the result are
+/// those of the ids, then those of a row of the table.
+inline bool IsGather(mlir::Operation* op) {
+  const TableRow* row = RowOf(op);
+  if (row == nullptr || op->getNumOperands() != 2 || op->getNumResults() != 1) return false;
+  if (row->name == "embedding") return true;
+  if (row->name != "take") return false;
+  auto axis = op->getAttrOfType<mlir::IntegerAttr>("axis");
+  const int64_t rank = mlir::cast<mlir::RankedTensorType>(op->getOperand(0).getType()).getRank();
+  return !axis || axis.getInt() == 0 || axis.getInt() == -rank;
+}
+
+/// How many dims a row has.
+inline int64_t RowRankOf(mlir::Operation* gather) {
+  return mlir::cast<mlir::RankedTensorType>(gather->getOperand(0).getType()).getRank() - 1;
+}
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_SCHED_GATHER_H_
