@@ -27,6 +27,11 @@ Stream* NewStreamOfThread() {
 
 }  // namespace internal
 
+HotEntry& Stream::SecondEntryOf(uint64_t key) {
+  HotEntry &first = FirstEntryOf(key), &second = entries[IndexOf(key) ^ 1];
+  return second.tag == TagOf(key) || (first.tag != 0 && second.tag == 0) ? second : first;
+}
+
 void SetFunctionHook(FunctionHook* hook) { internal::g_function_hook.store(hook, std::memory_order_release); }
 void SwitchStreams(bool on) { internal::g_streams_on.store(on, std::memory_order_relaxed); }
 void SetStreamHook(StreamHook* hook) { internal::g_stream_hook.store(hook, std::memory_order_release); }

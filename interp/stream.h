@@ -79,14 +79,15 @@ struct Stream {
   /// The entry of that path, or the one that it may take over. There are two for each path, side by side, so that two
   /// paths seldom drive each other out.
   HotEntry& EntryOf(uint64_t key) {
+    HotEntry& first = FirstEntryOf(key);
+    return first.tag == TagOf(key) ? first : SecondEntryOf(key);
+  }
+  HotEntry& FirstEntryOf(uint64_t key) { return entries[IndexOf(key)]; }
+  /// Where the first one is not the path's.
+  HotEntry& SecondEntryOf(uint64_t key);
+  static uint64_t IndexOf(uint64_t key) {
     // The high bits are mixed well already; the low ones are all there is where some are ignored.
-    const uint64_t i = ((key >> 50) ^ key) % kEntries;
-    HotEntry& first = entries[i];
-    const uint32_t tag = TagOf(key);
-    if (first.tag == tag) [[likely]]
-      return first;
-    HotEntry& second = entries[i ^ 1];
-    return second.tag == tag || (first.tag != 0 && second.tag == 0) ? second : first;
+    return ((key >> 50) ^ key) % kEntries;
   }
   static uint32_t TagOf(uint64_t key) { return static_cast<uint32_t>(key ^ (key >> 32)) | 1; }
 };

@@ -45,8 +45,7 @@ inline void EagerRecorder::AddLife(TensorImpl* tensor) {
   std::unique_lock<std::mutex> lock;
   if (lives.full()) [[unlikely]]
     lock = std::unique_lock(mutex_);
-  EagerNotes::Life& life = lives.emplace_back();
-  if (tensor != nullptr) life.tensor.store(tensor, std::memory_order_relaxed);
+  lives.emplace_back(tensor);
 }
 
 inline ValueId EagerRecorder::Operand(const View& v, int step) {
@@ -106,14 +105,17 @@ void EagerRecorder::Add(const interp::EagerCall& call, absl::Span<TensorImpl* co
   EagerNotes::Step& s = n.steps.emplace_back();
   s.site = call.site;
   s.path = call.path;
-  s.where = call.where != nullptr ? *call.where : std::source_location();
-  s.source = call.text != nullptr ? &n.sources.emplace_back(*call.text) : nullptr;
+  if (call.text != nullptr) {
+    s.source = &n.sources.emplace_back(*call.text);
+    s.is_text = 1;
+  } else if (call.where != nullptr) {
+    s.where = *call.where;
+  }
   s.ticks = ticks;
-  s.first_out = static_cast<ValueId>(n.values.size());
-  s.attrs = n.attrs.Add(call.attrs);
+  s.attrs = n.attrs.Add(call.attrs) & EagerNotes::kMostAttrs;
   s.num_in = static_cast<uint16_t>(call.in.size());
   s.num_out = static_cast<uint16_t>(out.size());
-  s.op = call.op;
+  s.op = static_cast<uint8_t>(call.op);
   position_.store(step + 1, std::memory_order_relaxed);
   for (TensorImpl* y : out) {
     // Only what has a life here may name this as its watcher: without memory for it, Close() would not find it.
@@ -130,7 +132,7 @@ std::unique_ptr<EagerNotes, RecordingDone> EagerRecorder::Close() {
     notes = std::move(notes_);
     if (notes == nullptr) return notes;
     for (EagerNotes::Life& life : notes->lives)
-      if (TensorImpl* y = life.tensor.load(std::memory_order_relaxed)) y->set_watcher(nullptr);
+      if (TensorImpl* y = life.tensor()) y->set_watcher(nullptr);
   }
   inputs_.clear();
   std::fill(std::begin(known_), std::end(known_), Known{});
@@ -155,9 +157,9 @@ std::vector<int> EagerRecorder::LiveCounts() const {
   std::vector<int> live(n + 2, 0);
   for (size_t v = 0; v < notes_->values.size(); ++v) {
     const ValueNotes::Value& value = notes_->values[v];
-    if (value.kind != TraceValue::Kind::result) continue;
+    if (!value.is(TraceValue::Kind::result)) continue;
     ++live[static_cast<size_t>(value.step) + 1];
-    --live[std::min(static_cast<size_t>(notes_->lives[v].death.load(std::memory_order_relaxed)), n + 1)];
+    --live[std::min(static_cast<size_t>(notes_->lives[v].death()), n + 1)];
   }
   for (size_t i = 1; i < live.size(); ++i) live[i] += live[i - 1];
   live.pop_back();
@@ -183,11 +185,9 @@ void EagerRecorder::OnDeath(TensorImpl& x) {
   if (!is_mine) lock = std::unique_lock(mutex_);
   // Where the recording has ended in the meantime, it watches x no more.
   if (x.watcher() != this) return;
-  EagerNotes::Life& life = notes_->lives[x.slot()];
-  life.tensor.store(nullptr, std::memory_order_relaxed);
   // The trace ends at the read: what dies after it was alive at the end.
-  if (was_read_.load(std::memory_order_relaxed)) return;
-  life.death.store(position_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  const bool at_end = was_read_.load(std::memory_order_relaxed);
+  notes_->lives[x.slot()].Die(at_end ? kAtEnd : position_.load(std::memory_order_relaxed));
 }
 
 }  // namespace tessera::tracer

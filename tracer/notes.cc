@@ -21,7 +21,7 @@ int64_t Nanoseconds(int64_t ticks, double ns_per_tick) {
 }
 
 interp::Source SourceOf(const EagerNotes::Step& s) {
-  if (s.source != nullptr) return *s.source;
+  if (s.is_text) return *s.source;
   if (s.where.line() == 0) return {};
   return {s.where.file_name(), static_cast<int>(s.where.line()), static_cast<int>(s.where.column())};
 }
@@ -32,23 +32,24 @@ interp::Source SourceOf(const EagerNotes::Step& s) {
 
 ValueId ValueNotes::AddInput(const View& x, int32_t step, int32_t reg) {
   const ValueId v = Add(TraceValue::Kind::input, x, step);
-  Value& value = values_.back();
-  value.reg = reg;
-  value.alignment = AlignmentOf(x.data);
+  values_.back().alignment = AlignmentOf(x.data);
   for (int d = 0; d < x.rank; ++d) numbers_.emplace_back(x.strides[d]);
+  numbers_.emplace_back(reg);
   return v;
 }
 
 void ValueNotes::SetMask(ValueId v, const rt::TensorImpl& x) {
-  Value& value = values_[static_cast<size_t>(v)];
-  if (value.kind != TraceValue::Kind::input || std::exchange(value.is_mask, true)) return;
+  if (!values_[static_cast<size_t>(v)].is(TraceValue::Kind::input)) return;
   if (x.device().kind() != rt::DeviceKind::cpu || x.storage()->is_wrapped()) return;
-  value.mask = ShapeOfMask(x);
+  // The same one serves many layers.
+  for (const auto& [value, shape] : masks_)
+    if (value == v) return;
+  masks_.emplace_back(v, ShapeOfMask(x));
 }
 
 ValueId ValueNotes::AddNumber(const TensorType& type, int64_t bits, int32_t step, bool is_fixed) {
   const ValueId v = Add(TraceValue::Kind::number, type, step);
-  values_.back().is_fixed = is_fixed;
+  values_.back().is_fixed = is_fixed ? 1 : 0;
   numbers_.emplace_back(bits);
   return v;
 }
@@ -57,23 +58,23 @@ void ValueNotes::Expand(Chunked<TraceValue>& values) const {
   auto number = numbers_.begin();
   for (const Value& from : values_) {
     TraceValue& to = values.emplace_back();
-    to.kind = from.kind;
-    to.is_fixed = from.is_fixed;
-    to.mask = from.mask;
+    to.kind = static_cast<TraceValue::Kind>(from.kind);
+    to.is_fixed = from.is_fixed != 0;
     to.step = from.step;
     to.alignment = from.alignment;
-    to.reg = from.reg;
     to.type.dtype = from.dtype;
     to.type.rank = from.rank;
-    to.type.weak = from.weak;
+    to.type.weak = from.weak != 0;
     for (int d = 0; d < from.rank; ++d) to.type.dims[d] = *number++;
-    if (from.kind == TraceValue::Kind::input) {
+    if (from.is(TraceValue::Kind::input)) {
       to.strides.resize(from.rank);
       for (int64_t& stride : to.strides) stride = *number++;
-    } else if (from.kind == TraceValue::Kind::number) {
+      to.reg = static_cast<int32_t>(*number++);
+    } else if (from.is(TraceValue::Kind::number)) {
       to.number.i = *number++;
     }
   }
+  for (const auto& [v, shape] : masks_) values[static_cast<size_t>(v)].mask = shape;
 }
 
 // ---- EagerNotes
@@ -81,7 +82,7 @@ void ValueNotes::Expand(Chunked<TraceValue>& values) const {
 std::string EagerNotes::Name() const {
   if (steps.empty()) return "";
   const interp::Source source = SourceOf(steps[0]);
-  if (source.file == nullptr) return absl::StrCat("op ", std::string(ir::Info(steps[0].op).name));
+  if (source.file == nullptr) return absl::StrCat("op ", std::string(ir::Info(static_cast<ir::Op>(steps[0].op)).name));
   const std::string_view file = source.file;
   return absl::StrCat(std::string(file.substr(file.rfind('/') + 1)), ":", source.line);
 }
@@ -90,19 +91,23 @@ std::shared_ptr<Trace> EagerNotes::Expand() {
   Trace& t = *trace;
   t.name = Name();
   values.Expand(t.values);
-  for (size_t v = 0; v < values.size(); ++v) t.values[v].death = lives[v].death.load(std::memory_order_relaxed);
+  for (size_t v = 0; v < values.size(); ++v) t.values[v].death = lives[v].death();
   auto operand = operands.begin();
+  ValueId result = 0;
   int64_t ticks = 0;
   for (const Step& from : steps) {
     TraceStep& to = t.steps.emplace_back();
-    to.op = from.op;
+    to.op = static_cast<ir::Op>(from.op);
     to.site = from.site;
     to.path = from.path;
     to.source = SourceOf(from);
     to.ns = Nanoseconds(from.ticks, ns_per_tick);
     to.attrs = attrs.Take(from.attrs);
     for (int k = 0; k < from.num_in; ++k) to.in.push_back(*operand++);
-    for (int k = 0; k < from.num_out; ++k) to.out.push_back(from.first_out + k);
+    for (int k = 0; k < from.num_out; ++k) {
+      while (t.values[static_cast<size_t>(result)].kind != TraceValue::Kind::result) ++result;
+      to.out.push_back(result++);
+    }
     ticks += from.ticks;
   }
   t.tier1_ns = std::max(Nanoseconds(ticks, ns_per_tick), kLeastNs * static_cast<int64_t>(t.steps.size()));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <source_location>
+#include <utility>
 #include <vector>
 
 #include "tracer/chunked.h"
@@ -45,21 +46,19 @@ class ValueNotes {
  public:
   struct Value {
     int32_t step = -1;
-    int32_t reg = -1;
-    TraceValue::Kind kind{};
     DType dtype{};
     uint8_t rank = 0;
     uint8_t alignment = 1;
-    bool weak = false;
-    bool is_fixed = false;
-    bool is_mask = false;
-    MaskShape mask = MaskShape::unknown;
+    uint8_t kind : 4 = 0;  // a TraceValue::Kind
+    uint8_t weak : 1 = 0;
+    uint8_t is_fixed : 1 = 0;
+    bool is(TraceValue::Kind k) const { return kind == static_cast<uint8_t>(k); }
   };
 
   ValueId Add(TraceValue::Kind kind, const TensorType& type, int32_t step) {
     Value& value = values_.emplace_back();
     value.step = step;
-    value.kind = kind;
+    value.kind = static_cast<uint8_t>(kind);
     value.dtype = type.dtype;
     value.rank = type.rank;
     value.weak = type.weak && kind == TraceValue::Kind::number;
@@ -87,13 +86,15 @@ class ValueNotes {
   void CutTo(const Mark& mark) {
     values_.resize(mark.values);
     numbers_.resize(mark.numbers);
+    std::erase_if(masks_, [&](const auto& mask) { return static_cast<size_t>(mask.first) >= mark.values; });
   }
   void Expand(Chunked<TraceValue>& values) const;
 
  private:
   Chunked<Value> values_;
-  /// Of each value its dims; then of an input its strides, of a number its bits.
+  /// Of each value its dims; then of an input its strides and its register, of a number its bits.
   Chunked<int64_t> numbers_;
+  std::vector<std::pair<ValueId, MaskShape>> masks_;
 };
 
 /// Attributes of steps, where a step has some.
@@ -160,22 +161,44 @@ class SpareNotes {
 
 class EagerNotes final : public Recording {
  public:
+  /// Its operands are the next ones in `operands`, its results the next ones among the values. Few bytes: memory that
+  /// another core has brought costs more than what is done with it.
   struct Step {
-    const void* site;
-    uint64_t path;
-    std::source_location where;    // line 0: unknown
-    const interp::Source* source;  // of a program that is text, in `sources`; null: `where` has it
-    int64_t ticks;
-    ValueId first_out;
-    uint32_t attrs;
-    uint16_t num_in, num_out;
-    ir::Op op;
+    const void* site = nullptr;
+    uint64_t path = 0;
+    /// `is_text`: in `sources`; otherwise what std::source_location holds, or nothing.
+    union {
+      std::source_location where = {};
+      const interp::Source* source;
+    };
+    int64_t ticks = 0;
+    uint32_t attrs : 23 = 0;
+    uint32_t is_text : 1 = 0;
+    uint32_t op : 8 = 0;
+    uint16_t num_in = 0, num_out = 0;
   };
-  /// The handle of a value, until it dies. Its death is as in TraceValue. Other threads write to it under the
+  static constexpr uint32_t kMostAttrs = (1u << 23) - 1;
+  /// The handle of a value, until it dies; then when that was, as in TraceValue. Other threads write to it under the
   /// recorder's mutex.
-  struct Life {
-    std::atomic<rt::TensorImpl*> tensor{nullptr};
-    std::atomic<int32_t> death{kAtEnd};
+  class Life {
+   public:
+    Life() = default;
+    /// Null: no result, which has no death to be noted.
+    explicit Life(rt::TensorImpl* tensor) : bits_(reinterpret_cast<uintptr_t>(tensor)) {}
+    rt::TensorImpl* tensor() const {
+      const uint64_t bits = bits_.load(std::memory_order_relaxed);
+      return (bits & 1) != 0 ? nullptr : reinterpret_cast<rt::TensorImpl*>(bits);
+    }
+    int32_t death() const {
+      const uint64_t bits = bits_.load(std::memory_order_relaxed);
+      return (bits & 1) != 0 ? static_cast<int32_t>(bits >> 1) : kAtEnd;
+    }
+    void Die(int32_t position) {
+      bits_.store(uint64_t{static_cast<uint32_t>(position)} << 1 | 1, std::memory_order_relaxed);
+    }
+
+   private:
+    std::atomic<uint64_t> bits_{0};
   };
 
   size_t num_steps() const override { return steps.size(); }

@@ -125,15 +125,18 @@ absl::Status RunNow(const interp::EagerCall& call, absl::Span<TensorImpl*> out) 
 inline bool IsHot(interp::Stream& stream, const interp::EagerCall& call, absl::Span<TensorImpl*> out, bool* waits) {
   if (--stream.until_decay <= 0) [[unlikely]]
     interp::CurrentStreamHook()->OnDecay(stream);
-  interp::HotEntry& entry = stream.EntryOf(call.path);
-  if (entry.tag != interp::Stream::TagOf(call.path)) {
-    interp::CurrentStreamHook()->OnMiss(stream, entry, call);
-    return false;
+  interp::HotEntry* entry = &stream.FirstEntryOf(call.path);
+  if (entry->tag != interp::Stream::TagOf(call.path)) [[unlikely]] {
+    entry = &stream.SecondEntryOf(call.path);
+    if (entry->tag != interp::Stream::TagOf(call.path)) {
+      interp::CurrentStreamHook()->OnMiss(stream, *entry, call);
+      return false;
+    }
   }
-  entry.countdown -= stream.weight;
-  if (entry.countdown > 0) [[likely]]
+  entry->countdown -= stream.weight;
+  if (entry->countdown > 0) [[likely]]
     return false;
-  *waits = interp::CurrentStreamHook()->OnHot(stream, entry, call, out);
+  *waits = interp::CurrentStreamHook()->OnHot(stream, *entry, call, out);
   return true;
 }
 
