@@ -167,8 +167,9 @@ bool GeneratedKernels::BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span
   return true;
 }
 
-absl::Status GeneratedKernels::CheckIds(const Code::Kernel& kernel, void* const* data) const {
-  const Bound& b = bound_[static_cast<size_t>(code_.kernel_of(kernel.position))];
+absl::Status GeneratedKernels::CheckIds(size_t k, void* const* data) const {
+  const Code::Kernel& kernel = code_.kernels()[k];
+  const Bound& b = bound_[k];
   for (size_t g = 0; g < kernel.gathers.size(); ++g) {
     View ids = b.views[g];
     ids.data = data[kernel.gathers[g].ids];
