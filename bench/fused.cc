@@ -103,8 +103,8 @@ Timed FusedTask(const std::string& task) {
 }
 
 void CpuFused() {
-  const Process engine =
-      StartTracing(Tier::all, {"TESSERA_CACHE=false", "TESSERA_COMPILE_AFTER=0", "TESSERA_SPECIALISE_AFTER=0"});
+  const Process engine = StartTracing(Tier::all, {"TESSERA_CACHE=false", "TESSERA_COMPILE_AFTER=0",
+                                                  "TESSERA_SPECIALISE_AFTER=0", "TESSERA_TUNE_BUDGET=0"});
   const Process tier1 = StartTracing(Tier::one);
   const Floats to(kSide * kSide * 2), from(kSide * kSide * 2), weight(kSide), bias(kSide);
   const Rows all = {from.data(), from.data() + kSide * kSide, weight.data(), bias.data(), to.data(), kSide};

@@ -111,6 +111,12 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
       b.fits = HasAlignedRows(views[static_cast<size_t>(kernel.views[kernel.aligned[v]])]);
     if (b.fits && !kernel.maps.empty()) b.fits = BindMaps(kernel, b, views);
     if (device_ != nullptr) continue;
+    // Parts that were cut for other shapes: one that is much larger than it was to be is no better.
+    if (kernel.partial > 0 && b.tasks == 1 && rt::NumThreads() > 1) {
+      int64_t part = 1;
+      for (int64_t block : kernel.blocks) part *= block;
+      if (Product(kernel.tasks, {}, b.dims) * std::max<int64_t>(1, b.unit / part) > 4 * kLongRow) b.fits = false;
+    }
     const bool is_one_row = b.tasks == 1 && kernel.blocks.empty();
     if (kernel.partial > 0 && b.tasks > static_cast<int64_t>(kMostScratch) / kernel.partial) b.fits = false;
     if (b.scratch > kMostScratch || (is_one_row && b.unit > kLongRow && rt::NumThreads() > 1)) b.fits = false;
@@ -167,8 +173,9 @@ bool GeneratedKernels::BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span
   return true;
 }
 
-absl::Status GeneratedKernels::CheckIds(const Code::Kernel& kernel, void* const* data) const {
-  const Bound& b = bound_[static_cast<size_t>(code_.kernel_of(kernel.position))];
+absl::Status GeneratedKernels::CheckIds(size_t k, void* const* data) const {
+  const Code::Kernel& kernel = code_.kernels()[k];
+  const Bound& b = bound_[k];
   for (size_t g = 0; g < kernel.gathers.size(); ++g) {
     View ids = b.views[g];
     ids.data = data[kernel.gathers[g].ids];

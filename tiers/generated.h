@@ -71,7 +71,8 @@ class GeneratedKernels {
   absl::Status Run(int step, void* const* data) {
     const int k = code_.kernel_of(step);
     const Code::Kernel& kernel = code_.kernels()[static_cast<size_t>(k)];
-    if (!kernel.gathers.empty() && kernel.steps.front() == step) TSR_RETURN_IF_ERROR(CheckIds(kernel, data));
+    if (!kernel.gathers.empty() && kernel.steps.front() == step)
+      TSR_RETURN_IF_ERROR(CheckIds(static_cast<size_t>(k), data));
     if (kernel.position != step) return absl::OkStatus();
     if (device_ != nullptr) {
       const int batch = kernel.batch;
@@ -116,7 +117,7 @@ class GeneratedKernels {
   /// Asks the library about the product, or submits it.
   absl::Status RunLibrary(const Code::Kernel& kernel, const Bound& b, bool submit) const;
   bool BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views);
-  absl::Status CheckIds(const Code::Kernel& kernel, void* const* data) const;
+  absl::Status CheckIds(size_t k, void* const* data) const;
   void Launch(size_t k, void* const* data);
   /// The same on a device that is not the cpu.
   absl::Status Submit(size_t k, void* const* data);

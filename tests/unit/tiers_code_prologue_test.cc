@@ -50,9 +50,9 @@ void Check(const Program& program, const std::vector<Tensor>& in, int64_t depth)
 
 TEST_F(TiersCodePrologue, ShapesAndDTypes) {
   uint64_t seed = 0;
-  for (const DType dtype : {bf16, f16, f8e4m3})
-    for (const int64_t m : {1, 7, 66})
-      for (const int64_t n : {5, 33, 130}) {
+  for (const DType dtype : {bf16, f8e4m3})
+    for (const int64_t m : {1, 66})
+      for (const int64_t n : {5, 130}) {
         const int64_t k = 19 + static_cast<int64_t>(seed++ % 5) * 31;
         SCOPED_TRACE(absl::StrCat(std::string(Name(dtype)), " ", m, " x ", n, " x ", k));
         Check([](const std::vector<Tensor>& in) { return relu(matmul(in[0], cast(in[1], f32)) + 1.0); },

@@ -41,8 +41,8 @@ void TileLowering::Launch(IntegerAttr fixed, DenseI64ArrayAttr team) {
                            kernel_.getPositionAttr(), kernel_.getStepsAttr(), kernel_.getInputsAttr(),
                            kernel_.getOutputsAttr(), kernel_.getDimsAttr(), kernel_.getStridesAttr(),
                            kernel_.getTasksAttr(), kernel_.getBlocksAttr(), kernel_.getUnitAttr(),
-                           kernel_.getGrainAttr(), kernel_.getScratchAttr(), fixed, kernel_.getPartialAttr(), team, kernel_.getMapsAttr(),
-                           kernel_.getAlignedAttr(), code_, b_.getI64IntegerAttr(many_));
+                           kernel_.getGrainAttr(), kernel_.getScratchAttr(), fixed, kernel_.getPartialAttr(), team,
+                           kernel_.getMapsAttr(), kernel_.getAlignedAttr(), code_, b_.getI64IntegerAttr(many_));
   kernel_.erase();
 }
 
