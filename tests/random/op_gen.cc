@@ -360,7 +360,7 @@ bool OpGen::Index(Place place) {
   if (dim == 0) return false;
   // A few indices are out of range, so that errors in the middle happen, too.
   const int64_t above = rng_.Chance(3) ? dim + 2 : dim;
-  const Ints count = rng_.Chance(40) ? Ints{} : Ints{rng_.Between(1, 4)};
+  const Ints count = rng_.Chance(25) ? Ints{} : Ints{rng_.Between(1, 4)};
   ValueId ids = -1;
   const Operand any =
       rng_.Chance(40) ? ValueWhere(place, [](const TensorType& t) { return IsInt(t.dtype); }) : Operand();
@@ -391,7 +391,12 @@ bool OpGen::Index(Place place) {
       return part >= 0 && Try(place, Op::k_update_slice, {x, Use(part)}, {{"starts", starts}});
     }
     case 5:
-    case 6: return Try(place, Op::k_embedding, {x, Use(ids)}, {});
+    case 6: {
+      // What is computed from rows may be computed where they are read.
+      const ValueId rows = Emit(place, Op::k_embedding, {x, Use(ids)});
+      if (rows < 0 || rng_.Chance(30)) return rows >= 0;
+      return Try(place, rng_.Of({Op::k_mul, Op::k_add}), {Use(rows), Number(type.dtype)}, {});
+    }
     default: return Try(place, Op::k_take, {x, Use(ids)}, {{"axis", axis}});
   }
 }
