@@ -17,9 +17,6 @@
 namespace tessera::cpu {
 namespace {
 
-// With so few rows or columns the larger factor is read once and nothing is packed.
-constexpr int64_t kFew = 4;
-
 // Elements along k for which a tile's pieces stay in the first cache; rows of a block, which a thread packs for itself;
 // panels of columns that it multiplies them by; and elements of the second factor that are packed at a time.
 constexpr int64_t kDepth = 1024, kBlockRows = 128, kBlockPanels = 20, kPacked = int64_t{4} << 20;
@@ -76,7 +73,7 @@ struct FewTimesMany {
   }
 
   void Dots(int64_t begin, int64_t end) const {
-    float y[kFew][kDotBlock];
+    float y[kMostFew][kDotBlock];
     for (int64_t j = begin; j < end; j += kDotBlock) {
       const int64_t n = std::min(kDotBlock, end - j);
       for (int64_t r = 0; r < n; r += kDotRows) {
@@ -105,7 +102,7 @@ struct FewTimesMany {
   }
 
   void Spread(int64_t begin, int64_t end) const {
-    float sums[kFew][kSpreadCols], y[kSpreadCols];
+    float sums[kMostFew][kSpreadCols], y[kSpreadCols];
     for (int64_t j = begin; j < end; j += kSpreadCols) {
       const int64_t n = std::min(kSpreadCols, end - j);
       for (int64_t i = 0; i < few; ++i) std::fill_n(sums[i], n, 0.0f);
@@ -258,7 +255,7 @@ absl::Status DirectGemm(DType dtype, int64_t m, int64_t n, int64_t k, const void
   const DirectLoops& loops = *LoopsOf(dtype);
   const auto *x = static_cast<const uint16_t*>(a), *y = static_cast<const uint16_t*>(b);
   auto* const to = static_cast<uint16_t*>(c);
-  if (std::min(m, n) <= kFew) return Few(loops, dtype, m, n, k, x, a_form, y, b_form, to, threaded);
+  if (std::min(m, n) <= loops.few) return Few(loops, dtype, m, n, k, x, a_form, y, b_form, to, threaded);
   return Tiles(loops, dtype, m, n, k, x, a_form, y, b_form, to).Run(threaded);
 }
 

@@ -262,9 +262,9 @@ void TileF16(int64_t groups, const uint16_t* a, const uint16_t* b, float* c, int
 
 }  // namespace
 
-const DirectLoops kArmBf16Loops = {TileBf16,     ByColumn::Along, PackAcross<ByColumn>,
-                                   Spread<Bf16>, Collect<Bf16>,   Dots<Bf16>};
-const DirectLoops kArmF16Loops = {TileF16, ByRow::Along, PackAcross<ByRow>, Spread<F16>, Collect<F16>, Dots<F16>};
+const DirectLoops kArmBf16Loops = {
+    4, TileBf16, ByColumn::Along, PackAcross<ByColumn>, Spread<Bf16>, Collect<Bf16>, Dots<Bf16>};
+const DirectLoops kArmF16Loops = {16, TileF16, ByRow::Along, PackAcross<ByRow>, Spread<F16>, Collect<F16>, Dots<F16>};
 
 }  // namespace tessera::cpu
 #endif

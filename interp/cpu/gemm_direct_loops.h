@@ -13,8 +13,13 @@ inline constexpr int kTileRows = 8, kTileCols = 12, kTileDepth = 4;
 /// Rows of the larger factor that `spread` adds at once, and that `dots` multiplies at once.
 inline constexpr int kSpreadRows = 8, kDotRows = 4;
 
+/// The most rows or columns for which a product is done without packing, whatever the type.
+inline constexpr int kMostFew = 16;
+
 /// Elements are the bits of one of the narrow types.
 struct DirectLoops {
+  /// So many of them are few: the larger factor is read as it lies. Up to kMostFew.
+  int64_t few;
   /// c (+)= a b of kTileRows x kTileDepth `groups` and kTileDepth `groups` x kTileCols, both packed. c's rows are ldc
   /// apart.
   void (*tile)(int64_t groups, const uint16_t* a, const uint16_t* b, float* c, int64_t ldc, bool add);
