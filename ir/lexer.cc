@@ -217,16 +217,19 @@ std::string Source::Message(std::string_view kind, const Token& t, std::string_v
   const size_t token_end =
       std::min<size_t>(std::max<size_t>(t.offset + t.length, t.offset + 1), std::max<size_t>(end, t.offset + 1));
   std::string before, after;
+  // Where the character at i begins, which has at most three bytes more; of what is no UTF-8 there may be any number.
+  const auto character_at = [&](size_t i) {
+    for (int back = 0; back < 3 && i > begin && IsContinuation(text_[i]); ++back) --i;
+    return i;
+  };
   // A very long line is shown around the token.
   if (end - begin > kMaxShown) {
     if (t.offset - begin > kMaxShown / 2) {
-      begin = t.offset - kMaxShown / 4;
-      while (begin > 0 && IsContinuation(text_[begin])) --begin;
+      begin = character_at(t.offset - kMaxShown / 4);
       before = "...";
     }
     if (end - begin > kMaxShown) {
-      end = begin + kMaxShown;
-      while (IsContinuation(text_[end])) --end;
+      end = character_at(begin + kMaxShown);
       after = "...";
     }
   }

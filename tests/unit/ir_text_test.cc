@@ -299,5 +299,26 @@ TEST(IrText, ExamplesInTheDocsAreValid) {
   EXPECT_GE(examples, 5);
 }
 
+// Messages show a part of the line, from where a character begins; of bytes that begin none there may be any number.
+TEST(IrText, LongLinesThatAreNoUtf8) {
+  for (const size_t before : {0u, 1u, 100u, 159u, 160u, 161u, 2000u}) {
+    for (const size_t after : {0u, 1u, 158u, 159u, 160u, 161u, 3000u}) {
+      for (const std::string& start : {std::string(), std::string("buffer @x : tensor<f32>\n")}) {
+        const auto module = Parse(start + std::string(before, '\x95') + "func" + std::string(after, '\xac'));
+        ASSERT_FALSE(module.ok());
+        EXPECT_LT(module.status().message().size(), 1000u);
+      }
+    }
+  }
+  // A whole character of four bytes at the cut is shown or is not.
+  for (size_t n = 150; n < 170; ++n) {
+    const std::string line = "?" + std::string(n, 'a') + "\xf0\x9f\x99\x82" + std::string(50, 'b');
+    const std::string shown(Parse(line).status().message());
+    const size_t at = shown.find('\xf0');
+    EXPECT_EQ(shown.find('\x9f'), at == std::string::npos ? at : at + 1) << n;
+    EXPECT_EQ(shown.find('\x82'), at == std::string::npos ? at : at + 3) << n;
+  }
+}
+
 }  // namespace
 }  // namespace tessera::ir
