@@ -75,7 +75,11 @@ class Source::Lexer {
     if (c == '"') return String(begin);
     if (c == '%' && (IsLetter(Peek(1)) || IsDigit(Peek(1)))) {
       ++at_;
-      return Name(Tok::value, begin);
+      const bool is_number = IsDigit(Peek());
+      if (!Name(Tok::value, begin)) return false;
+      const std::string_view name = text_.substr(begin + 1, at_ - begin - 1);
+      if (!is_number || std::all_of(name.begin(), name.end(), IsDigit)) return true;
+      return Fail(begin, at_, "a name does not start with a digit", "%0, %1 and so on are values without a name");
     }
     if (c == '@') {
       ++at_;

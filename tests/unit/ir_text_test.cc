@@ -299,6 +299,16 @@ TEST(IrText, ExamplesInTheDocsAreValid) {
   EXPECT_GE(examples, 5);
 }
 
+TEST(IrText, NamesDoNotStartWithADigit) {
+  for (const std::string name : {"0A", "1.x", "12_", "0.0"}) {
+    const auto module = Parse("func @f(%x: tensor<f32>) {\n  %" + name + " = exp %x\n  return\n}\n");
+    ASSERT_FALSE(module.ok()) << name;
+    EXPECT_NE(module.status().message().find("2:3: error: a name does not start with a digit"), std::string::npos)
+        << module.status();
+  }
+  EXPECT_TRUE(Parse("func @f(%x: tensor<f32>) {\n  %07 = exp %x\n  return\n}\n").ok());
+}
+
 // Messages show a part of the line, from where a character begins; of bytes that begin none there may be any number.
 TEST(IrText, LongLinesThatAreNoUtf8) {
   for (const size_t before : {0u, 1u, 100u, 159u, 160u, 161u, 2000u}) {
