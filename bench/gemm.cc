@@ -32,9 +32,9 @@ Tensor Square(int n) {
 
 // Speaks the protocol of peer_serve.h: "bf16 M N K" and "f16 M N K".
 constexpr const char* kTorchPeer = R"(
-import sys, time
+import os, sys, time
 import torch
-torch.set_num_threads(max(1, len(__import__('os').sched_getaffinity(0))))
+torch.set_num_threads(len(os.sched_getaffinity(0)))
 types = {'bf16': torch.bfloat16, 'f16': torch.float16}
 made = {}
 def run(n, task):

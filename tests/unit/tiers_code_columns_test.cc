@@ -37,33 +37,21 @@ void CheckSums(const Program& program, const std::vector<Tensor>& in, bool kerne
     for (const Tensor& y : program(wide)) want.push_back(y.to_vector<double>());
     for (const Tensor& y : program(absolute)) scale.push_back(y.to_vector<double>());
   }
-  for (const Way way : kWays) {
-    SCOPED_TRACE(NameOf(way));
-    Settings settings = CodeAtOnce(way, /*bitwise=*/false);
-    settings["hot_eager"] = "1000000";
-    const OptionScope scope(settings);
-    tiers::Manager::Get().Reset();
-    deopt::Ledger::Get().Clear();
-    const int64_t before = MetricNow("kernels_generated"), failed = MetricNow("codes_failed");
-    for (int i = 0; i < 9; ++i) {
-      const Step step;
-      const std::vector<Tensor> out = program(in);
-      ASSERT_EQ(out.size(), want.size());
-      for (size_t k = 0; k < out.size(); ++k) {
-        const std::vector<double> got = out[k].to_vector<double>();
-        ASSERT_EQ(got.size(), want[k].size());
-        for (size_t e = 0; e < got.size(); ++e) {
-          ASSERT_EQ(Class(got[e]), Class(want[k][e])) << "result " << k << " element " << e << " round " << i;
-          if (!std::isfinite(want[k][e])) continue;
-          const double bound = 12 * std::max(Epsilon(out[k].dtype()), 0x1p-52) * std::abs(scale[k][e]);
-          ASSERT_NEAR(got[e], want[k][e], bound + SmallestStep(out[k].dtype()))
-              << "result " << k << " element " << e << " round " << i;
-        }
+  const auto round = [&] {
+    const std::vector<Tensor> out = program(in);
+    ASSERT_EQ(out.size(), want.size());
+    for (size_t k = 0; k < out.size(); ++k) {
+      const std::vector<double> got = out[k].to_vector<double>();
+      ASSERT_EQ(got.size(), want[k].size());
+      for (size_t e = 0; e < got.size(); ++e) {
+        ASSERT_EQ(Class(got[e]), Class(want[k][e])) << "result " << k << " element " << e;
+        if (!std::isfinite(want[k][e])) continue;
+        const double bound = 12 * std::max(Epsilon(out[k].dtype()), 0x1p-52) * std::abs(scale[k][e]);
+        ASSERT_NEAR(got[e], want[k][e], bound + SmallestStep(out[k].dtype())) << "result " << k << " element " << e;
       }
     }
-    if (kernels && way.fuse) EXPECT_GT(MetricNow("kernels_generated"), before) << Runtime::explain();
-    EXPECT_EQ(MetricNow("codes_failed"), failed) << Runtime::explain();
-  }
+  };
+  StepsEveryWay(round, [&](Way way) { return kernels && way.fuse; });
 }
 
 TEST_F(TiersCodeColumns, RowsAndColumnsOfManySizes) {

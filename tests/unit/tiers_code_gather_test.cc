@@ -94,21 +94,11 @@ TEST_F(TiersCodeGather, NormalisedAfter) {
     const OptionScope tier1({{"tier", "1"}});
     want = body().to_vector<double>();
   }
-  for (const Way way : kWays) {
-    SCOPED_TRACE(NameOf(way));
-    Settings settings = CodeAtOnce(way, /*bitwise=*/false);
-    settings["hot_eager"] = "1000000";
-    const OptionScope scope(settings);
-    tiers::Manager::Get().Reset();
-    const int64_t before = MetricNow("kernels_generated");
-    for (int i = 0; i < 9; ++i) {
-      const Step step;
-      const std::vector<double> got = body().to_vector<double>();
-      ASSERT_EQ(got.size(), want.size());
-      for (size_t k = 0; k < got.size(); ++k) ASSERT_NEAR(got[k], want[k], 8 * 0x1p-23 * (std::abs(want[k]) + 4));
-    }
-    EXPECT_GT(MetricNow("kernels_generated"), before);
-  }
+  StepsEveryWay([&] {
+    const std::vector<double> got = body().to_vector<double>();
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t k = 0; k < got.size(); ++k) ASSERT_NEAR(got[k], want[k], 8 * 0x1p-23 * (std::abs(want[k]) + 4));
+  });
 }
 
 TEST_F(TiersCodeGather, NothingThere) {

@@ -50,6 +50,27 @@ inline void RunEveryWay(const TestProgram& program, bool kernels = true, const S
   }
 }
 
+/// Where generated code is within bounds and not to the bit: `round` in eager steps under every way, comparing what it
+/// computes itself. `kernels`: under which of them some of it must have been generated.
+inline void StepsEveryWay(const std::function<void()>& round, const std::function<bool(Way)>& kernels = nullptr) {
+  for (const Way way : kWays) {
+    SCOPED_TRACE(NameOf(way));
+    Settings settings = CodeAtOnce(way, /*bitwise=*/false);
+    settings["hot_eager"] = "1000000";
+    const OptionScope scope(settings);
+    tiers::Manager::Get().Reset();
+    deopt::Ledger::Get().Clear();
+    const int64_t before = MetricNow("kernels_generated"), failed = MetricNow("codes_failed");
+    for (int i = 0; i < 9 && !::testing::Test::HasFatalFailure(); ++i) {
+      SCOPED_TRACE(absl::StrCat("round ", i));
+      const Step step;
+      round();
+    }
+    if (kernels == nullptr || kernels(way)) EXPECT_GT(MetricNow("kernels_generated"), before) << Runtime::explain();
+    EXPECT_EQ(MetricNow("codes_failed"), failed) << Runtime::explain();
+  }
+}
+
 /// Elements as a program may meet them: any bits, plain numbers, and the ends of the range.
 inline Tensor AnyTensor(DType dtype, const Dims& dims, uint64_t seed) {
   std::mt19937_64 rng(seed * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(dtype));
