@@ -433,6 +433,17 @@ TEST(Functions, UnknownOrMisdeclaredIsAnError) {
   }
 }
 
+TEST(Codegen, AFeatureOfNoSuchNameIsNotThere) {
+  EXPECT_FALSE(HasFeature(ThisCpu(), "+no-such-feature"));
+#ifdef __aarch64__
+  EXPECT_TRUE(HasFeature(ThisCpu(), "+neon"));
+  EXPECT_FALSE(HasFeature(ThisCpu(), "+avx2"));
+#else
+  EXPECT_TRUE(HasFeature(ThisCpu(), "+sse2"));
+  EXPECT_FALSE(HasFeature(ThisCpu(), "+bf16"));
+#endif
+}
+
 TEST(Codegen, AllLevelsGiveTheSameBits) {
   std::unique_ptr<Loader> loader = MakeLoader();
   Operands operands(std::random_device{}());

@@ -112,7 +112,7 @@ CompileOptions OptionsOfThisMachine() {
   static const int vector_bytes = VectorBytes(ThisCpu());
   options.vector_bytes = vector_bytes;
   // interp/cpu/gemm_direct.cc asks for the same.
-  static const bool library_bf16 = HasFeature(ThisCpu(), "+bf16") && llvm::Triple(ThisCpu().triple).isAArch64();
+  static const bool library_bf16 = llvm::Triple(ThisCpu().triple).isAArch64() && HasFeature(ThisCpu(), "+bf16");
   options.library_bf16 = library_bf16;
   return options;
 }

@@ -445,9 +445,15 @@ bool IsDevice(const HostCpu& cpu) { return llvm::Triple(cpu.triple).isNVPTX(); }
 
 bool HasFeature(const HostCpu& cpu, const char* feature) {
   llvm::Expected<std::unique_ptr<llvm::MCSubtargetInfo>> info = Subtarget(cpu);
-  if (info) return (*info)->checkFeatures(feature);
-  llvm::consumeError(info.takeError());
-  return false;
+  if (!info) {
+    llvm::consumeError(info.takeError());
+    return false;
+  }
+  // LLVM ends the process over a name that the architecture does not have.
+  const bool known = llvm::any_of((*info)->getAllProcessorFeatures(), [&](const llvm::SubtargetFeatureKV& f) {
+    return llvm::StringRef(f.Key) == llvm::StringRef(feature).drop_front();
+  });
+  return known && (*info)->checkFeatures(feature);
 }
 
 int VectorBytes(const HostCpu& cpu) {

@@ -25,7 +25,7 @@ const HostCpu& ThisCpu();
 /// A processor of this machine's architecture by its name, with features ("+sve,-bf16") on top of its own; no name
 /// means this machine. An error for names that LLVM does not know.
 llvm::Expected<HostCpu> FindCpu(llvm::StringRef name, llvm::StringRef features);
-/// Has it that feature, "+bf16" for one?
+/// Has it that feature, "+bf16" for one? No, where its architecture has no feature of that name.
 bool HasFeature(const HostCpu& cpu, const char* feature);
 /// CUDA devices of that kind, "sm_90" for one; an error for kinds that LLVM does not know.
 llvm::Expected<HostCpu> FindDevice(llvm::StringRef name);
