@@ -232,9 +232,25 @@ MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, cons
   return plan;
 }
 
-size_t PackSlots(absl::Span<const Life> lives, absl::Span<const size_t> bytes, std::vector<size_t>* at) {
-  // What is small gets memory of its own: there are many of them, and little to gain.
-  constexpr size_t kSmall = 512;
+namespace {
+
+// The bytes of all slots that live at once where those are most: no packing needs less.
+size_t MostAtOnce(absl::Span<const Life> lives, absl::Span<const size_t> bytes, absl::Span<const size_t> slots,
+                  int steps) {
+  std::vector<int64_t> change(static_cast<size_t>(steps) + 1, 0);
+  for (const size_t k : slots) {
+    change[static_cast<size_t>(lives[k].from)] += static_cast<int64_t>(bytes[k]);
+    change[static_cast<size_t>(lives[k].until) + 1] -= static_cast<int64_t>(bytes[k]);
+  }
+  int64_t now = 0, most = 0;
+  for (const int64_t c : change) most = std::max(most, now += c);
+  return static_cast<size_t>(most);
+}
+
+// Gives each slot, in that order, the first gap that is large enough among those that live when it does, or the
+// tightest. Returns the bytes for all.
+size_t PackInOrder(absl::Span<const Life> lives, absl::Span<const size_t> bytes, absl::Span<const size_t> order,
+                   int steps, bool tightest, std::vector<size_t>* at) {
   struct Placed {
     size_t begin, end;
     Life life;
@@ -242,30 +258,18 @@ size_t PackSlots(absl::Span<const Life> lives, absl::Span<const size_t> bytes, s
   // By address: all, and those that live in each stretch of steps. Most slots live within one stretch, and meet few.
   constexpr int kStretches = 64;
   std::vector<Placed> placed, within[kStretches];
-  std::vector<size_t> order;
-  int last = 0;
-  for (const Life& life : lives) last = std::max(last, life.until);
-  const int steps = last / kStretches + 1;
-  at->assign(lives.size(), 0);
-  size_t small = 0, total = 0;
-  for (size_t k = 0; k < lives.size(); ++k) {
-    if (bytes[k] > kSmall)
-      order.push_back(k);
-    else
-      (*at)[k] = std::exchange(small, small + bytes[k]);
-  }
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return bytes[a] != bytes[b] ? bytes[a] > bytes[b] : lives[a].from < lives[b].from;
-  });
+  const int stretch = steps / kStretches + 1;
+  size_t total = 0;
   placed.reserve(order.size());
   for (const size_t k : order) {
     const Life& life = lives[k];
-    const int first_stretch = life.from / steps, last_stretch = life.until / steps;
+    const int first_stretch = life.from / stretch, last_stretch = life.until / stretch;
     size_t end = 0, best = SIZE_MAX, best_gap = SIZE_MAX;  // end: of what lives at the same time and was met so far
     for (const Placed& p : first_stretch == last_stretch ? within[first_stretch] : placed) {
       if (p.life.until < life.from || life.until < p.life.from) continue;
       if (p.begin > end && p.begin - end >= bytes[k] && p.begin - end < best_gap) {
         best = end;
+        if (!tightest) break;
         best_gap = p.begin - end;
       }
       end = std::max(end, p.end);
@@ -280,6 +284,39 @@ size_t PackSlots(absl::Span<const Life> lives, absl::Span<const size_t> bytes, s
     };
     add(placed);
     for (int s = first_stretch; s <= last_stretch; ++s) add(within[s]);
+  }
+  return total;
+}
+
+}  // namespace
+
+size_t PackSlots(absl::Span<const Life> lives, absl::Span<const size_t> bytes, std::vector<size_t>* at) {
+  // What is small gets memory of its own: there are many of them, and little to gain.
+  constexpr size_t kSmall = 512;
+  // Where this much could be had, it is looked for.
+  constexpr size_t kWorthwhile = size_t{1} << 20;
+  std::vector<size_t> order;
+  int steps = 0;
+  for (const Life& life : lives) steps = std::max(steps, life.until + 1);
+  at->assign(lives.size(), 0);
+  size_t small = 0;
+  for (size_t k = 0; k < lives.size(); ++k) {
+    if (bytes[k] > kSmall)
+      order.push_back(k);
+    else
+      (*at)[k] = std::exchange(small, small + bytes[k]);
+  }
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return bytes[a] != bytes[b] ? bytes[a] > bytes[b] : lives[a].from < lives[b].from;
+  });
+  size_t total = PackInOrder(lives, bytes, order, steps, /*tightest=*/false, at);
+  if (total > MostAtOnce(lives, bytes, order, steps) + kWorthwhile) {
+    std::vector<size_t> other = *at;
+    const size_t bytes_of_other = PackInOrder(lives, bytes, order, steps, /*tightest=*/true, &other);
+    if (bytes_of_other < total) {
+      total = bytes_of_other;
+      *at = std::move(other);
+    }
   }
   // The small ones lie after all others.
   for (size_t k = 0; k < lives.size(); ++k)

@@ -56,8 +56,8 @@ bool MayShare(const tracer::TraceStep& step);
 MemoryPlan PlanMemory(const tracer::Trace& trace, const std::vector<Extra>& extras, const Code* code);
 
 /// Gives slots of those sizes places (*at) so that no two overlap in memory that live at a time, and returns the size
-/// of it all. The largest come first, each into the smallest gap that holds it: that is near the most that lives at a
-/// time.
+/// of it all. The largest come first, each into the first gap that holds it, or the smallest where that does better:
+/// mostly that is as much as lives at a time.
 size_t PackSlots(absl::Span<const Life> lives, absl::Span<const size_t> bytes, std::vector<size_t>* at);
 
 }  // namespace tessera::tiers
