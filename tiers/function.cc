@@ -11,6 +11,7 @@
 #include "tiers/function_place.h"
 #include "tiers/profile.h"
 #include "tiers/recording.h"
+#include "tiers/run_ahead.h"
 #include "tracer/control.h"
 
 namespace tessera::tiers {
@@ -198,15 +199,28 @@ class Driver {
     if (!f.is_straight) frame_.Own();
     bool forced = false;
     absl::Status status;
+    RunAhead ahead(f, *a);
     for (;;) {
       int to = size;
       if (tracer::GuardFails()) [[unlikely]] {
         forced = true;
         to = static_cast<int>(f.forced.fetch_add(1, std::memory_order_relaxed) % static_cast<uint32_t>(size));
       }
-      status = iterations_ == 0 ? a->Run(to) : a->RunAgain(f.carried, to);
+      const size_t depth = forced || iterations_ == 0 ? 0 : ahead.depth();
+      int64_t lost = 0;
+      if (!ahead.Settle(depth > 0 ? depth - 1 : 0, &lost, &status)) {
+        // The iteration that did not hold was run again.
+      } else if (depth > 0) {
+        status = ahead.Submit(&lost);
+      } else if (iterations_ == 0 && to == size && trace.end != TraceEnd::loop) {
+        status = ahead.RunOnce();
+      } else {
+        status = iterations_ == 0 ? a->Run(to) : a->RunAgain(f.carried, to);
+      }
+      iterations_ -= lost;
       if (!status.ok() || a->position() < size || a->failure().step >= 0) [[unlikely]]
         break;
+      if (depth == 0 && trace.end == TraceEnd::loop) ahead.NoteHeld();
       ++iterations_;
       if (trace.end != TraceEnd::loop) break;
       if (iterations_ == 1 && !GoesRound(f, *a)) break;
@@ -217,6 +231,11 @@ class Driver {
           interp::CurrentObserver() != nullptr || interp::Interrupted()) [[unlikely]] {
         break;
       }
+    }
+    // Whoever looks at the frame finds what is known to have been.
+    if (int64_t lost = 0; status.ok() && !ahead.Settle(0, &lost, &status)) {
+      iterations_ -= lost;
+      if (status.ok() && a->position() == size && a->failure().step < 0) ++iterations_;
     }
     if (iterations_ > 0) {
       rt::Count(rt::Metric::version_runs, iterations_);

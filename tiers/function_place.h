@@ -48,6 +48,7 @@ struct FunctionVersion {
   };
   const std::unique_ptr<Exit[]> exits;
   std::atomic<uint32_t> forced{0};  // exits that tests asked for
+  std::atomic<int32_t> held{0};     // runs in a row in which every branch went as recorded (tiers/run_ahead.h)
 
   /// The place of the bridge from that step, made once. It goes with this object.
   FunctionPlace& AddBridge(int step, const interp::Frame& frame);

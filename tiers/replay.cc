@@ -27,11 +27,13 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
     generated_ = std::make_unique<GeneratedKernels>(*replay.code(), *trace_.device,
                                                     [&](ValueId v) { return number_of_[v] >= 0; });
   }
+  last_branch_ = LastBranch();
   if (trace_.device->kind() == rt::DeviceKind::cuda) {
-    const bool all_ops = std::all_of(trace_.steps.begin(), trace_.steps.end(), [](const TraceStep& s) {
-      return s.kind == TraceStep::Kind::op && s.op != ir::Op::k_constant;
+    const bool no_host = std::all_of(trace_.steps.begin(), trace_.steps.end(), [&](const TraceStep& s) {
+      return (s.kind == TraceStep::Kind::op && s.op != ir::Op::k_constant) ||
+             (s.kind == TraceStep::Kind::branch && last_branch_ >= 0);
     });
-    if (all_ops) graphs_ = std::make_unique<ReplayGraphs>();
+    if (no_host) graphs_ = std::make_unique<ReplayGraphs>();
   }
   arena_data_.assign(n, nullptr);
   storages_.resize(n);
@@ -313,6 +315,7 @@ absl::Status ReplayActivation::RunSteps(int to) {
   const RunRange range(version_, trace_);
   const int from = position_;
   failure_.step = -1;
+  started_ahead_ = true;
   if (!arena_ && is_lent_) TSR_RETURN_IF_ERROR(Take(0, plan_.num_slots, arena_));
   if (generated_ != nullptr) {
     const bool all = generated_->Choose(
@@ -330,7 +333,7 @@ absl::Status ReplayActivation::RunSteps(int to) {
   bool stopped = false;
   const bool whole = from == 0 && to == static_cast<int>(fast_.size());
   // Steps that are ops alone do the same when they run again, unless they write over what they read.
-  const rt::trace::Look look = graphs_ != nullptr && whole && rt::ActivityRecorder::is_on()
+  const rt::trace::Look look = graphs_ != nullptr && last_branch_ < 0 && whole && rt::ActivityRecorder::is_on()
                                    ? rt::trace::HowToLook(version_.id)
                                    : rt::trace::Look::none;
   const bool closely = look > rt::trace::Look::launches;
@@ -341,7 +344,8 @@ absl::Status ReplayActivation::RunSteps(int to) {
       if (generated_ != nullptr) TSR_RETURN_IF_ERROR(generated_->WriteNumbers(data_.data()));
       return Steps(to, &stopped);
     });
-  } else if (graphs_ != nullptr && whole && look == rt::trace::Look::none && RunGraph(&status)) {
+  } else if (graphs_ != nullptr && whole && (last_branch_ < 0 || ahead_) && look == rt::trace::Look::none &&
+             RunGraph(&status)) {
     position_ = to;
   } else {
     // All that changed at once, in place of one by one where a kernel reads it.
@@ -525,11 +529,7 @@ absl::Status ReplayActivation::RunAgain(absl::Span<const Carry> carried, int to)
     std::swap(old_[k], in == kNoValue ? unread_[k] : tensors_[in]);
     if (in != kNoValue) SetData(in, tensors_[in]->data);
   }
-  for (ValueId v : lasting_) {
-    if (tensors_[v] != nullptr) std::exchange(tensors_[v], nullptr)->Release();
-    if (storages_[v]) storages_[v] = nullptr;
-  }
-  made_.clear();
+  LetGoOfLasting();
   for (size_t k = 0; k < carried.size(); ++k) {
     TensorImpl* old = old_[k];
     if (old == nullptr) continue;
@@ -543,12 +543,25 @@ absl::Status ReplayActivation::RunAgain(absl::Span<const Carry> carried, int to)
       old->Release();
     }
   }
+  TSR_RETURN_IF_ERROR(PlaceLasting());
+  return RunSteps(to);
+}
+
+void ReplayActivation::LetGoOfLasting() {
+  for (ValueId v : lasting_) {
+    if (tensors_[v] != nullptr) std::exchange(tensors_[v], nullptr)->Release();
+    if (storages_[v]) storages_[v] = nullptr;
+  }
+  made_.clear();
+}
+
+absl::Status ReplayActivation::PlaceLasting() {
   for (ValueId v : lasting_) {
     if (!own_[v] || roots_[v] != v || tensors_[v] != nullptr || plan_.slots[v] < 0) continue;
     TSR_ASSIGN_OR_RETURN(storages_[v], rt::Storage::Make(*trace_.device, BytesOf(views_[v])));
     SetData(v, storages_[v]->data());
   }
-  return RunSteps(to);
+  return absl::OkStatus();
 }
 
 Ref<TensorImpl> ReplayActivation::Carried(absl::Span<const Carry> carried, size_t k) const {

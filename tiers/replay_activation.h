@@ -12,6 +12,7 @@
 
 #include "absl/types/span.h"
 #include "interp/cpu/direct.h"
+#include "interp/guard_word.h"
 #include "runtime/options.h"
 #include "tiers/generated.h"
 #include "tiers/replay.h"
@@ -28,6 +29,12 @@ class ReplayActivation final : public Activation {
   // else, takes the value of the iteration after: two tensors in turn serve a loop that goes round a million times.
   absl::Status RunAgain(absl::Span<const Carry> carried, int to) override;
   rt::Ref<rt::TensorImpl> Carried(absl::Span<const Carry> carried, size_t k) const override;
+  bool MayRunAhead() const override { return last_branch_ >= 0; }
+  bool LeaveBranchesToDevice() override;
+  uint64_t ReadBranches() override;
+  absl::StatusOr<bool> Held(uint64_t run) override;
+  absl::Status RunFrom(absl::Span<const Carry> carried, absl::Span<rt::Ref<rt::TensorImpl>> begin,
+                       absl::Span<const interp::Frame::Counter> counters) override;
   absl::StatusOr<rt::Ref<rt::TensorImpl>> MakeTensor(ValueId v) override;
   // Its memory goes with it, or the copy that it gets: nothing is kept here, and nothing is counted.
   absl::StatusOr<rt::Ref<rt::TensorImpl>> TakeTensor(ValueId v) override;
@@ -87,6 +94,12 @@ class ReplayActivation final : public Activation {
   // Memory for so many slots from that one on, and back.
   absl::Status Take(int first, int count, rt::Ref<rt::Storage>& arena);
   void Give(rt::Ref<rt::Storage>& arena);
+
+  // An iteration begins: results of the last one go, and those that outlive this one get memory.
+  void LetGoOfLasting();
+  absl::Status PlaceLasting();
+  // Where the last branch is that a device may look at; -1: there is none, or a step has effects of its own.
+  int LastBranch() const;
 
   // ---- steps that are no ops
   // Clears *holds where a guard fails; failure_ then says which.
@@ -175,6 +188,12 @@ class ReplayActivation final : public Activation {
   uint64_t read_epoch_ = 0;                     // ...this epoch of the buffers; 0: for none
   bool buffers_known_ = false;                  // in this run
   bool stop_after_ = false;
+  // Branches that the device looks at.
+  int last_branch_ = -1;
+  bool ahead_ = false;                       // in this run
+  bool started_ahead_ = false;               // it has come to its steps
+  uint64_t runs_ahead_ = 0;                  // so far
+  std::unique_ptr<interp::GuardWord> word_;  // made for the first of them
 };
 
 }  // namespace tessera::tiers

@@ -22,6 +22,7 @@ absl::Status ReplayActivation::Other(int i, bool* holds) {
     }
     case TraceStep::Kind::branch: {
       views_[s.in[0]].data = data_[s.in[0]];
+      if (ahead_) return word_->Check(views_[s.in[0]], s.outcome, i == last_branch_);
       TSR_ASSIGN_OR_RETURN(const bool taken, interp::ReadBool(views_[s.in[0]], *trace_.device));
       if (taken == s.outcome) return absl::OkStatus();
       return Fail(i, deopt::GuardKind::branch, s.outcome ? "true" : "false", taken ? "true" : "false", holds);

@@ -190,6 +190,7 @@ class Activation {
   /// The same for a value that nobody asks for again in this run.
   virtual absl::StatusOr<rt::Ref<rt::TensorImpl>> TakeTensor(ValueId v) = 0;
   interp::Frame::Counter& counter(int i) { return counters_[i]; }
+  const std::vector<interp::Frame::Counter>& counters() const { return counters_; }
 
   /// Eager, after Run(): lets go of the handles that are tensors like any other now; the rest is kept for the next run.
   /// Returns how many of them had died by then in the recording.
@@ -217,6 +218,24 @@ class Activation {
   virtual absl::Status RunAgain(absl::Span<const Carry> carried, int to) = 0;
   /// Once RunAgain() was called: what the register of that carry held when the iteration began.
   virtual rt::Ref<rt::TensorImpl> Carried(absl::Span<const Carry> carried, size_t k) const = 0;
+
+  // ---- branches that the device looks at (tiers/run_ahead.h)
+  /// Does a run that should not have been leave nothing behind?
+  virtual bool MayRunAhead() const { return false; }
+  /// The next run does not wait at branches; the device notes whether they hold. False: it reads them all the same.
+  virtual bool LeaveBranchesToDevice() { return false; }
+  /// Runs read branches again. Returns the number, for Held(), of the one run since LeaveBranchesToDevice().
+  virtual uint64_t ReadBranches() { return 0; }
+  /// Did the branches of that run hold? Waits for the device.
+  virtual absl::StatusOr<bool> Held(uint64_t run) = 0;
+  /// The iteration that began with these carried values, which are taken, and counters: from there to the end.
+  virtual absl::Status RunFrom(absl::Span<const Carry> carried, absl::Span<rt::Ref<rt::TensorImpl>> begin,
+                               absl::Span<const interp::Frame::Counter> counters) = 0;
+  /// A run that does not go round, with the same inputs once more.
+  absl::Status RunOver() {
+    position_ = 0;
+    return Run(static_cast<int>(trace_.steps.size()));
+  }
 
  protected:
   /// Types, strides or attributes of the steps from position_ up to `to` may have changed since the last run.

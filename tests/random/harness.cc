@@ -19,7 +19,8 @@ constexpr const char* kNames[] = {
     "tier",           "background",       "hot_eager",        "hot_loop",    "hot_function",  "hot_exit",
     "trace_ops",      "trace_unroll",     "trace_depth",      "profit_gate", "version_bytes", "anchor_versions",
     "version_count",  "deopt_generalise", "deopt_pin",        "deopt_every", "chaos_seed",    "hash_bits",
-    "parallel_grain", "compile_after",    "specialise_after", "fuse",        "bitwise"};
+    "parallel_grain", "compile_after",    "specialise_after", "fuse",        "bitwise",
+    "run_ahead"};
 
 Options Hot(int64_t threshold) {
   const std::string n = std::to_string(threshold);
@@ -72,6 +73,8 @@ std::vector<Config> ConfigsFor(uint64_t seed) {
       {"no_fusion", With(Code(hot), {{"fuse", "false"}})},
       {"code_deopt", With(Code(hot), {{"deopt_every", std::to_string(rng.Between(1, 7))}})},
       {"code_chaos", With(Code(hot), {{"chaos_seed", number}})},
+      {"ahead", With(hot, {{"run_ahead", std::to_string(rng.Between(1, 8))}})},
+      {"code_ahead", With(Code(hot), {{"run_ahead", std::to_string(rng.Between(1, 8))}, {"hot_exit", "1000000"}})},
       {"tiny_grain", With(hot, {{"parallel_grain", "64"}})},
       {"defaults", {}},
       {"interpreter", Baseline()},

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "interp/dispatch.h"
 #include "interp/interpreter.h"
 #include "runtime/options.h"
 #include "tessera/tessera.h"
@@ -55,7 +56,7 @@ inline std::string Bytes(const View& x) {
 /// A module, an instance of it, and everything its functions did.
 class Program {
  public:
-  explicit Program(const std::string& text) {
+  explicit Program(const std::string& text, rt::Device& device = rt::Cpu()) : device_(device) {
     auto module = ir::Parse(text, "test.gir");
     EXPECT_TRUE(module.ok()) << module.status();
     instance_ = interp::MakeInstance(std::shared_ptr<const ir::Module>(std::move(*module)));
@@ -66,13 +67,21 @@ class Program {
   /// Calls the first function; what comes back, and what was printed, goes to seen().
   void Call(const std::vector<Tensor>& args) {
     std::vector<rt::TensorImpl*> impls;
-    for (const Tensor& a : args) impls.push_back(a.impl());
+    std::vector<Tensor> there;
+    for (const Tensor& a : args) {
+      there.push_back(device_.kind() == rt::DeviceKind::cpu ? a : a.to(*Device::find(device_.name())));
+      impls.push_back(there.back().impl());
+    }
     interp::SetPrintSink([this](std::string_view line) { seen_.push_back(absl::StrCat("print ", std::string(line))); });
     interp::Results results;
-    const absl::Status status = interp::Call(*instance_, 0, impls, rt::Cpu(), &results);
+    const absl::Status status = interp::Call(*instance_, 0, impls, device_, &results);
     interp::SetPrintSink(nullptr);
     if (!status.ok()) return seen_.push_back(absl::StrCat("error ", std::string(status.message())));
-    for (const auto& r : results) seen_.push_back(absl::StrCat("result ", Bytes(*r)));
+    for (const auto& r : results) {
+      const auto here = interp::OnHost(*r);
+      seen_.push_back(here.ok() ? absl::StrCat("result ", Bytes(**here))
+                                : absl::StrCat("error ", std::string(here.status().message())));
+    }
   }
   /// The buffers as they are now go to seen() too.
   void ReadBuffers() {
@@ -82,6 +91,7 @@ class Program {
   interp::Instance& instance() { return *instance_; }
 
  private:
+  rt::Device& device_;
   std::vector<std::string> seen_;
   std::unique_ptr<interp::Instance> instance_;
 };
