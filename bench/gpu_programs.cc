@@ -1,4 +1,5 @@
-// Benchmarks of whole programs and of single ops of tier 1 on a CUDA device: gpu_shape_churn, gpu_attention, gpu_ops.
+// Benchmarks of whole programs and of single ops of tier 1 on a CUDA device: gpu_shape_churn, gpu_until, gpu_attention,
+// gpu_ops.
 #include <tessera/tessera.h>
 
 #include <algorithm>
@@ -81,6 +82,40 @@ Series ChurnTrial() {
   return series;
 }
 
+// ---- gpu_until
+
+constexpr int64_t kUnknowns = 512;
+constexpr double kIterations = 270;  // until the residual is small enough, whatever rounds how
+
+/// Richardson's iteration: how often it goes round depends on what the device computes.
+constexpr char kSolve[] = R"(
+func @solve(%a: tensor<512 x 512 x f32>, %b: tensor<512 x 1 x f32>, %small: tensor<f32>) -> tensor<512 x 1 x f32> {
+  %none = mul %b, 0.0
+  %x, %rest = while (%y = %none, %r = %b) -> (tensor<512 x 1 x f32>, tensor<512 x 1 x f32>) {
+    %s = mul %r, %r
+    %t = sum %s {axes = [0, 1]}
+    %go = gt %t, %small
+    yield %go
+  } do {
+    %d = mul %r, 0.5
+    %z = add %y, %d
+    %p = matmul %a, %d
+    %q = sub %r, %p
+    yield %z, %q
+  }
+  return %x
+}
+)";
+
+Timed SolveTask() {
+  const Function solve = Function::parse(kSolve).value();
+  const Tensor rows = tessera::iota({kUnknowns, kUnknowns}, 0), columns = tessera::iota({kUnknowns, kUnknowns}, 1);
+  const Tensor a = tessera::eq(rows, columns).cast(tessera::f32) * 0.1;
+  const Tensor b = tessera::full({kUnknowns, 1}, 1.0, tessera::f32);
+  const Tensor small = tessera::full({}, 5e-10, tessera::f32);
+  return GpuWork([=] { solve({a, b, small}); });
+}
+
 // ---- ops
 
 struct Op {
@@ -118,6 +153,7 @@ Timed GpuProgramTask(const std::string& task) {
     const Tensor q = normal({b, h, s, d}, 1), k = normal({b, kv, s, d}, 2), v = normal({b, kv, s, d}, 3);
     return GpuWork([=, is_causal = causal == "causal"] { tessera::attention(q, k, v, {}, is_causal); });
   }
+  if (name == "until") return SolveTask();
   if (name != "op") return {};
   words >> name;
   for (const Op& op : kOps) {
@@ -206,6 +242,20 @@ void GpuAttention() {
             .note = "tier 1: batch, heads, heads of keys, length, columns"},
            RunRace(contenders, Budget()), peers);
   }
+}
+
+void GpuUntil() {
+  CheckGpu();
+  const Process ours = StartGpu(Tier::all), reading = StartGpu(Tier::all, {"TESSERA_RUN_AHEAD=0"}),
+                torch = StartTorch();
+  std::vector<Timed> contenders = {PeerProcess::Task(ours, "until")};
+  std::vector<std::string> peers;
+  AddPeer(contenders, peers, reading, "until", "the same with branches read back");
+  AddPeer(contenders, peers, torch, "until", "PyTorch eager");
+  Report({.name = "gpu_until/solve_512",
+          .unit = {"us an iteration", 1e6 / kIterations, false},
+          .note = "a loop that ends when what the device computed is small: four small kernels and a product"},
+         RunRace(contenders, Budget()), peers);
 }
 
 void GpuOps() {
