@@ -92,38 +92,39 @@ TSR_MATH double GeluTanh(double x) {
 // x Phi(x), Phi the normal distribution: -|x| Phi(-|x|) below zero, x - x Phi(-x) above, with
 // Phi(-a) = exp(-a^2/2) p(t) / (2 (a + K)) from special.h. 3 ulp (f32 3.0, f64 1.9).
 #if defined(__CUDACC__) || defined(__NVPTX__)
-// On a GPU the same as exp(-a^2/2) s p(s) / 2 with s = 1 / (a + 4), half the instructions: 4 ulp (3.93, over all
-// floats). Errors of s and of the exponent are small, so they are made good together at the end: the result changes
-// 0.74 + 9.5 s times as much as s does. At -0 the result is +0.
+// On a GPU the same as 2^(-k a^2) s p(s) with s = 1 / (a + 4), half the instructions: 4 ulp, of which 1.2 are what the
+// device's own power of two errs. k is log2(e) / 2 rounded to f32, and p makes good for that. The exponent is taken to
+// a multiple of 2^-16, by a number from which it can be subtracted exactly; what that leaves, and the errors of s, are
+// small, so they are made good together at the end: the result changes 0.74 + 9.5 s times as much as s does. Powers of
+// two are 2^24 times as large until then, so that none of those that count is subnormal. At -0 the result is +0.
 TSR_MATH float Gelu(float x) {
-  const float a = SmallerOf(Abs(x), 15.0f);
-  const float half = 0.5f * a;
+  const float a = SmallerOf(Magnitude(x), 15.0f);
   const float sq = a * a;
-  constexpr float kHi = -0x1.715476p-1f, kLo = -0x1.4ae0cp-27f;  // -log2(e) / 2
-  const float u = sq * kHi;
-  const float u_lo = Fma(Fma(a, a, -sq), kHi, Fma(sq, kLo, Fma(sq, kHi, -u)));
+  constexpr float kMinusK = -0x1.715476p-1f, kGrid = 300.0f;
+  const float shifted = Fma(sq, kMinusK, kGrid);
+  const float u_lo = Fma(Fma(a, a, -sq), kMinusK, Fma(sq, kMinusK, kGrid - shifted));
   const float den = a + 4.0f;
   const float den_lo = a - (den - 4.0f);
   const float s = RoughReciprocal(den);
   const float missing = Fma(-s, den_lo, Fma(-s, den, 1.0f));
-  // Minimax for a up to 15, relative error 2^-26.7.
-  float p = 0x1.196cf6p+15f;
-  p = Fma(p, s, -0x1.0ed134p+15f);
-  p = Fma(p, s, 0x1.e8f94cp+12f);
-  p = Fma(p, s, 0x1.1ce9eap+9f);
-  p = Fma(p, s, 0x1.6bdfep+7f);
-  p = Fma(p, s, 0x1.4d4a0cp+7f);
-  p = Fma(p, s, 0x1.2eb3eep+5f);
-  p = Fma(p, s, 0x1.857cccp+3f);
-  p = Fma(p, s, 0x1.97bde6p+1f);
-  p = Fma(p, s, 0x1.988e34p-1f);
+  // Minimax for a up to 14.5, relative error 2^-26.7.
+  float p = 0x1.17f118p+14f;
+  p = Fma(p, s, -0x1.0cefdep+14f);
+  p = Fma(p, s, 0x1.e10204p+11f);
+  p = Fma(p, s, 0x1.2edc52p+8f);
+  p = Fma(p, s, 0x1.60e956p+6f);
+  p = Fma(p, s, 0x1.4df7fap+6f);
+  p = Fma(p, s, 0x1.2ee46ap+4f);
+  p = Fma(p, s, 0x1.854c34p+2f);
+  p = Fma(p, s, 0x1.97cbfap+0f);
+  p = Fma(p, s, 0x1.988c9cp-2f);
   const float y = p * s;
   const float y_lo = Fma(p, s, -y);
-  const float e = RoughExp2(u);
-  const float z = half * e;
-  const float z_lo = Fma(z, Fma(Fma(9.5f, s, 0.74f), missing, u_lo * 0x1.62e43p-1f), Fma(half, e, -z));
+  const float e = RoughExp2(shifted - (kGrid - 24.0f));
+  const float z = a * e;
+  const float z_lo = Fma(z, Fma(Fma(9.5f, s, 0.74f), missing, u_lo * 0x1.62e43p-1f), Fma(a, e, -z));
   const float tail = Fma(y, z, Fma(y, z_lo, y_lo * z));
-  return LargerOf(x, 0.0f) - tail;
+  return Fma(tail, -0x1p-24f, LargerOf(x, 0.0f));
 }
 #else
 TSR_MATH float Gelu(float x) {

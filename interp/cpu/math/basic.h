@@ -109,10 +109,16 @@ TSR_MATH float RoughReciprocal(float x) {
 }
 
 #if defined(__CUDACC__) || defined(__NVPTX__)
-// 2^x by the device's own approximation, 2 ulp.
+// 2^x by the device's own approximation, 2 ulp; 0 where that is no normal number.
 TSR_MATH float RoughExp2(float x) {
   float y;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// |x|, which is part of the instruction that takes it.
+TSR_MATH float Magnitude(float x) {
+  float y;
+  asm("abs.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 // The larger and the smaller of two numbers; NaN where one is. One instruction each.

@@ -95,3 +95,46 @@ tsr_graph.trace "left" values [0, 1] strides [[], []] (%v0: !t, %v1: !t) {
 tsr_graph.trace "fetched" values [0] strides [[]] (%v0: !w) {
   %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] : (!w) -> !w
 }
+
+// -----
+
+// Much arithmetic for many elements: blocks stay. Each has a column of 1024 elements, whose weights it keeps, and takes
+// four rows at a time; the next four are on their way while it computes. With 16384 rows there is no odd one.
+// CHECK-LABEL: tsr_tile.kernel @k1
+// CHECK-SAME: team [256, 1024, 4, 16384]
+// CHECK: scf.for
+// CHECK: tsr_tile.load %in1{{.*}} aligned : f32 -> vector<4xf32>
+// CHECK: scf.if
+// CHECK-COUNT-4: tsr_tile.fetch %in0[{{.*}}] to {{.*}} lanes 4 : f32
+// CHECK: scf.for
+// CHECK: tsr_tile.await
+// CHECK-NOT: tsr_tile.load
+// CHECK-COUNT-4: tsr_tile.fetched {{.*}} : f32 -> vector<4xf32>
+// CHECK-NOT: arith.minui
+// CHECK: scf.if
+// CHECK-COUNT-4: tsr_tile.fetch %in0
+// CHECK-COUNT-4: tsr_tile.store {{.*}} aligned : vector<4xf32> -> f32
+// CHECK: scf.if
+// CHECK: tsr_tile.load %in0[{{.*}}] : f32 -> f32
+!t = tensor<16384x8192xf32>
+!r = tensor<8192xf32>
+tsr_graph.trace "ahead" values [0, 1] strides [[], []] (%v0: !t, %v1: !r) {
+  %v2 = tsr_graph.mul %v0, %v1 step 0 values [2] until [1] : (!t, !r) -> !t
+  %v3 = tsr_graph.gelu %v2 step 1 values [3] until [end] : (!t) -> !t
+}
+
+// -----
+
+// One row of a length that is not known: the last pieces may be missing. Others are fetched in their place, and are
+// not stored.
+// CHECK-LABEL: tsr_tile.kernel @k1
+// CHECK-SAME: team [256, 2048, 4, 8192]
+// CHECK: tsr_tile.await
+// CHECK: arith.cmpi ult
+// CHECK: arith.minui
+// CHECK: tsr_tile.store {{.*}} aligned if {{.*}} : vector<8xf32> -> bf16
+!t = tensor<?x1024xbf16, [0, -1]>
+tsr_graph.trace "ahead_of_some" values [0] strides [[]] likely [65536] (%v0: !t) {
+  %v1 = tsr_graph.silu %v0 step 0 values [1] until [1] : (!t) -> !t
+  %v2 = tsr_graph.add %v1, %v0 step 1 values [2] until [end] : (!t, !t) -> !t
+}

@@ -20,6 +20,12 @@ constexpr int64_t kMultiprocessors = 132;
 // (layer norm 0.93 and 0.79). Sizes that are not known take registers which a thread of so many does not have.
 constexpr int64_t kFetchTeam = 1024;
 constexpr int64_t kFetchBytes = 64 << 10;
+// Element by element: a block that stays has this many elements of each thread in flight, for at most so many operands,
+// and goes around so often at least that it does not matter how the last pieces come out.
+constexpr int64_t kElementsAhead = 16;
+constexpr int64_t kMostFetched = 2;
+constexpr int64_t kPiecesOfBlock = 4;
+constexpr int64_t kBlocksAhead = 4;  // of a multiprocessor
 
 int64_t PowerOfTwo(int64_t n) {
   return static_cast<int64_t>(llvm::PowerOf2Ceil(static_cast<uint64_t>(std::max<int64_t>(1, n))));
@@ -66,6 +72,23 @@ GpuGeometry ForRows(const GpuFacts& facts, GpuGeometry g, int64_t row) {
   return g;
 }
 
+// Blocks that stay, where that is worth it: a vector of each row, and rows enough for as many elements as a thread that
+// computes has registers for.
+std::optional<GpuGeometry> ForElementsAhead(const GpuFacts& facts, GpuGeometry g, int64_t row) {
+  if (!facts.is_heavy || facts.has_numbers || facts.row <= 0 || facts.num_rows <= 0 || g.lanes == 1 ||
+      facts.num_whole == 0 || facts.num_whole > kMostFetched)
+    return std::nullopt;
+  g.chunks = 1;
+  g.team = facts.is_one_run ? kThreads : std::min(kThreads, PowerOfTwo(llvm::divideCeil(row, g.lanes)));
+  g.rows = kThreads / g.team;
+  g.at_once = std::max<int64_t>(1, kElementsAhead / (g.lanes * facts.num_whole * (facts.computed > 4 ? 2 : 1)));
+  g.fetches = true;
+  const int64_t pieces =
+      static_cast<int64_t>(llvm::divideCeil(row, g.Capacity())) * llvm::divideCeil(facts.num_rows, g.rows);
+  if (pieces < kPiecesOfBlock * g.at_once * kMultiprocessors * kBlocksAhead) return std::nullopt;
+  return g;
+}
+
 }  // namespace
 
 int64_t LikelySize(sched::KernelOp kernel, const Dim& d) {
@@ -96,6 +119,14 @@ std::optional<GpuGeometry> ChooseGeometry(const GpuFacts& facts) {
   int64_t busy = is_large && g.Threads() <= kThreads ? 768 : 1024;
   if (facts.needs_registers) busy = std::min<int64_t>(busy, 512);
   if (facts.computed > 4) busy /= 2;
+  if (!facts.is_reduction) {
+    if (std::optional<GpuGeometry> ahead = ForElementsAhead(facts, g, row)) {
+      g = *ahead;
+      busy = std::min(busy, kBlocksAhead * kThreads);
+    }
+    g.blocks = std::max<int64_t>(1, busy / g.Threads());
+    return g;
+  }
   g.blocks = std::max<int64_t>(1, busy / g.Threads());
   g.fetches = facts.is_row_exact && g.keeps_rows && g.rows == 1 && g.team >= kFetchTeam &&
               g.Capacity() * facts.early_bytes <= std::min(kFetchBytes, facts.shared_bytes / g.blocks) &&

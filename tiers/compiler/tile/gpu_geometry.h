@@ -17,8 +17,11 @@ struct GpuGeometry {
   int64_t blocks = 1;  ///< that fit a multiprocessor: this many must find registers there
   /// Rows are reduced, and kept in registers: they have at most Capacity() elements.
   bool keeps_rows = false;
-  /// The next row is fetched while one is worked on.
+  /// The next row, or piece of one, is fetched while one is worked on.
   bool fetches = false;
+
+  /// Rows, or pieces of the only one, that a team has in flight where it fetches pieces.
+  int64_t at_once = 1;
 
   int64_t Threads() const { return team * rows; }
   int64_t Capacity() const { return team * chunks * lanes; }
@@ -39,6 +42,9 @@ struct GpuFacts {
   int64_t computed = 4;          ///< bytes of the widest value that is computed
   bool needs_registers = false;  ///< code for the device takes more of them than for later ones
   int64_t num_inputs = 0;        ///< that move along a row
+  int64_t num_whole = 0;         ///< of them, those of which each element is read once
+  bool has_numbers = false;      ///< a result has one element for a row
+  bool is_heavy = false;         ///< results take more than a few instructions for each element
   int64_t early_bytes = 0;       ///< of an element, of inputs that reductions need
   int64_t shared_bytes = 0;      ///< of a multiprocessor, for rows that are fetched ahead
 };

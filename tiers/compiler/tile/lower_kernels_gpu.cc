@@ -7,7 +7,10 @@
 //                         vectors of all operands, then computes, then stores: loads do not wait for one another, or
 //                         for stores that might be to the same place. (The core relies on that: a result may be where
 //                         an operand is.) A scalar loop does what is left over, or everything where an operand's
-//                         address or strides are no multiple of a vector.
+//                         address or strides are no multiple of a vector. Where there is much work and each element
+//                         takes more than a little arithmetic, blocks stay: each goes down a column of pieces, a few
+//                         rows at a time, keeps what the rows share in registers, and fetches the next rows into
+//                         shared memory while it computes. Nothing but arithmetic is left for most elements.
 //   rows with reductions  Every element is read once, and kept in registers through all passes over its row. (A value
 //                         that a later pass needs is kept as it was computed: nothing is computed twice.) Where a row
 //                         has fewer elements than there is room for, the last ones are loaded again and count for
@@ -34,9 +37,10 @@ using namespace mlir;
 namespace tessera::compiler {
 namespace {
 
-constexpr int64_t kSlotBytes = 256;    // of tsr_tile.team_reduce
-constexpr int64_t kKeptElements = 32;  // for which a thread has registers: its row, and operands that stores need
-constexpr int64_t kStepsOfF32 = 8;     // that a loop adds before it goes on in f64
+constexpr int64_t kSlotBytes = 256;      // of tsr_tile.team_reduce
+constexpr int64_t kKeptElements = 32;    // for which a thread has registers: its row, and operands that stores need
+constexpr int64_t kSharedElements = 16;  // for which there are, where blocks stay: operands that all rows share
+constexpr int64_t kStepsOfF32 = 8;       // that a loop adds before it goes on in f64
 
 class GpuLowering : public GpuRows {
  public:
@@ -56,10 +60,13 @@ class GpuLowering : public GpuRows {
     is_aligned_ = AreAligned(g_.lanes, exact_row_ < 0 && IsReduction() ? n_ : Value());
     if (g_.lanes > 1 && exact_row_ < 0 && !IsReduction())
       is_aligned_ = And(is_aligned_, Compare(arith::CmpIPredicate::uge, n_, I64(g_.lanes)));
-    if (IsReduction())
+    if (IsReduction()) {
       Rows();
-    else
+    } else if (g_.fetches) {
+      ElementsAhead();
+    } else {
       Elements();
+    }
   }
 
  private:
@@ -88,11 +95,13 @@ class GpuLowering : public GpuRows {
     facts.row = nest_.loops.empty() ? 1 : LikelyLoop(nest_.loops.size() - 1, &facts.is_row_exact);
     exact_row_ = facts.is_row_exact ? facts.row : -1;
     facts.num_rows = 1;
+    bool is_exact = true;
     for (size_t l = 0; l < Outer(); ++l) {
-      const int64_t n = LikelyLoop(l);
+      const int64_t n = LikelyLoop(l, &is_exact);
       facts.num_rows = n < 0 || facts.num_rows < 0 ? -1 : facts.num_rows * n;
     }
     likely_row_ = facts.row;
+    exact_rows_ = is_exact ? facts.num_rows : -1;
     facts.is_reduction = IsReduction();
     facts.is_one_run = Outer() == 0;
     auto moves = [&](size_t k) {
@@ -109,11 +118,20 @@ class GpuLowering : public GpuRows {
       if (k >= num_inputs_) continue;
       ++facts.num_inputs;
       if (early.contains(Argument(k))) facts.early_bytes += bytes;
+      facts.num_whole += IsWhole(k);
     }
     for (Operation& op : Body().without_terminator())
       facts.computed = std::max(facts.computed, BytesOf(ComputeType(ElementOf(op.getResult(0)))));
     ClassifyValues();
+    facts.is_heavy = llvm::any_of(Yield().getValues(), [&](Value v) { return IsHeavy(v); });
+    for (size_t k = 0; k < Yield().getValues().size(); ++k) facts.has_numbers |= !moves(num_inputs_ + k);
     return facts;
+  }
+  // An operand of which each element is read once: it moves in every loop, and along a row in steps of one.
+  bool IsWhole(size_t k) const {
+    const auto& loops = nest_.views[k].loops;
+    return !loops.empty() && (loops.back().kind == Stride::Kind::one || loops.back().kind == Stride::Kind::dense) &&
+           llvm::none_of(loops, [](const Stride& s) { return s.kind == Stride::Kind::zero; });
   }
 
   // Of a multiprocessor, for all of its blocks, less what each takes besides.
@@ -126,6 +144,8 @@ class GpuLowering : public GpuRows {
     Value row = group, is_row;
     if (g_.rows > 1) {
       row = Sum(Mul(group, I64(g_.rows)), block_row_);
+    }
+    if (g_.rows > 1 && (exact_rows_ < 0 || exact_rows_ % g_.rows != 0)) {
       is_row = Compare(arith::CmpIPredicate::ult, row, num_rows);
       // Threads without a row go through the motions with the last one: others of their warp need them.
       row = Min(row, Minus(num_rows, I64(1)));
@@ -176,51 +196,179 @@ class GpuLowering : public GpuRows {
 
   // ---- element by element
 
-  void Elements() {
-    Value num_rows = I64(1);
+  struct Pieces {
+    Value num_rows, whole;  // `whole`: elements of a row that vectors reach
+    Value count;            // of a row; null: one
+  };
+  Pieces CutRows() {
+    Pieces p;
+    p.num_rows = I64(1);
+    for (size_t l = 0; l < Outer(); ++l) p.num_rows = Mul(p.num_rows, sizes_[l]);
+    p.whole = Minus(n_, arith::RemUIOp::create(b_, loc_, n_, I64(g_.lanes)));
+    if (!(exact_row_ >= 0 && exact_row_ <= g_.Capacity())) p.count = Ceil(n_, g_.Capacity());
+    return p;
+  }
+  void FinishElements() {
     SmallVector<int64_t> tasks;
-    for (size_t l = 0; l < nest_.loops.size(); ++l) {
-      if (l < Outer()) num_rows = Mul(num_rows, sizes_[l]);
-      AppendProduct(tasks, l);
-    }
-    const int64_t piece_size = g_.Capacity();
-    const bool is_one_piece = exact_row_ >= 0 && exact_row_ <= piece_size;
-    Value pieces = Ceil(n_, piece_size), groups = Ceil(num_rows, g_.rows);
-    // What vectors reach.
-    Value whole = Minus(n_, arith::RemUIOp::create(b_, loc_, n_, I64(g_.lanes)));
-    Blocks(is_one_piece ? groups : Mul(groups, pieces), [&](Value item) {
-      Value group = item, piece = I64(0);
-      if (!is_one_piece && Outer() > 0) {
-        piece = arith::RemUIOp::create(b_, loc_, item, pieces);
-        group = arith::DivUIOp::create(b_, loc_, item, pieces);
-      } else if (!is_one_piece) {
-        piece = item, group = I64(0);
-      }
-      ForgetRow();
-      Value is_row = BeginRow(group, num_rows);
-      for (Value v : Yield().getValues()) NeedRows(v, 0);
-      Value from = Mul(piece, I64(piece_size));
-      Value until = Min(Sum(from, I64(piece_size)), n_);
-      if (g_.lanes > 1) {
-        If(is_aligned_, [&] { Vectors(from, whole, is_row); });
-        // Of an aligned row only what is behind the last vector is left.
-        Value rest = arith::MaxUIOp::create(b_, loc_, from, whole);
-        from = is_aligned_ ? arith::SelectOp::create(b_, loc_, is_aligned_, rest, from).getResult() : rest;
-      }
-      if (!(g_.lanes > 1 && !is_aligned_ && exact_row_ >= 0 && exact_row_ % g_.lanes == 0))
-        For(Sum(from, team_thread_), until, I64(g_.team), {}, [&](Value i, ValueRange) {
-          Chunk one{i, Value(), 1, false};
-          for (Value v : Yield().getValues()) LoadFor(v, one);
-          for (size_t k : StoresOf(0)) Store(k, one, is_row);
-          return SmallVector<Value>();
-        });
-      StoreRowNumbers(is_row);
-    });
-    const int64_t row = likely_row_ >= 0 ? std::min(likely_row_, piece_size) : piece_size;
-    Finish(tasks, {}, g_.rows * row);
+    for (size_t l = 0; l < nest_.loops.size(); ++l) AppendProduct(tasks, l);
+    Finish(tasks, {}, g_.rows * (likely_row_ >= 0 ? std::min(likely_row_, g_.Capacity()) : g_.Capacity()));
   }
 
-  void Vectors(Value from, Value whole, Value is_row) {
+  void Elements() {
+    const Pieces p = CutRows();
+    Value groups = Ceil(p.num_rows, g_.rows);
+    Blocks(p.count ? Mul(groups, p.count) : groups, [&](Value item) {
+      Value group = item, piece = I64(0);
+      if (p.count && Outer() > 0) {
+        piece = Rem(item, p.count);
+        group = Div(item, p.count);
+      } else if (p.count) {
+        piece = item, group = I64(0);
+      }
+      OnePiece(p, group, piece);
+    });
+    FinishElements();
+  }
+
+  // The same by blocks that stay. A block has a column of pieces, goes down along the rows with as many of them at a
+  // time as are in flight, and keeps what all rows share in registers. (Where all is one row it goes along the pieces.)
+  void ElementsAhead() {
+    PlaceFetched();
+    const Pieces p = CutRows();
+    Value pieces = p.count ? p.count : I64(1), groups = Ceil(p.num_rows, g_.rows);
+    Value block = Place("block"), blocks = Place("blocks");
+    If(is_aligned_, [&] {
+      if (Outer() == 0) return Column(p, Value(), block, pieces, blocks);
+      Value columns = Min(pieces, blocks);
+      Value first = Div(block, columns), step = Div(blocks, columns);
+      // Blocks beyond the last whole column have nothing to do.
+      first = arith::SelectOp::create(b_, loc_, Compare(arith::CmpIPredicate::ult, first, step), first, groups);
+      For(Rem(block, columns), pieces, columns, {}, [&](Value piece, ValueRange) {
+        Column(p, piece, first, groups, step);
+        return SmallVector<Value>();
+      });
+    });
+    // What vectors do not reach.
+    Value is_left =
+        exact_row_ >= 0 && exact_row_ % g_.lanes == 0 ? Value() : Compare(arith::CmpIPredicate::ne, p.whole, n_);
+    auto scalars = [&] {
+      Blocks(Mul(groups, pieces), [&](Value item) { Scalars(p, Div(item, pieces), Rem(item, pieces)); });
+    };
+    if (is_aligned_) {
+      Value is_odd = arith::XOrIOp::create(b_, loc_, is_aligned_, arith::ConstantIntOp::create(b_, loc_, 1, 1));
+      If(is_left ? arith::OrIOp::create(b_, loc_, is_odd, is_left).getResult() : is_odd, scalars);
+    } else if (is_left) {
+      If(is_left, scalars);
+    }
+    FinishElements();
+  }
+
+  // One of the rows in flight: where its views begin, and what is known of it.
+  struct Stage {
+    SmallVector<Value> indices, offsets;
+    llvm::DenseMap<Value, Value> values;
+    Value is_row;
+    SmallVector<Chunk> chunks;
+  };
+  // Groups of rows, or pieces where `piece` is null, from `first` on, at_once of them at a time.
+  void Column(const Pieces& p, Value piece, Value first, Value count, Value step) {
+    const int64_t exact = !piece                                          ? exact_row_
+                          : exact_rows_ < 0 || exact_rows_ % g_.rows != 0 ? -1
+                                                                          : exact_rows_ / g_.rows;
+    const bool is_even = exact >= 0 && exact % (g_.at_once * (piece ? 1 : g_.Capacity())) == 0;
+    auto place = [&](Value from, int64_t r) -> Stage {
+      Value index = Sum(Mul(from, I64(g_.at_once)), I64(r)), is_there;
+      if (r > 0 && !is_even) {
+        is_there = Compare(arith::CmpIPredicate::ult, index, count);
+        index = Min(index, Minus(count, I64(1)));
+      }
+      Stage stage;
+      stage.is_row = And(is_there, BeginRow(piece ? index : I64(0), p.num_rows));
+      stage.chunks = PieceChunks(Mul(piece ? piece : index, I64(g_.Capacity())), p.whole);
+      stage.indices = indices_, stage.offsets = offsets_;
+      return stage;
+    };
+    auto fetch = [&](Value from) {
+      for (int64_t r = 0; r < g_.at_once; ++r) FetchChunks(place(from, r).chunks, r);
+    };
+    SmallVector<Chunk> kept;
+    if (piece) kept = KeptChunks(p, piece);
+    Value last = Ceil(count, g_.at_once);
+    If(Compare(arith::CmpIPredicate::ult, first, last), [&] { fetch(first); });
+    For(first, last, step, {}, [&](Value from, ValueRange) {
+      SmallVector<Stage> stages;
+      tile::AwaitOp::create(b_, loc_);
+      for (int64_t r = 0; r < g_.at_once; ++r) {
+        ForgetRow();
+        Stage stage = place(from, r);
+        for (Value v : Yield().getValues()) NeedRows(v, 0);
+        for (auto [chunk, had] : llvm::zip(stage.chunks, kept)) chunk.tiles = had.tiles;
+        LoadFetched(stage.chunks, r);
+        for (Chunk& chunk : stage.chunks)
+          for (Value v : Yield().getValues()) LoadFor(v, chunk);
+        stage.values = values_;
+        stages.push_back(std::move(stage));
+      }
+      Value next = Sum(from, step);
+      If(Compare(arith::CmpIPredicate::ult, next, last), [&] { fetch(next); });
+      for (Stage& stage : stages) {
+        indices_ = stage.indices, offsets_ = stage.offsets, values_ = stage.values;
+        for (Chunk& chunk : stage.chunks)
+          for (size_t k : StoresOf(0)) {
+            Value tile = Tile(Yield().getValues()[static_cast<unsigned>(k)], chunk);
+            const size_t view = num_inputs_ + k;
+            StoreTile(tile, view, Sum(offsets_[view], chunk.at), chunk.aligned, And(stage.is_row, chunk.is_valid));
+          }
+      }
+      return SmallVector<Value>();
+    });
+  }
+  // Operands that all rows share, of a piece: as many as there are registers for.
+  SmallVector<Chunk> KeptChunks(const Pieces& p, Value piece) {
+    SmallVector<Chunk> chunks = PieceChunks(Mul(piece, I64(g_.Capacity())), p.whole);
+    SetOffsets(SmallVector<Value>(Outer()));
+    int64_t room = kSharedElements;
+    for (size_t k = 0; k < num_inputs_; ++k) {
+      const auto outer = ArrayRef(nest_.views[k].loops).drop_back();
+      if (!MovesInside(k) || !IsRun(k)) continue;
+      if (llvm::any_of(outer, [](const Stride& s) { return s.kind != Stride::Kind::zero; })) continue;
+      if ((room -= g_.chunks * g_.lanes) < 0) break;
+      for (Chunk& chunk : chunks) Tile(Argument(k), chunk);
+    }
+    return chunks;
+  }
+
+  void OnePiece(const Pieces& p, Value group, Value piece) {
+    ForgetRow();
+    Value is_row = BeginRow(group, p.num_rows);
+    for (Value v : Yield().getValues()) NeedRows(v, 0);
+    if (g_.lanes > 1) If(is_aligned_, [&] { Vectors(Mul(piece, I64(g_.Capacity())), p.whole, is_row); });
+    if (!(g_.lanes > 1 && !is_aligned_ && exact_row_ >= 0 && exact_row_ % g_.lanes == 0)) Rest(p, piece, is_row);
+    StoreRowNumbers(is_row);
+  }
+  void Scalars(const Pieces& p, Value group, Value piece) {
+    ForgetRow();
+    Value is_row = BeginRow(group, p.num_rows);
+    for (Value v : Yield().getValues()) NeedRows(v, 0);
+    Rest(p, piece, is_row);
+  }
+  // Of an aligned row what is behind the last vector, of others all.
+  void Rest(const Pieces& p, Value piece, Value is_row) {
+    Value from = Mul(piece, I64(g_.Capacity()));
+    Value until = Min(Sum(from, I64(g_.Capacity())), n_);
+    if (g_.lanes > 1) {
+      Value rest = arith::MaxUIOp::create(b_, loc_, from, p.whole);
+      from = is_aligned_ ? arith::SelectOp::create(b_, loc_, is_aligned_, rest, from).getResult() : rest;
+    }
+    For(Sum(from, team_thread_), until, I64(g_.team), {}, [&](Value i, ValueRange) {
+      Chunk one{i, Value(), 1, false};
+      for (Value v : Yield().getValues()) LoadFor(v, one);
+      for (size_t k : StoresOf(0)) Store(k, one, is_row);
+      return SmallVector<Value>();
+    });
+  }
+
+  SmallVector<Chunk> PieceChunks(Value from, Value whole) {
     SmallVector<Chunk> chunks;
     const bool is_full = exact_row_ >= 0 && exact_row_ % g_.Capacity() == 0;
     for (int64_t c = 0; c < g_.chunks; ++c) {
@@ -229,6 +377,10 @@ class GpuLowering : public GpuRows {
       if (!is_full) at = Min(at, Minus(whole, I64(g_.lanes)));
       chunks.push_back(Chunk{at, is_valid, g_.lanes, true});
     }
+    return chunks;
+  }
+  void Vectors(Value from, Value whole, Value is_row) {
+    SmallVector<Chunk> chunks = PieceChunks(from, whole);
     for (Chunk& chunk : chunks)
       for (Value v : Yield().getValues()) LoadFor(v, chunk);
     for (Chunk& chunk : chunks)
@@ -291,42 +443,51 @@ class GpuLowering : public GpuRows {
     return chunks;
   }
 
-  // ---- rows that are fetched ahead
+  // ---- what is fetched ahead
 
-  // A slot for each vector of the operands that reductions need.
+  // A slot for each vector of the operands that reductions need, or, without any, of those that are read once.
   void PlaceFetched() {
     llvm::SmallPtrSet<Value, 8> early;
     for (auto& [reduce, pass] : reductions_) CollectArguments(reduce.getX(), early);
     for (size_t k = 0; k < num_inputs_; ++k) {
       const int64_t bytes = BytesOf(nest_.views[k].type.getElementType());
-      if (!early.contains(Argument(k)) || !MovesInside(k) || !IsRun(k) || g_.lanes * bytes % 16 != 0) continue;
+      if (!MovesInside(k) || !IsRun(k) || g_.lanes * bytes % 16 != 0) continue;
+      if (IsReduction() ? !early.contains(Argument(k)) : !IsWhole(k)) continue;
       fetched_.push_back({k, fetched_bytes_});
-      fetched_bytes_ += g_.Capacity() * bytes;
+      fetched_bytes_ += g_.at_once * g_.rows * g_.Capacity() * bytes;
     }
   }
-  Value SlotOf(const std::pair<size_t, int64_t>& view, size_t chunk) {
+  Value SlotOf(const std::pair<size_t, int64_t>& view, int64_t chunk) {
     const int64_t bytes = g_.lanes * BytesOf(nest_.views[view.first].type.getElementType());
-    return Sum(Mul(team_thread_, I64(bytes)), I64(view.second + static_cast<int64_t>(chunk) * g_.team * bytes));
+    return Sum(Mul(Place("thread"), I64(bytes)), I64(view.second + chunk * g_.Threads() * bytes));
+  }
+  // `row`: of those that are in flight at once.
+  void FetchChunks(ArrayRef<Chunk> chunks, int64_t row = 0) {
+    for (auto [c, chunk] : llvm::enumerate(chunks))
+      for (const auto& view : fetched_)
+        tile::FetchOp::create(b_, loc_, view_args_[view.first], Sum(offsets_[view.first], chunk.at),
+                              SlotOf(view, row * g_.chunks + static_cast<int64_t>(c)), b_.getI64IntegerAttr(g_.lanes),
+                              TypeAttr::get(nest_.views[view.first].type.getElementType()));
+  }
+  void LoadFetched(MutableArrayRef<Chunk> chunks, int64_t row = 0) {
+    for (auto [c, chunk] : llvm::enumerate(chunks))
+      for (const auto& view : fetched_) {
+        Type element = nest_.views[view.first].type.getElementType();
+        Value slot = SlotOf(view, row * g_.chunks + static_cast<int64_t>(c));
+        chunk.tiles[Argument(view.first)] = tile::FetchedOp::create(
+            b_, loc_, TileType(ComputeType(element), chunk.lanes), slot, TypeAttr::get(element));
+      }
   }
   void Fetch(Value row) {
     const SmallVector<Value> indices = indices_, offsets = offsets_;
     SetOffsets(Indices(row, Outer()));
-    for (auto [c, chunk] : llvm::enumerate(RowChunks()))
-      for (const auto& view : fetched_)
-        tile::FetchOp::create(b_, loc_, view_args_[view.first], Sum(offsets_[view.first], chunk.at), SlotOf(view, c),
-                              b_.getI64IntegerAttr(g_.lanes),
-                              TypeAttr::get(nest_.views[view.first].type.getElementType()));
+    FetchChunks(RowChunks());
     indices_ = indices;
     offsets_ = offsets;
   }
   void TakeFetched(MutableArrayRef<Chunk> chunks) {
     tile::AwaitOp::create(b_, loc_);
-    for (auto [c, chunk] : llvm::enumerate(chunks))
-      for (const auto& view : fetched_) {
-        Type element = nest_.views[view.first].type.getElementType();
-        chunk.tiles[Argument(view.first)] = tile::FetchedOp::create(
-            b_, loc_, TileType(ComputeType(element), chunk.lanes), SlotOf(view, c), TypeAttr::get(element));
-      }
+    LoadFetched(chunks);
     Value next = Sum(row_, Place("blocks"));
     If(Compare(arith::CmpIPredicate::ult, next, end_), [&] { Fetch(next); });
   }
@@ -420,7 +581,8 @@ class GpuLowering : public GpuRows {
   }
 
   GpuGeometry g_;
-  int64_t exact_row_ = -1;  // elements of a row, where that is known
+  int64_t exact_row_ = -1;   // elements of a row, where that is known
+  int64_t exact_rows_ = -1;  // and how many there are
   int64_t likely_row_ = -1;
   int64_t num_slots_ = 0;                            // of shared memory
   SmallVector<std::pair<size_t, int64_t>> fetched_;  // operands that are fetched ahead, and where they begin
