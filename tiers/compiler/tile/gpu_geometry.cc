@@ -24,6 +24,7 @@ constexpr int64_t kFetchBytes = 64 << 10;
 // and goes around so often at least that it does not matter how the last pieces come out.
 constexpr int64_t kElementsAhead = 16;
 constexpr int64_t kMostFetched = 2;
+constexpr int64_t kFetchedBytes = 16;  // of an access
 constexpr int64_t kPiecesOfBlock = 4;
 constexpr int64_t kBlocksAhead = 4;  // of a multiprocessor
 
@@ -75,8 +76,8 @@ GpuGeometry ForRows(const GpuFacts& facts, GpuGeometry g, int64_t row) {
 // Blocks that stay, where that is worth it: a vector of each row, and rows enough for as many elements as a thread that
 // computes has registers for.
 std::optional<GpuGeometry> ForElementsAhead(const GpuFacts& facts, GpuGeometry g, int64_t row) {
-  if (!facts.is_heavy || facts.has_numbers || facts.row <= 0 || facts.num_rows <= 0 || g.lanes == 1 ||
-      facts.num_whole == 0 || facts.num_whole > kMostFetched)
+  if (!facts.is_heavy || facts.has_numbers || facts.row <= 0 || facts.num_rows <= 0 || facts.num_whole == 0 ||
+      facts.num_whole > kMostFetched || g.lanes * facts.narrowest < kFetchedBytes)
     return std::nullopt;
   g.chunks = 1;
   g.team = facts.is_one_run ? kThreads : std::min(kThreads, PowerOfTwo(llvm::divideCeil(row, g.lanes)));
