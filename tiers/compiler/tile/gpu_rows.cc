@@ -99,6 +99,7 @@ std::string GpuRows::FunctionOf(Operation* op, std::string function) {
   if (bitwise_) return function;
   if (stores_narrow_ && narrow.contains(function)) return function + "_narrow";
   // What follows from a sum has no exact bits to keep.
+  if (function == "exp_weight_f32") return function + "_row";
   Value y = op->getResult(0);
   if (function == "rsqrt_f32" && is_row_.lookup(y) && pass_.lookup(y) > 0) return function + "_row";
   return function;
