@@ -48,12 +48,12 @@ tsr_graph.trace "two" values [0, 1] strides [[], []] (%v0: !t, %v1: !t) {
 // CHECK: tsr_tile.load {{.*}} aligned : bf16 -> vector<4xf32>
 // CHECK: arith.select {{.*}} : vector<4xf32>
 // CHECK: arith.divf {{.*}} : f64
-!t = tensor<?x?x?xbf16, [0, 1, 2]>
-!r = tensor<?x1x?xbf16, [0, -1, 2]>
-tsr_graph.trace "mean" values [0] strides [[]] likely [4, 4096, 4096] (%v0: !t) {
+!t = tensor<?x?xbf16, [0, 1]>
+!r = tensor<1x?xbf16, [-1, 1]>
+tsr_graph.trace "mean" values [0] strides [[]] likely [4096, 16384] (%v0: !t) {
   %v1 = tsr_graph.gelu %v0 step 0 values [1] until [1] : (!t) -> !t
   %v2 = tsr_graph.mul %v1, %v0 step 1 values [2] until [2] : (!t, !t) -> !t
-  %v3 = tsr_graph.mean %v2 step 2 values [3] until [end] {axes = array<i64: 1>, keepdims = true} : (!t) -> !r
+  %v3 = tsr_graph.mean %v2 step 2 values [3] until [end] {axes = array<i64: 0>, keepdims = true} : (!t) -> !r
 }
 
 // -----

@@ -30,8 +30,8 @@
 // trace the core looks when the op comes, because an error is raised there: the indices must be operands of the trace.
 //
 // Sums along columns (over dims before the last one, and not over that) join a group of the same space and may have
-// company there, but nothing in the kernel uses them. How they are cut for threads, and whether a CUDA device has enough
-// to do, follows from the sizes that were seen.
+// company there, but nothing in the kernel uses them. How they are cut for threads, and whether a CUDA device has
+// enough to do, follows from the sizes that were seen.
 //
 // Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
 // matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor

@@ -77,12 +77,14 @@ GpuGeometry ForRows(const GpuFacts& facts, GpuGeometry g, int64_t row) {
 // computes has registers for.
 std::optional<GpuGeometry> ForElementsAhead(const GpuFacts& facts, GpuGeometry g, int64_t row) {
   if (!facts.is_heavy || facts.has_numbers || facts.row <= 0 || facts.num_rows <= 0 || facts.num_whole == 0 ||
-      facts.num_whole > kMostFetched || g.lanes * facts.narrowest < kFetchedBytes)
+      facts.num_whole > kMostFetched || facts.num_outer > 2 || g.lanes * facts.narrowest < kFetchedBytes)
     return std::nullopt;
   g.chunks = 1;
   g.team = facts.is_one_run ? kThreads : std::min(kThreads, PowerOfTwo(llvm::divideCeil(row, g.lanes)));
   g.rows = kThreads / g.team;
-  g.at_once = std::max<int64_t>(1, kElementsAhead / (g.lanes * facts.num_whole * (facts.computed > 4 ? 2 : 1)));
+  // Where a row is found by several indices, each of those in flight takes registers for that.
+  const int64_t share = facts.num_whole * (facts.computed > 4 ? 2 : 1) * (facts.num_outer > 1 ? 2 : 1);
+  g.at_once = std::max<int64_t>(1, kElementsAhead / (g.lanes * share));
   g.fetches = true;
   const int64_t pieces =
       static_cast<int64_t>(llvm::divideCeil(row, g.Capacity())) * llvm::divideCeil(facts.num_rows, g.rows);
@@ -123,7 +125,7 @@ std::optional<GpuGeometry> ChooseGeometry(const GpuFacts& facts) {
   if (!facts.is_reduction) {
     if (std::optional<GpuGeometry> ahead = ForElementsAhead(facts, g, row)) {
       g = *ahead;
-      busy = std::min(busy, kBlocksAhead * kThreads);
+      busy = std::min(busy, (facts.num_outer > 1 ? kBlocksAhead - 1 : kBlocksAhead) * kThreads);
     }
     g.blocks = std::max<int64_t>(1, busy / g.Threads());
     return g;

@@ -25,7 +25,7 @@ namespace tessera::compiler {
 namespace {
 
 constexpr int64_t kWarp = 32;
-constexpr int64_t kInFlight = 32;  // elements of a thread; half as many where there is more to compute than the sum
+constexpr int64_t kInFlight = 32;  // elements of a thread; fewer where there is more to compute than the sum
 
 class ColumnsGpu : public GpuRows {
  public:
@@ -48,15 +48,15 @@ class ColumnsGpu : public GpuRows {
     for (const Accumulator& a : accumulators_) is_heavy |= IsHeavy(graph::ReduceOp(a.reduce).getX());
     for (Value v : Yield().getValues()) is_heavy |= pass_.lookup(v) == 0 && IsHeavy(v);
     // 64 registers are enough for loads and sums of two blocks, or for as many threads of one block that have fewer
-    // elements to compute; f64, and code for older devices, take more.
-    const bool is_large = device_.starts_with("sm_8") || widest > 4;
+    // elements to compute; f64, rows that are found by several indices, and code for older devices take more.
+    const bool is_large = device_.starts_with("sm_8") || widest > 4 || (is_heavy && nest_.loops.size() > 2);
     threads_ = is_heavy && !is_large ? 1024 : 512;
     columns_ = kColumnBytes / narrowest;
     lanes_of_thread_ = std::clamp<int64_t>(16 / narrowest, 1, is_heavy ? 4 : 8);
     while (lanes_of_thread_ > 1 && lanes_of_thread_ * widest > 32) lanes_of_thread_ /= 2;
     while (!width.is_symbol && lanes_of_thread_ > 1 && width.value % lanes_of_thread_ != 0) lanes_of_thread_ /= 2;
-    at_once_ =
-        std::clamp<int64_t>(kInFlight / (is_heavy ? 2 : 1) / (lanes_of_thread_ * std::max<int64_t>(1, inputs)), 1, 8);
+    const int64_t share = lanes_of_thread_ * std::max<int64_t>(1, inputs) * (is_heavy ? 4 : widest > 4 ? 2 : 1);
+    at_once_ = std::clamp<int64_t>(kInFlight / share, 1, 8);
 
     Begin(at);
     SmallVector<int64_t> tasks;

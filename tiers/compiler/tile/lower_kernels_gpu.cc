@@ -97,6 +97,7 @@ class GpuLowering : public GpuRows {
     facts.row = nest_.loops.empty() ? 1 : LikelyLoop(nest_.loops.size() - 1, &facts.is_row_exact);
     exact_row_ = facts.is_row_exact ? facts.row : -1;
     facts.num_rows = 1;
+    facts.num_outer = static_cast<int64_t>(Outer());
     bool is_exact = true;
     for (size_t l = 0; l < Outer(); ++l) {
       const int64_t n = LikelyLoop(l, &is_exact);
