@@ -15,15 +15,15 @@ TEST_F(CudaRows, SoftmaxOfF32) {
     OptionScope scope({{"specialise_after", specialise_after}});
     for (const char* op : {"softmax", "log_softmax"}) {
       const std::string t = "tensor<M x N x f32>";
-      const Program p =
-          Parse("func @f(%x: " + t + ") -> " + t + " {\n  %y = " + op + " %x : " + t + "\n  return %y\n}\n");
+      const Program p = Parse("func @f(%x: " + t + ") -> " + t + " {\n  %z = neg %x : " + t + "\n  %y = " + op +
+                              " %z : " + t + "\n  return %y\n}\n");
       const int64_t before = Generated();
       for (const auto& [m, n] :
            {std::array<int64_t, 2>{300, 8192}, {700, 1024}, {5, 1100}, {9, 33}, {2, 40000}, {3, 4}}) {
         // From rows that are nearly even to rows in which most weights are 0.
         const Tensor x = randn({m, n}) * (m % 2 == 0 ? 30.0 : 1.0), y = Hot(p, {x})[0];
         const std::string what = std::string(op) + " " + std::to_string(m) + "x" + std::to_string(n);
-        const Tensor wide = x.to(Device::cpu()).cast(f64);
+        const Tensor wide = -x.to(Device::cpu()).cast(f64);
         const Tensor d = wide - max(wide, {1}, true), e = exp(d), s = sum(e, {1}, true);
         const std::vector<double> far = abs(d).to_vector<double>();
         const std::vector<double> want = (*op == 's' ? e / s : d - log(s)).to_vector<double>();
@@ -41,15 +41,17 @@ TEST_F(CudaRows, SoftmaxOfF32) {
   }
 }
 
-// Elements that are minus infinity have no weight; a NaN makes its row NaN, and no other.
+// Elements whose negatives are minus infinity have no weight; a NaN makes its row NaN, and no
+// other.
 TEST_F(CudaRows, SoftmaxOfWhatIsNoNumber) {
   const std::string t = "tensor<M x N x f32>";
-  const Program p = Parse("func @f(%x: " + t + ") -> " + t + " {\n  %y = softmax %x : " + t + "\n  return %y\n}\n");
+  const Program p = Parse("func @f(%x: " + t + ") -> " + t + " {\n  %z = neg %x : " + t + "\n  %y = softmax %z : " + t +
+                          "\n  return %y\n}\n");
   constexpr int64_t kRows = 64, kColumns = 1024;
-  std::vector<float> values(kRows * kColumns, 2.0f);
-  for (int64_t c = 0; c < kColumns / 2; ++c) values[3 * kColumns + c] = -std::numeric_limits<float>::infinity();
+  std::vector<float> values(kRows * kColumns, -2.0f);
+  for (int64_t c = 0; c < kColumns / 2; ++c) values[3 * kColumns + c] = std::numeric_limits<float>::infinity();
   values[5 * kColumns + 17] = std::numeric_limits<float>::quiet_NaN();
-  values[7 * kColumns + 1] = 200.0f;
+  values[7 * kColumns + 1] = -200.0f;
   const std::vector<float> y = Hot(p, {Tensor::from<float>(values, {kRows, kColumns})})[0].to_vector<float>();
   for (int64_t r = 0; r < kRows; ++r) {
     for (int64_t c = 0; c < kColumns; ++c) {
