@@ -433,3 +433,81 @@ tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []] likely [8, 1024
   %v4 = tsr_graph.relu %v3 step 1 values [4] until [2] : (!y) -> !y
   %v5 = tsr_graph.mul %v4, %v2 step 2 values [5] until [end] : (!y, !y) -> !y
 }
+
+// -----
+
+// column_sums_f32_symbolic: 1
+!t = tensor<?x?xf32, [0, 1]>
+!r = tensor<?xf32, [1]>
+tsr_graph.trace "function" values [0, 1] strides [[], []] likely [16384, 4096] (%v0: !t, %v1: !t) {
+  %v2 = tsr_graph.mul %v0, %v1 step 0 values [2] until [end] : (!t, !t) -> !t
+  %v3 = tsr_graph.sum %v2 step 1 values [3] until [end] {axes = array<i64: 0>} : (!t) -> !r
+  %v4 = tsr_graph.max %v2 step 2 values [4] until [end] {axes = array<i64: 0>} : (!t) -> !r
+}
+
+// -----
+
+// column_sums_bf16_of_a_gradient: 1
+!t = tensor<8192x16384xbf16>
+!r = tensor<16384xbf16>
+!s = tensor<bf16>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []] (%v0: !t, %v1: !t, %v2: !s) {
+  %v3 = tsr_graph.tanh %v0 step 0 values [3] until [1] : (!t) -> !t
+  %v4 = tsr_graph.mul %v3, %v3 step 1 values [4] until [2] : (!t, !t) -> !t
+  %v5 = tsr_graph.sub %v2, %v4 step 2 values [5] until [3] : (!s, !t) -> !t
+  %v6 = tsr_graph.mul %v5, %v1 step 3 values [6] until [end] : (!t, !t) -> !t
+  %v7 = tsr_graph.sum %v6 step 4 values [7] until [end] {axes = array<i64: 0>} : (!t) -> !r
+}
+
+// -----
+
+// column_means_of_gelu_f32: 1
+!t = tensor<16x4x1000x512xf32>
+!w = tensor<1000x1xf32>
+!r = tensor<16x512xf32>
+tsr_graph.trace "function" values [0, 1] strides [[], []] (%v0: !t, %v1: !w) {
+  %v2 = tsr_graph.gelu %v0 step 0 values [2] until [1] : (!t) -> !t
+  %v3 = tsr_graph.mul %v2, %v1 step 1 values [3] until [2] : (!t, !w) -> !t
+  %v4 = tsr_graph.mean %v3 step 2 values [4] until [end] {axes = array<i64: 1, 2>} : (!t) -> !r
+}
+
+// -----
+
+// column_sums_f64_and_squares: 1
+!t = tensor<16384x4096xf64>
+!r = tensor<4096xf64>
+tsr_graph.trace "function" values [0] strides [[]] (%v0: !t) {
+  %v1 = tsr_graph.square %v0 step 0 values [1] until [2] : (!t) -> !t
+  %v2 = tsr_graph.sum %v0 step 1 values [2] until [end] {axes = array<i64: 0>} : (!t) -> !r
+  %v3 = tsr_graph.sum %v1 step 2 values [3] until [end] {axes = array<i64: 0>} : (!t) -> !r
+}
+
+// -----
+
+// column_sums_f16_odd: 1
+!t = tensor<999x16002xf16>
+!r = tensor<16002xf16>
+tsr_graph.trace "function" values [0] strides [[]] (%v0: !t) {
+  %v1 = tsr_graph.abs %v0 step 0 values [1] until [1] : (!t) -> !t
+  %v2 = tsr_graph.sum %v1 step 1 values [2] until [end] {axes = array<i64: 0>} : (!t) -> !r
+}
+
+// -----
+
+// silu_f64_one_run: 1
+!t = tensor<8192x8192xf64>
+tsr_graph.trace "function" values [0, 1] strides [[], []] (%v0: !t, %v1: !t) {
+  %v2 = tsr_graph.silu %v0 step 0 values [2] until [1] : (!t) -> !t
+  %v3 = tsr_graph.mul %v2, %v1 step 1 values [3] until [end] : (!t, !t) -> !t
+}
+
+// -----
+
+// tanh_to_bool_of_pairs: 1
+!t = tensor<9000000x6xf32>
+!b = tensor<9000000x6xi1>
+!r = tensor<6xf32>
+tsr_graph.trace "function" values [0, 1] strides [[], []] (%v0: !t, %v1: !r) {
+  %v2 = tsr_graph.tanh %v0 step 0 values [2] until [1] : (!t) -> !t
+  %v3 = tsr_graph.gt %v2, %v1 step 1 values [3] until [end] : (!t, !r) -> !b
+}

@@ -75,12 +75,15 @@ TEST_F(CudaElements, GeluOfEveryKind) {
     values.push_back(v);
   while (values.size() % 1024 != 0) values.push_back(-1.0f);
   const auto rows = static_cast<int64_t>(values.size() / 1024);
+  // One op by itself is tier 1's.
   const Program p = Parse(
-      "func @f(%x: tensor<M x N x f32>) -> tensor<M x N x f32> {\n  %y = gelu %x : tensor<M x N x f32>\n"
-      "  return %y\n}\n");
+      "func @f(%x: tensor<M x N x f32>) -> tensor<M x N x f32> {\n  %g = gelu %x : tensor<M x N x f32>\n"
+      "  %y = neg %g : tensor<M x N x f32>\n  return %y\n}\n");
+  const int64_t before = Generated();
   Hot(p, {randn({9001, 1024})});
   const Tensor x = Tensor::from<float>(values, {rows, 1024});
   const Tensor y = Hot(p, {x})[0];
+  EXPECT_GT(Generated(), before);
   ExpectSame(y, Cold(p, {x})[0], "gelu");
   const std::vector<float> got = y.to_vector<float>();
   for (size_t i = 0; i < values.size(); ++i) {
@@ -90,18 +93,18 @@ TEST_F(CudaElements, GeluOfEveryKind) {
       continue;
     }
     if (std::isinf(v)) {
-      EXPECT_EQ(got[i], v > 0 ? values[i] : 0.0f);
+      EXPECT_EQ(-got[i], v > 0 ? values[i] : 0.0f);
       continue;
     }
     const double want = v * 0.5 * std::erfc(-v / std::sqrt(2.0));
     int exponent = 0;
     std::frexp(want, &exponent);
     const double unit = std::ldexp(1.0, std::max(exponent - 24, -149));
-    ASSERT_LE(std::abs(got[i] - want), 4.0 * unit) << "gelu(" << v << ") is " << got[i] << ", not " << want;
+    ASSERT_LE(std::abs(-got[i] - want), 4.0 * unit) << "gelu(" << v << ") is " << -got[i] << ", not " << want;
   }
 }
 
-// One row that is the whole tensor, two operands that are fetched, and a result in the place of one of them.
+// One row that is the whole tensor, and two operands that are fetched.
 TEST_F(CudaElements, OneRun) {
   OptionScope scope({{"specialise_after", "1000000000"}});
   const std::string t = "tensor<M x N x f32>";
@@ -110,6 +113,23 @@ TEST_F(CudaElements, OneRun) {
   for (const auto& [m, n] : kShapes) {
     const Tensor x = randn({m, n}), z = randn({m, n});
     ExpectSame(Hot(p, {x, z})[0], Cold(p, {x, z})[0], std::to_string(m) + "x" + std::to_string(n));
+  }
+}
+
+// Rows that are found by two indices, a number for each row, an operand that only some of them share, and two results.
+TEST_F(CudaElements, ThreeDims) {
+  for (const char* specialise_after : {"1000000000", "0"}) {
+    OptionScope scope({{"specialise_after", specialise_after}});
+    const std::string t = "tensor<A x B x C x f32>";
+    const Program p = Parse("func @f(%x: " + t + ", %r: tensor<B x 1 x f32>, %q: tensor<B x C x f32>) -> (" + t + ", " +
+                            t + ") {\n  %a = mul %x, %r : " + t + "\n  %b = add %a, %q : " + t +
+                            "\n  %y = tanh %b : " + t + "\n  return %a, %y\n}\n");
+    for (const auto& d : {std::array<int64_t, 3>{301, 31, 1024}, {2, 3, 8}, {3, 5, 1100}, {5, 2, 2056}, {2, 3, 7}}) {
+      const Tensor x = randn({d[0], d[1], d[2]}), r = randn({d[1], 1}), q = randn({d[1], d[2]});
+      const std::vector<Tensor> got = Hot(p, {x, r, q}), want = Cold(p, {x, r, q});
+      ExpectSame(got[0], want[0], std::to_string(d[2]));
+      ExpectSame(got[1], want[1], std::to_string(d[2]));
+    }
   }
 }
 

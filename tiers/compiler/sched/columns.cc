@@ -35,6 +35,27 @@ Columns ColumnsOf(Operation* op) {
   return {first, count};
 }
 
+bool SuitsDevice(Operation* op, Columns columns) {
+  constexpr int64_t kMultiprocessors = 132, kFewestRows = 64, kMost = int64_t{1} << 40;
+  auto trace = dyn_cast<graph::TraceOp>(op->getParentOp());
+  auto type = cast<RankedTensorType>(op->getOperand(0).getType());
+  if (!trace || columns.count == 0 || !isa<FloatType>(type.getElementType())) return false;
+  const SmallVector<Dim> dims = DimsOf(type);
+  int64_t outer = 1, rows = 1;
+  for (size_t d = 0; d + 1 < dims.size(); ++d) {
+    const int64_t n = LikelyOf(trace, dims[d]);
+    if (n < 0) return false;
+    int64_t& size = static_cast<int64_t>(d) < columns.first ? outer : rows;
+    size = std::min(kMost, size * std::min(n, kMost));
+  }
+  const int64_t width = LikelyOf(trace, dims.back()), bytes = type.getElementTypeBitWidth() / 8;
+  if (width <= 0 || rows < kFewestRows) return false;
+  // The last ones to begin must not be alone.
+  const int64_t blocks = outer * ((std::min(width, kMost) * bytes + kColumnBytes - 1) / kColumnBytes);
+  const int64_t rounds = (blocks + kMultiprocessors - 1) / kMultiprocessors;
+  return blocks * 5 >= rounds * kMultiprocessors * 4;
+}
+
 DenseI64ArrayAttr CutOf(graph::TraceOp trace, ArrayRef<Dim> space, Columns summed) {
   constexpr int64_t kElements = 131072, kColumns = 1024, kUnknown = 1024;
   auto likely = [&](const Dim& d) {

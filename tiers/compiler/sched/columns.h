@@ -19,6 +19,11 @@ struct Columns {
 /// one is worth vectors, and there is something to sum.
 Columns ColumnsOf(mlir::Operation* op);
 
+/// On a CUDA device a block has this many bytes of each row, and all rows (tile/lower_columns_gpu.cc).
+constexpr int64_t kColumnBytes = 64;
+/// Are there columns for most of a large device, and rows for the threads of a block, as far as sizes were seen?
+bool SuitsDevice(mlir::Operation* op, Columns columns);
+
 /// What is known of a size, or was seen; -1: nothing.
 int64_t LikelyOf(graph::TraceOp trace, const Dim& d);
 

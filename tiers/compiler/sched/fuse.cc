@@ -30,8 +30,8 @@
 // trace the core looks when the op comes, because an error is raised there: the indices must be operands of the trace.
 //
 // Sums along columns (over dims before the last one, and not over that) join a group of the same space and may have
-// company there, but nothing in the kernel uses them. How they are cut for threads follows from the sizes that were
-// seen.
+// company there, but nothing in the kernel uses them. How they are cut for threads, and whether a CUDA device has
+// enough to do, follows from the sizes that were seen.
 //
 // Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
 // matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
@@ -183,8 +183,9 @@ Kind KindOf(Operation* op, const CompileOptions& options) {
     if (!IsFloat(x) && !(order && !element.isInteger(1)) && !exact) return {};
     if (bitwise && !order && !exact) return {};
     if (const int64_t k = TrailingAxes(op, rank); k > 0) return {Class::reduction, k};
-    if (!options.device.empty() || row->name == "var" || row->name == "logsumexp") return {};
+    if (row->name == "var" || row->name == "logsumexp") return {};
     const Columns columns = ColumnsOf(op);
+    if (!options.device.empty() && !SuitsDevice(op, columns)) return {};
     return columns.count > 0 ? Kind{Class::column, 0, columns} : Kind{};
   }
   if (bitwise) return {};
@@ -720,7 +721,7 @@ class Fuser {
     const bool is_one_row =
         g.row > 0 && g.row == static_cast<int64_t>(g.dims.size()) && g.product == nullptr && !g.normalises;
     DenseI64ArrayAttr cut;
-    if (options_.device.empty() && (g.columns.count > 0 || is_one_row)) cut = CutOf(trace_, g.dims, g.columns);
+    if (g.columns.count > 0 || (is_one_row && options_.device.empty())) cut = CutOf(trace_, g.dims, g.columns);
     while (cut && cut[3] > 0 && lanes > cut[3]) lanes /= 2;
     SmallVector<Type> types;
     for (Value v : outputs) types.push_back(v.getType());

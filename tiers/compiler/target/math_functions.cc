@@ -224,6 +224,7 @@ TSR_CONTRACTED_FN(add, a + b)
 TSR_CONTRACTED_FN(sub, a - b)
 TSR_CONTRACTED_FN(mul, a* b)
 TSR_C float tsr_rsqrt_f32_row(float x) { return RsqrtRow(x); }
+TSR_C float tsr_exp_weight_f32_row(float x) { return ExpWeightRow(x); }
 #endif
 
 TSR_C float tsr_pre_f64(double x) { return Pre(x); }

@@ -4,6 +4,8 @@
 // They are built on the device's own approximations of 2^x (2^-22), 1/x and 1/sqrt(x) (2^-22.9). Results below
 // 2^-121 may become 0. Infinities and NaN are those of the exact functions.
 //
+// Two are for f32, where a result follows from a sum in any case: those that end in Row.
+//
 // Sums and products there may be contracted, which only makes them more exact.
 //
 // Not among them are functions with zeros away from 0 (log) or with results near 0 that take more than one formula
@@ -26,6 +28,16 @@ TSR_MATH float RsqrtRow(float x) {
   const float y = __nvvm_rsqrt_approx_f(x);
   const float fixed = Fma(0.5f * Fma(-x * y, y, 1.0f), y, y);
   return Select(And(y > 0.0f, y < Inf(y)), fixed, y);
+}
+
+// e^x for x <= 0, the weights of a softmax, whose results have no exact bits to keep: 2 ulp for half the instructions
+// of the exact function. What the product lacks is made good. 0 where the result is no normal number.
+TSR_MATH float ExpWeightRow(float x) {
+  const float c = __nvvm_fmax_nan_f(x, -88.0f);
+  const float u = c * kLog2E;
+  const float lo = Fma(c, 0x1.4ae0cp-26f, Fma(c, kLog2E, -u));
+  const float e = __nvvm_ex2_approx_ftz_f(u);
+  return Fma(e, lo * 0x1.62e43p-1f, e);
 }
 
 // 1 / (1 + e^-x), for arguments 0 to 1 without cancellation.

@@ -24,6 +24,7 @@ constexpr int64_t kFetchBytes = 64 << 10;
 // and goes around so often at least that it does not matter how the last pieces come out.
 constexpr int64_t kElementsAhead = 16;
 constexpr int64_t kMostFetched = 2;
+constexpr int64_t kFetchedBytes = 16;  // of an access
 constexpr int64_t kPiecesOfBlock = 4;
 constexpr int64_t kBlocksAhead = 4;  // of a multiprocessor
 
@@ -75,13 +76,15 @@ GpuGeometry ForRows(const GpuFacts& facts, GpuGeometry g, int64_t row) {
 // Blocks that stay, where that is worth it: a vector of each row, and rows enough for as many elements as a thread that
 // computes has registers for.
 std::optional<GpuGeometry> ForElementsAhead(const GpuFacts& facts, GpuGeometry g, int64_t row) {
-  if (!facts.is_heavy || facts.has_numbers || facts.row <= 0 || facts.num_rows <= 0 || g.lanes == 1 ||
-      facts.num_whole == 0 || facts.num_whole > kMostFetched)
+  if (!facts.is_heavy || facts.has_numbers || facts.row <= 0 || facts.num_rows <= 0 || facts.num_whole == 0 ||
+      facts.num_whole > kMostFetched || facts.num_outer > 2 || g.lanes * facts.narrowest < kFetchedBytes)
     return std::nullopt;
   g.chunks = 1;
   g.team = facts.is_one_run ? kThreads : std::min(kThreads, PowerOfTwo(llvm::divideCeil(row, g.lanes)));
   g.rows = kThreads / g.team;
-  g.at_once = std::max<int64_t>(1, kElementsAhead / (g.lanes * facts.num_whole * (facts.computed > 4 ? 2 : 1)));
+  // Where a row is found by several indices, each of those in flight takes registers for that.
+  const int64_t share = facts.num_whole * (facts.computed > 4 ? 2 : 1) * (facts.num_outer > 1 ? 2 : 1);
+  g.at_once = std::max<int64_t>(1, kElementsAhead / (g.lanes * share));
   g.fetches = true;
   const int64_t pieces =
       static_cast<int64_t>(llvm::divideCeil(row, g.Capacity())) * llvm::divideCeil(facts.num_rows, g.rows);
@@ -122,7 +125,7 @@ std::optional<GpuGeometry> ChooseGeometry(const GpuFacts& facts) {
   if (!facts.is_reduction) {
     if (std::optional<GpuGeometry> ahead = ForElementsAhead(facts, g, row)) {
       g = *ahead;
-      busy = std::min(busy, kBlocksAhead * kThreads);
+      busy = std::min(busy, (facts.num_outer > 1 ? kBlocksAhead - 1 : kBlocksAhead) * kThreads);
     }
     g.blocks = std::max<int64_t>(1, busy / g.Threads());
     return g;

@@ -35,6 +35,7 @@ struct GpuFacts {
   int64_t row = 0;               ///< elements of a row, as far as known; -1: not
   bool is_row_exact = false;     ///< for all runs
   int64_t num_rows = 0;          ///< as far as known; -1: not
+  int64_t num_outer = 0;         ///< loops around rows
   bool is_reduction = false;     ///< results need whole rows
   bool is_one_run = false;       ///< there is only one row
   int64_t narrowest = 0;         ///< bytes of an element, of what moves along a row; 0: nothing moves

@@ -86,6 +86,12 @@ void GpuRows::Store(size_t output, Chunk& chunk, Value is_row) {
   If(And(is_row, chunk.is_valid), [&] { StoreTile(tile, view, Sum(offsets_[view], chunk.at), chunk.aligned); });
 }
 
+void GpuRows::StoreWhere(Value tile, size_t view, Value at, const Chunk& chunk, Value condition) {
+  const bool has_words = chunk.lanes * BytesOf(nest_.views[view].type.getElementType()) % 4 == 0;
+  if (chunk.aligned && has_words) return StoreTile(tile, view, at, chunk.aligned, condition);
+  If(condition, [&] { StoreTile(tile, view, at, chunk.aligned); });
+}
+
 std::string GpuRows::FunctionOf(Operation* op, std::string function) {
   static const llvm::StringSet<> narrow = {"exp_f32",   "exp_weight_f32", "exp2_f32", "sigmoid_f32",
                                            "silu_f32",  "tanh_f32",       "gelu_f32", "gelu_tanh_f32",
@@ -93,6 +99,7 @@ std::string GpuRows::FunctionOf(Operation* op, std::string function) {
   if (bitwise_) return function;
   if (stores_narrow_ && narrow.contains(function)) return function + "_narrow";
   // What follows from a sum has no exact bits to keep.
+  if (function == "exp_weight_f32") return function + "_row";
   Value y = op->getResult(0);
   if (function == "rsqrt_f32" && is_row_.lookup(y) && pass_.lookup(y) > 0) return function + "_row";
   return function;

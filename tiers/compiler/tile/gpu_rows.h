@@ -82,6 +82,9 @@ class GpuRows : public RowLowering {
   void LoadFor(mlir::Value v, Chunk& chunk);
   void StoreTile(mlir::Value tile, size_t view, mlir::Value at, bool aligned, mlir::Value condition = nullptr);
   void Store(size_t output, Chunk& chunk, mlir::Value is_row);
+  /// A tile of the chunk, where the condition holds (null: always), without a branch if that can be: one would cut what
+  /// is computed into pieces.
+  void StoreWhere(mlir::Value tile, size_t view, mlir::Value at, const Chunk& chunk, mlir::Value condition);
 
   /// Functions with less arithmetic where the rounding of narrow results hides it.
   std::string FunctionOf(mlir::Operation* op, std::string function) override;

@@ -92,36 +92,6 @@ class ColumnLowering : public RowLowering {
   Value Rem(Value x, Value y) { return arith::RemUIOp::create(b_, loc_, x, y); }
   Value Min(Value x, Value y) { return arith::MinSIOp::create(b_, loc_, x, y); }
 
-  // Indices of the loops `from` to `to` at a place in all of them.
-  void Split(Value at, size_t from, size_t to, SmallVector<Value>& indices) {
-    SmallVector<Value> own(to - from);
-    for (size_t l = to; l-- > from;) {
-      if (l == from) {
-        own[0] = at;
-      } else {
-        own[l - from] = Rem(at, sizes_[l]);
-        at = Div(at, sizes_[l]);
-      }
-    }
-    indices.append(own.begin(), own.end());
-  }
-  // The first loop of summed dims.
-  size_t SummedLoop() const {
-    size_t l = 0;
-    while (nest_.loops[l].first < nest_.first) ++l;
-    return l;
-  }
-  void At(Value outer, Value row) {
-    SmallVector<Value> indices;
-    const size_t summed = SummedLoop(), last = nest_.loops.size() - 1;
-    Split(outer, 0, summed, indices);
-    if (row)
-      Split(row, summed, last, indices);
-    else
-      indices.append(last - summed, Value());
-    SetOffsets(indices);
-  }
-
   // fn(i, lanes) for the columns from lo to hi, in vectors and then one by one.
   template <typename Fn>
   void ForColumns(Value lo, Value hi, Fn fn) {
@@ -167,7 +137,7 @@ class ColumnLowering : public RowLowering {
 
   // A vector of one row: what is written of it is, and its elements are added to the sums.
   SmallVector<Value> Element(Value outer, Value row, Value i, int64_t lanes, ValueRange sums) {
-    At(outer, row);
+    SetColumnOffsets(outer, row);
     values_.clear();
     for (auto& [v, loaded] : once_) values_[v] = loaded;
     tiles_.clear();
@@ -191,7 +161,7 @@ class ColumnLowering : public RowLowering {
 
   void PutColumnsTogether() {
     For(I64(0), outer_, I64(1), {}, [&](Value outer, ValueRange) {
-      At(outer, Value());
+      SetColumnOffsets(outer, Value());
       For(I64(0), blocks_, I64(1), {}, [&](Value block, ValueRange) {
         Value lo = Mul(block, I64(columns_)), hi = Min(Sum(lo, I64(columns_)), width_);
         ForColumns(lo, hi, [&](Value i, int64_t lanes) { PutTogetherAt(outer, block, lo, i, lanes); });
@@ -219,17 +189,9 @@ class ColumnLowering : public RowLowering {
     for (auto [k, v] : llvm::enumerate(yield.getValues())) {
       if (pass_.lookup(v) == 0) continue;
       const size_t view = num_inputs_ + k;
-      tile::StoreOp::create(b_, loc_, After(v, known, lanes), view_args_[view], Sum(offsets_[view], i), Value(),
+      tile::StoreOp::create(b_, loc_, AfterSums(v, known, lanes), view_args_[view], Sum(offsets_[view], i), Value(),
                             TypeAttr::get(cast<RankedTensorType>(v.getType()).getElementType()), UnitAttr());
     }
-  }
-
-  // What follows from the sums: casts, and the dims that they had.
-  Value After(Value v, llvm::DenseMap<Value, Value>& known, int64_t lanes) {
-    if (Value there = known.lookup(v)) return there;
-    SmallVector<Value> operands;
-    for (Value o : v.getDefiningOp()->getOperands()) operands.push_back(After(o, known, lanes));
-    return known[v] = Apply(v.getDefiningOp(), operands, lanes);
   }
 
   SmallVector<Accumulator> accumulators_;

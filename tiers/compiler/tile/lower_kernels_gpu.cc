@@ -25,11 +25,13 @@
 //
 // Where all results are narrow floats, functions such as exp are those of target/math_narrow.h.
 //
-// Kernels with a matrix product are those of tile/lower_product_gpu.cc. Kernels that no geometry suits are left to tier
+// Kernels with a matrix product are those of tile/lower_product_gpu.cc, and with sums along columns those of
+// tile/lower_columns_gpu.cc. Kernels that no geometry suits are left to tier
 // 1: their steps are in no kernel.
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "tiers/compiler/tile/gpu_geometry.h"
 #include "tiers/compiler/tile/gpu_rows.h"
+#include "tiers/compiler/tile/lower_columns_gpu.h"
 #include "tiers/compiler/tile/lower_product_gpu.h"
 
 using namespace mlir;
@@ -95,6 +97,7 @@ class GpuLowering : public GpuRows {
     facts.row = nest_.loops.empty() ? 1 : LikelyLoop(nest_.loops.size() - 1, &facts.is_row_exact);
     exact_row_ = facts.is_row_exact ? facts.row : -1;
     facts.num_rows = 1;
+    facts.num_outer = static_cast<int64_t>(Outer());
     bool is_exact = true;
     for (size_t l = 0; l < Outer(); ++l) {
       const int64_t n = LikelyLoop(l, &is_exact);
@@ -317,7 +320,7 @@ class GpuLowering : public GpuRows {
           for (size_t k : StoresOf(0)) {
             Value tile = Tile(Yield().getValues()[static_cast<unsigned>(k)], chunk);
             const size_t view = num_inputs_ + k;
-            StoreTile(tile, view, Sum(offsets_[view], chunk.at), chunk.aligned, And(stage.is_row, chunk.is_valid));
+            StoreWhere(tile, view, Sum(offsets_[view], chunk.at), chunk, And(stage.is_row, chunk.is_valid));
           }
       }
       return SmallVector<Value>();
@@ -615,7 +618,10 @@ class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPas
         LowerProductGpu(kernel, *std::move(nest), options_, at);
         continue;
       }
-      GpuLowering(kernel, *std::move(nest), options_).Run(at);
+      if (nest->count > 0)
+        LowerColumnsGpu(kernel, *std::move(nest), options_, at);
+      else
+        GpuLowering(kernel, *std::move(nest), options_).Run(at);
     }
     SmallVector<graph::TraceOp> traces;
     module.walk([&](graph::TraceOp trace) { traces.push_back(trace); });

@@ -547,6 +547,31 @@ Value RowLowering::Finish(const Accumulator& a, Value sum, Value count, int64_t 
   return a.widens ? arith::TruncFOp::create(b_, loc_, TileType(b_.getF32Type(), lanes), sum).getResult() : sum;
 }
 
+// ---- sums along columns
+
+void RowLowering::SetColumnOffsets(Value outer, Value row) {
+  SmallVector<Value> indices(nest_.loops.size() - 1);
+  // Loops are of outer dims, then of summed ones; the last is of columns.
+  size_t summed = 0;
+  while (nest_.loops[summed].first < nest_.first) ++summed;
+  auto split = [&](Value at, size_t from, size_t to) {
+    for (size_t l = to; at && l-- > from;) {
+      indices[l] = l == from ? at : arith::RemUIOp::create(b_, loc_, at, sizes_[l]).getResult();
+      if (l > from) at = arith::DivUIOp::create(b_, loc_, at, sizes_[l]);
+    }
+  };
+  split(outer, 0, summed);
+  split(row, summed, indices.size());
+  SetOffsets(indices);
+}
+
+Value RowLowering::AfterSums(Value v, llvm::DenseMap<Value, Value>& known, int64_t lanes) {
+  if (Value there = known.lookup(v)) return there;
+  SmallVector<Value> operands;
+  for (Value o : v.getDefiningOp()->getOperands()) operands.push_back(AfterSums(o, known, lanes));
+  return known[v] = Apply(v.getDefiningOp(), operands, lanes);
+}
+
 // ---- values
 
 // Numbers of the row that `v` needs are computed here, before the loop.

@@ -151,6 +151,12 @@ class RowLowering {
   std::string CombinerOf(const Accumulator& a);
   /// The result of a reduction over n elements: a mean is divided, f64 rounded.
   mlir::Value Finish(const Accumulator& a, mlir::Value sum, mlir::Value n, int64_t lanes = 1);
+  // ---- kernels whose sums are along columns
+  /// Offsets at an index of the outer dims and one of the summed dims (null: the first).
+  void SetColumnOffsets(mlir::Value outer, mlir::Value row);
+  /// What follows from the sums, which are known: casts, and the dims that they had.
+  mlir::Value AfterSums(mlir::Value v, llvm::DenseMap<mlir::Value, mlir::Value>& known, int64_t lanes);
+
   /// Results that are numbers of the row.
   void StoreNumbers();
   mlir::Value PartAt(mlir::Value byte);
