@@ -244,7 +244,7 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
   }
   if (step.has_attrs && !act.SetAttrs(matched_, call.attrs, failure)) [[unlikely]]
     return false;
-  if (act.shapes_changed() && !act.Resolve(matched_, failure)) [[unlikely]]
+  if (!act.Resolve(matched_, failure)) [[unlikely]]
     return false;
   if (step.num_in == 0 && &call.default_device() != version_->trace().device) [[unlikely]] {
     if constexpr (kExplain)
@@ -263,7 +263,7 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
     return false;
   }
   const ValueId* results = layout.results.data() + step.results;
-  for (size_t k = 0; k < out.size(); ++k) out[k] = act.MakeHandle(results[k], this);
+  for (size_t k = 0; k < out.size(); ++k) out[k] = act.MakeHandle(matched_, results[k], this);
   ++matched_;
   next_ = &step + 1;
   return true;
@@ -272,7 +272,7 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
 inline bool Deferral::MatchPlain(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   const Layout::Step& step = *next_;
   if (call.site != step.fast_site || call.op != step.op || call.in.size() != step.num_in) return false;
-  if (activation_->shapes_changed() || tracer::IsControlled()) [[unlikely]]
+  if (!activation_->is_resolved(matched_) || tracer::IsControlled()) [[unlikely]]
     return false;
   const Layout::Operand* want = operands_ + step.operands;
   const View* const* in = call.in.data();
@@ -334,8 +334,8 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
     if (step.has_attrs &&
         !(step.num_bools >= 0 ? step.HasBools(call.attrs) : act.SetAttrs(waiting.matched_, call.attrs, nullptr)))
       return false;
-    if (act.shapes_changed() && !act.Resolve(waiting.matched_, nullptr)) return false;
-    out[0] = act.MakeHandle(step.result, &waiting);
+    if (!act.Resolve(waiting.matched_, nullptr)) return false;
+    out[0] = act.MakeHandle(waiting.matched_, step.result, &waiting);
     ++waiting.matched_;
     ++waiting.next_;
     return true;

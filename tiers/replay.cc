@@ -90,36 +90,58 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
 
 absl::Status ReplayActivation::Prepare(int to) {
   ++bindings_;
-  for (int i = position_; i < to; ++i) {
-    if (bound_once_ && (!layout_.steps[i].varies || BindAgain(i))) continue;
+  const int64_t grain = rt::options().parallel_grain();
+  const auto bind = [&](int i) {
     Bind(i);
     const Bound& b = bound_[i];
     fast_[i] = {b.loop, b.n, {b.in[0], b.in[1], b.in[2]}, b.out, b.kind};
     // Where the arena is large enough, nothing else gives a place to the results of a step that is bound anew.
     for (ValueId v : trace_.steps[i].out)
       if (plan_.slots[v] >= 0 && roots_[v] == v && !own_[v]) SetData(v, arena_data_[v]);
+  };
+  if (bound_once_) {
+    resizes_.resize(layout_.varying.size());
+    for (size_t k = 0; k < resizes_.size(); ++k) {
+      const int i = layout_.varying[k];
+      if (i < position_) continue;
+      if (i >= to) break;
+      if (BindAgain(resizes_[k], fast_[i], grain)) continue;
+      bind(i);
+      const Bound& b = bound_[i];
+      Resize& r = resizes_[k];
+      r = {b.again, b.has_number, b.out >= 0 ? layout_.shape_of[b.out] : -1, b.out, {}, {}};
+      std::copy_n(b.splats, 3, r.splats);
+      std::copy_n(b.expansions, 3, r.expansions);
+    }
+  } else {
+    for (int i = position_; i < to; ++i) bind(i);
   }
   TSR_RETURN_IF_ERROR(LayOut(position_, to));
   if (generated_ != nullptr) generated_->Bind(views_);
   return absl::OkStatus();
 }
 
-bool ReplayActivation::BindAgain(int i) {
-  Bound& b = bound_[i];
-  switch (b.again) {
+bool ReplayActivation::BindAgain(const Resize& r, FastStep& fast, int64_t grain) {
+  switch (r.again) {
     case Bound::Again::everything: return false;
     case Bound::Again::nothing: return true;
-    case Bound::Again::size: break;
+    case Bound::Again::size:
+    case Bound::Again::repeats: break;
   }
-  const int64_t n = views_[b.out].size();
-  if (n == 0 || n > MostAtOnce(b.has_number)) {
-    fast_[i].kind = Bound::Kind::elementwise;
+  const bool repeats = r.again == Bound::Again::repeats;
+  const int64_t n = r.shape >= 0 ? shapes_[static_cast<size_t>(r.shape)].size : views_[r.out].size();
+  if (n == 0 || n > (r.has_number || repeats ? kSplatRoom : grain)) {
+    fast.kind = Bound::Kind::elementwise;
     return true;
   }
-  fast_[i].kind = Bound::Kind::loop;
-  fast_[i].n = n;
-  for (int32_t splat : b.splats)
-    if (splat >= 0) Need(splats_[splat], n);
+  fast.kind = repeats ? Bound::Kind::expanded : Bound::Kind::loop;
+  fast.n = n;
+  if (r.has_number)
+    for (int32_t splat : r.splats)
+      if (splat >= 0) Need(splats_[splat], n);
+  if (repeats)
+    for (int32_t expansion : r.expansions)
+      if (expansion >= 0) SetTimes(expansions_[expansion], n);
   return true;
 }
 
@@ -133,7 +155,10 @@ void ReplayActivation::Fill(Splat& s) {
       return;
     }
   }
-  if (s.data == nullptr) s.data = std::make_unique<double[]>(static_cast<size_t>(s.room));
+  if (s.data == nullptr) {
+    const size_t bytes = static_cast<size_t>(s.room) * SizeOf(s.dtype);
+    s.data = std::make_unique<double[]>((bytes + sizeof(double) - 1) / sizeof(double));
+  }
   data_[s.to] = s.data.get();
   if (s.filled >= s.needed && s.bits == bits) return;
   cpu::RepeatNumber(number, s.dtype, s.needed, s.data.get());
@@ -224,12 +249,15 @@ void ReplayActivation::Expand(const Bound& b) {
     const Expansion& e = expansions_[index];
     const char* from = static_cast<const char*>(data_[e.from]);
     char* to = static_cast<char*>(data_[e.to]);
+    const size_t all = static_cast<size_t>(e.times) * e.bytes;
     if (e.bytes == 4) {
       uint32_t word;
       std::memcpy(&word, from, 4);
       for (int64_t k = 0; k < e.times; ++k) std::memcpy(to + k * 4, &word, 4);
-    } else {
-      for (int64_t k = 0; k < e.times; ++k) std::memcpy(to + static_cast<size_t>(k) * e.bytes, from, e.bytes);
+    } else if (all > 0) {
+      // What is there is copied behind itself: twice as much each time.
+      std::memcpy(to, from, e.bytes);
+      for (size_t done = e.bytes; done < all; done *= 2) std::memcpy(to + done, to, std::min(done, all - done));
     }
   }
 }

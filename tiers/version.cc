@@ -21,6 +21,10 @@ bool HasSymbol(const std::vector<ir::Attr>& attrs) {
   return false;
 }
 
+bool HasSymbol(const TensorType& type) {
+  return std::any_of(type.dims, type.dims + type.rank, [](int64_t dim) { return ir::IsSymbol(dim); });
+}
+
 // As ==, without a call for the kinds that most attributes are.
 bool SameAttr(const ir::Attr& a, const ir::Attr& b) {
   if (a.index() != b.index()) return false;
@@ -80,7 +84,10 @@ Layout::Guard GuardOf(const Trace& trace, const TraceValue& input) {
 Layout::Layout(const Trace& trace) {
   const auto num_values = static_cast<int32_t>(trace.values.size());
   dims.assign(trace.values.size() * kMaxRank, -1);
+  shape_of.assign(trace.values.size(), -1);
   std::vector<bool> varies(trace.values.size(), false);
+  std::vector<bool> by_symbols(trace.values.size(), false);  // results whose strides follow from symbols
+  bool all_by_symbols = true;
   for (size_t v = 0; v < trace.values.size(); ++v) {
     const TraceValue& value = trace.values[v];
     if (value.kind == TraceValue::Kind::input) inputs.push_back(static_cast<ValueId>(v));
@@ -158,6 +165,25 @@ Layout::Layout(const Trace& trace) {
       if (step.varies) varies[v] = true;
       results.push_back(v);
     }
+    for (ValueId v : s.out) {
+      const TensorType& type = trace.values[v].type;
+      if (!step.is_simple || !HasSymbol(type)) continue;
+      const auto it =
+          std::find_if(shapes.begin(), shapes.end(), [&](ValueId w) { return type.SameDims(trace.values[w].type); });
+      shape_of[v] = static_cast<int32_t>(it - shapes.begin());
+      if (it == shapes.end()) shapes.push_back(v);
+    }
+    const bool follows = step.is_simple || (s.kind == TraceStep::Kind::op && !s.infer_at_run && s.in.size() == 1 &&
+                                            s.in[0] != kNoValue && by_symbols[s.in[0]]);
+    for (ValueId v : s.out) by_symbols[v] = follows;
+    if (step.varies) {
+      varying.push_back(static_cast<int32_t>(i));
+      all_by_symbols &= follows;
+    }
+    for (ValueId v : s.out)
+      if (step.varies && (shape_of[v] >= 0 || !step.is_simple))
+        varying_results.push_back({static_cast<int32_t>(i), v, shape_of[v], trace.values[v].type.rank});
+    if (all_by_symbols) resolved_by_symbols = static_cast<int32_t>(i) + 1;
     const bool is_plain = !step.may_fail && !step.has_attrs && step.num_out == 1 && step.num_in > 0;
     step.fast_site = is_plain ? step.site : this;
     if (step.num_out > 0) step.result = s.out[0];
@@ -277,6 +303,8 @@ Activation::Activation(const Version& version)
   symbols_.assign(trace_.ranges.size(), -1);
   expression_values_.assign(layout_.expressions.size(), 0);
   expression_known_.assign(layout_.expressions.size(), 0);
+  shapes_.resize(layout_.shapes.size());
+  for (Shape& shape : shapes_) shape.size = -1;
   last_symbols_ = symbols_;
   if (!trace_.is_eager) {
     step_attrs_.resize(trace_.steps.size());
@@ -286,6 +314,8 @@ Activation::Activation(const Version& version)
       step_attrs_[i] = s.attrs;
       if (s.frame == 0) root_symbolic_.push_back(static_cast<int>(i));
     }
+    for (size_t i = 0; i < trace_.steps.size(); ++i)
+      if (layout_.steps[i].varies || !step_attrs_[i].empty()) symbolic_.push_back(static_cast<int>(i));
   }
   const auto is_number = [](const TraceValue& v) { return v.kind == TraceValue::Kind::number; };
   numbers_ = std::vector<interp::ScalarView>(
@@ -364,9 +394,11 @@ void Activation::Begin() {
     if (position_ == static_cast<int>(trace_.steps.size())) last_symbols_ = symbols_;
     std::fill(symbols_.begin(), symbols_.end(), -1);
     std::fill(expression_known_.begin(), expression_known_.end(), 0);
+    for (Shape& shape : shapes_) shape.size = -1;
   }
   if (shapes_changed_ && position_ < static_cast<int>(trace_.steps.size())) prepared_ = false;
   shapes_changed_ = !prepared_;
+  resolved_until_ = shapes_changed_ ? 0 : INT_MAX;
   position_ = 0;
 }
 
@@ -447,7 +479,7 @@ bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
   View& view = views_[v];
   if (guard.layout != deopt::InputGuard::Layout::exact) {
     for (int d = 0; d < view.rank; ++d) {
-      if (view.dims[d] != x.dims[d] || view.strides[d] != x.strides[d]) shapes_changed_ = true;
+      if (view.dims[d] != x.dims[d] || view.strides[d] != x.strides[d]) ChangeShapes();
       view.dims[d] = x.dims[d];
       view.strides[d] = x.strides[d];
     }
@@ -501,7 +533,7 @@ bool Activation::SetAttrs(int step, absl::Span<const ir::Attr> attrs, GuardFailu
           const tracer::DimRange& r = trace_.ranges[symbol];
           same = given[k] != -1 && given[k] >= r.low && given[k] <= r.high && given[k] % r.divisor == 0;
           symbols_[symbol] = given[k];
-          if (given[k] != last_symbols_[symbol]) shapes_changed_ = true;
+          if (given[k] != last_symbols_[symbol]) ChangeShapes();
         } else {
           same = Evaluate((*ints)[k]) == given[k];
         }
@@ -528,7 +560,7 @@ bool Activation::SetRootAttrs(const std::vector<ir::Attr>* attrs, GuardFailure* 
     if (given == step_attrs_[i]) continue;
     if (!s.infer_at_run && given != s.attrs) return OtherAttrs(s, given, failure);
     step_attrs_[i] = given;
-    shapes_changed_ = true;
+    ChangeShapes();
   }
   return true;
 }
@@ -544,7 +576,69 @@ bool Activation::SetDims(ValueId v) {
   return true;
 }
 
-bool Activation::Resolve(int step, GuardFailure* failure) {
+bool Activation::SetShape(int32_t index) {
+  const ValueId v = layout_.shapes[static_cast<size_t>(index)];
+  Shape& shape = shapes_[static_cast<size_t>(index)];
+  int64_t size = 1;
+  for (int d = trace_.values[v].type.rank - 1; d >= 0; --d) {
+    const int16_t e = layout_.dim(v, d);
+    const int64_t dim = e < 0 ? trace_.values[v].type.dims[d] : Expression(e);
+    if (dim < 0) return false;
+    shape.dims[d] = dim;
+    shape.strides[d] = size;
+    size *= std::max<int64_t>(dim, 1);
+  }
+  // Strides count as if no dim were 0.
+  for (int d = 0; d < trace_.values[v].type.rank; ++d)
+    if (shape.dims[d] == 0) size = 0;
+  shape.size = size;
+  return true;
+}
+
+bool Activation::ResolveAll(GuardFailure* failure, int* failed) {
+  const auto resolve = [&](int i) {
+    if (ResolveStep(i, failure)) return true;
+    *failed = i;
+    return false;
+  };
+  // Once every step was resolved, those that never vary stay as they are.
+  if (bound_once_) return std::all_of(symbolic_.begin(), symbolic_.end(), resolve);
+  for (int i = 0; i < static_cast<int>(trace_.steps.size()); ++i)
+    if (!resolve(i)) return false;
+  return true;
+}
+
+bool Activation::ResolveRest(int step) {
+  if (step >= layout_.resolved_by_symbols || std::find(symbols_.begin(), symbols_.end(), -1) != symbols_.end())
+    return false;
+  int until = layout_.resolved_by_symbols, resolved = -1;
+  for (const Layout::VaryingResult& r : layout_.varying_results) {
+    if (r.step < step) continue;
+    if (r.step >= until) break;
+    if (r.shape >= 0) {
+      const Shape* shape = ShapeOf(r.shape);
+      if (shape == nullptr) return false;
+      SetView(r.value, *shape);
+    } else if (std::exchange(resolved, r.step) != r.step && !ResolveStep(r.step, nullptr)) {
+      return false;
+    }
+    TensorImpl* t = tensors_[r.value];
+    if (t == nullptr) continue;
+    if (!t->dropped()) {
+      until = r.step;
+      break;
+    }
+    const View& view = views_[r.value];
+    for (int d = 0; d < r.rank; ++d) {
+      t->dims[d] = view.dims[d];
+      t->strides[d] = view.strides[d];
+    }
+  }
+  resolved_until_ = until == static_cast<int>(trace_.steps.size()) ? INT_MAX : until;
+  return step < until;
+}
+
+bool Activation::ResolveStep(int step, GuardFailure* failure) {
   const Layout::Step& brief = layout_.steps[step];
   if (trace_.is_eager && bound_once_ && !brief.varies) return true;
   const auto refuse = [&] {
@@ -556,10 +650,16 @@ bool Activation::Resolve(int step, GuardFailure* failure) {
     }
     return false;
   };
-  if (trace_.is_eager && brief.is_simple) {
+  if (brief.is_simple && (trace_.is_eager || step_attrs_[step].empty())) {
     for (uint32_t k = brief.results; k < brief.results + brief.num_out; ++k) {
-      if (!SetDims(layout_.results[k])) return refuse();
-      views_[layout_.results[k]].SetContiguousStrides();
+      const ValueId v = layout_.results[k];
+      if (layout_.shape_of[v] < 0) {
+        views_[v].SetContiguousStrides();
+        continue;
+      }
+      const Shape* shape = ShapeOf(layout_.shape_of[v]);
+      if (shape == nullptr) return refuse();
+      SetView(v, *shape);
     }
     return true;
   }
@@ -629,7 +729,7 @@ bool Activation::TakeOver(Activation& from, int steps) {
       }
     }
     if (step.has_attrs && !SetAttrs(i, from.AttrsOf(i), nullptr)) return false;
-    if (shapes_changed_ && !Resolve(i, nullptr)) return false;
+    if (!Resolve(i, nullptr)) return false;
   }
   for (int i = 0; i < steps; ++i) {
     const Layout::Step& step = layout_.steps[i];

@@ -5,8 +5,10 @@
 #define TESSERA_TIERS_VERSION_H_
 
 #include <atomic>
+#include <climits>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "deopt/guards.h"
@@ -88,6 +90,10 @@ struct Layout {
     }
   };
   std::vector<Step> steps;  // and one more, which nothing matches
+  /// Those that vary, in order; and the first of them whose types do not follow from the symbols alone (where the
+  /// strides of an input decide, or an op's rule): what comes before it can be resolved in one go.
+  std::vector<int32_t> varying;
+  int32_t resolved_by_symbols = 0;
   std::vector<Operand> operands;
   std::vector<Guard> guards;     // of inputs, in the order of their first use
   std::vector<ValueId> guarded;  // whose each guard is
@@ -98,6 +104,19 @@ struct Layout {
   /// For each value and dim, the index of its expression; -1: a number.
   std::vector<int16_t> dims;
   int16_t dim(ValueId v, int d) const { return dims[static_cast<size_t>(v) * kMaxRank + static_cast<size_t>(d)]; }
+  /// The distinct dims of results that are row-major and vary, each named by the first value that has them. Most
+  /// results of a step have the dims of some other one, so a run computes few of them.
+  std::vector<ValueId> shapes;
+  std::vector<int32_t> shape_of;  // by value; -1: of none of these
+  /// What varying steps make and is not the same in all runs, in order: in one list, because a run with new shapes goes
+  /// through all of it.
+  struct VaryingResult {
+    int32_t step;
+    ValueId value;
+    int32_t shape;  // -1: the step is resolved by itself
+    int32_t rank;
+  };
+  std::vector<VaryingResult> varying_results;
 
   explicit Layout(const Trace& trace);
 };
@@ -154,8 +173,17 @@ class Activation {
   /// Functions: the attributes of the frame in which the trace begins. Those that follow from the function's symbols
   /// may be others than in the last run, or than recorded.
   bool SetRootAttrs(const std::vector<ir::Attr>* attrs, GuardFailure* failure);
-  /// The types of the step's results, once its operands are known; false when a rule refuses them.
-  bool Resolve(int step, GuardFailure* failure);
+  /// The types of the step's results, once its operands are known; false when a rule refuses them. An eager step that
+  /// finds all symbols known resolves those after it, too, as far as they follow from symbols.
+  bool Resolve(int step, GuardFailure* failure) {
+    if (is_resolved(step)) return true;
+    if (trace_.is_eager && bound_once_ && ResolveRest(step)) return true;
+    return ResolveStep(step, failure);
+  }
+  /// Functions, once all inputs are there: the same for all steps. False: *failed is the one that a rule refuses.
+  bool ResolveAll(GuardFailure* failure, int* failed);
+  /// The types of the step's results are those of this run: shapes are as they were, or it is resolved already.
+  bool is_resolved(int step) const { return step < resolved_until_; }
 
   /// Type and strides; data only once it was computed.
   const View& view(ValueId v) const { return views_[v]; }
@@ -171,9 +199,9 @@ class Activation {
   /// has the same ones and has computed nothing yet. False, with `from` as it was, when a guard of this version fails.
   bool TakeOver(Activation& from, int steps);
   /// Eager: a handle for the result v that waits, with one reference for the caller and none here.
-  rt::TensorImpl* MakeHandle(ValueId v, rt::Watcher* watcher) {
+  rt::TensorImpl* MakeHandle(int step, ValueId v, rt::Watcher* watcher) {
     rt::TensorImpl* t = tensors_[v];
-    if (t == nullptr || shapes_changed_ || !t->dropped_relaxed()) [[unlikely]]
+    if (t == nullptr || !is_resolved(step) || !t->dropped_relaxed()) [[unlikely]]
       return NewHandle(v, watcher);
     t->StartWaiting();
     return t;
@@ -240,6 +268,32 @@ class Activation {
   bool Keeps(int guard, const rt::TensorImpl& x);
   rt::TensorImpl*& Slot(int guard) { return tensors_[trace_.values.size() + 2 + static_cast<size_t>(guard)]; }
   void Unkeep(int guard);
+  void ChangeShapes() {
+    if (std::exchange(shapes_changed_, true)) return;
+    resolved_until_ = 0;
+  }
+  /// The dims and strides of a shape that follow from symbols, computed when they are first asked for in a run.
+  struct Shape {
+    int64_t dims[kMaxRank], strides[kMaxRank];
+    int64_t size;  // elements; -1: not computed
+  };
+  /// Null when some dim is no size.
+  const Shape* ShapeOf(int32_t index) {
+    const Shape& shape = shapes_[static_cast<size_t>(index)];
+    return shape.size >= 0 || SetShape(index) ? &shape : nullptr;
+  }
+  bool SetShape(int32_t index);
+  void SetView(ValueId v, const Shape& shape) {
+    View& view = views_[v];
+    for (int d = 0; d < view.rank; ++d) {
+      view.dims[d] = shape.dims[d];
+      view.strides[d] = shape.strides[d];
+    }
+  }
+  bool ResolveStep(int step, GuardFailure* failure);
+  /// All steps from that one on which follow from symbols, and the handles that wait to be used for them again. False:
+  /// not all symbols are known, or some step is refused.
+  bool ResolveRest(int step);
   int64_t Evaluate(int64_t dim) const;
   int64_t Expression(int16_t index);
   /// The dims of a result that are expressions; false when one of them is no size.
@@ -264,13 +318,16 @@ class Activation {
   /// Attributes of steps that depend on shapes, as of the last run; none for other steps of functions.
   std::vector<std::vector<ir::Attr>> step_attrs_;
   std::vector<int> root_symbolic_;  // functions: those steps in the frame where the trace begins
+  std::vector<int> symbolic_;       // functions: those and the ones that vary
   rt::Storage* const nothing_;      // what handles that wait have in place of memory
   int position_ = 0;
   bool borrows_ = false;  // the inputs of this run
   bool visits_buffers_ = false;
   bool shapes_changed_ = true;  // in this run
+  int resolved_until_ = 0;      // steps before it are resolved; all of them where no shape has changed
   bool prepared_ = false;       // every step, for the shapes of the last run
   bool bound_once_ = false;     // every step was prepared at some time
+  std::vector<Shape> shapes_;   // by index in the layout
   std::vector<int64_t> expression_values_;
   std::vector<uint8_t> expression_known_;
   std::vector<ValueId> published_;  // eager: handles that have their contents and are still compared with operands
