@@ -127,7 +127,10 @@ bool Deferral::OnDrop(TensorImpl& x) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   // While nobody else is inside, a tensor that waits does so until this is over.
   const bool waits = gate_.load(kAcquire) == 0 && x.watcher() == this;
-  if (waits) x.MarkDropped();
+  if (waits) {
+    x.MarkDropped();
+    activation_->CountDrop();
+  }
   Leave();
   return waits;
 }
@@ -272,7 +275,7 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
 inline bool Deferral::MatchPlain(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   const Layout::Step& step = *next_;
   if (call.site != step.fast_site || call.op != step.op || call.in.size() != step.num_in) return false;
-  if (!activation_->is_resolved(matched_) || tracer::IsControlled()) [[unlikely]]
+  if (tracer::IsControlled()) [[unlikely]]
     return false;
   const Layout::Operand* want = operands_ + step.operands;
   const View* const* in = call.in.data();
@@ -283,10 +286,9 @@ inline bool Deferral::MatchPlain(const interp::EagerCall& call, absl::Span<Tenso
       return false;
     activation_->SetNumber(want->number, **in);
   }
-  TensorImpl* t = tensors_[step.result];
-  if (t == nullptr || !t->dropped_relaxed()) [[unlikely]]
+  TensorImpl* t = activation_->HandleOf(matched_, step.result);
+  if (t == nullptr) [[unlikely]]
     return false;
-  t->StartWaiting();
   out[0] = t;
   ++matched_;
   ++next_;

@@ -426,6 +426,7 @@ void Manager::Build(const Job& job) {
   record.handing_ns = trace->is_eager ? kDeferNs * record.steps : 0;
   record.counters = version->counters;
   Book(anchor, *version, std::move(record));
+  version->WarmUp();
   std::vector<Ref<Version>> superseded;
   {
     std::lock_guard lock(anchor.mutex_);

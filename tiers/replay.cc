@@ -176,14 +176,28 @@ void ReplayActivation::FillStale() {
   numbers_changed_ = splats_stale_ = false;
 }
 
+void ReplayActivation::Settle() {
+  FillStale();
+  // The system brings memory when it is first used, a page at a time.
+  constexpr size_t kMost = size_t{1} << 20;
+  if (arena_ && arena_->bytes() <= kMost) std::memset(arena_->data(), 0, arena_->bytes());
+}
+
 absl::Status ReplayActivation::Place(int to) {
   const uint32_t first = position_ < to ? layout_.steps[position_].results : 0;
   const uint32_t last = position_ < to ? layout_.steps[to - 1].results + layout_.steps[to - 1].num_out : 0;
   if (trace_.is_eager) {
-    kept_.clear();
-    for (uint32_t k = first; k < last; ++k) {
-      const ValueId v = layout_.results[k];
+    const auto look_at = [&](ValueId v) {
       if (tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed()) kept_.push_back(v);
+    };
+    kept_.clear();
+    // Where those that were expected to be held and those that were dropped are all, nobody need look at the others.
+    if (position_ == 0 && to == static_cast<int>(trace_.steps.size()))
+      std::for_each(layout_.lasting.begin(), layout_.lasting.end(), look_at);
+    as_expected_ = kept_.size() + static_cast<size_t>(drops_) == layout_.results.size();
+    if (!as_expected_) {
+      kept_.clear();
+      for (uint32_t k = first; k < last; ++k) look_at(layout_.results[k]);
     }
   }
   looked_at_.clear();
@@ -345,7 +359,10 @@ absl::Status ReplayActivation::RunSteps(int to) {
   if (generated_ != nullptr) {
     const bool all = generated_->Choose(
         position_, to,
-        [&](ValueId v) { return trace_.is_eager && tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed(); },
+        [&](ValueId v) {
+          if (!trace_.is_eager || (as_expected_ && !layout_.lasts[v])) return false;
+          return tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed();
+        },
         [&](ValueId v) { return roots_[v] >= 0 ? data_[roots_[v]] : nullptr; });
     // Steps that a kernel was to replace leave their results in memory, which has to be there.
     if (!all && !spare_ && plan_.num_spare > 0) [[unlikely]]

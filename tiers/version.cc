@@ -21,10 +21,6 @@ bool HasSymbol(const std::vector<ir::Attr>& attrs) {
   return false;
 }
 
-bool HasSymbol(const TensorType& type) {
-  return std::any_of(type.dims, type.dims + type.rank, [](int64_t dim) { return ir::IsSymbol(dim); });
-}
-
 // As ==, without a call for the kinds that most attributes are.
 bool SameAttr(const ir::Attr& a, const ir::Attr& b) {
   if (a.index() != b.index()) return false;
@@ -63,134 +59,7 @@ int64_t NamedIndex(const ir::SymbolTable& table, int64_t symbol) {
   return -1;
 }
 
-Layout::Guard GuardOf(const Trace& trace, const TraceValue& input) {
-  Layout::Guard g;
-  if (input.type.rank > 3 || input.mask != tracer::MaskShape::unknown) return g;
-  for (int d = 0; d < input.type.rank; ++d) {
-    if (ir::IsSymbol(input.type.dims[d])) return g;
-    g.dims[d] = input.type.dims[d];
-    g.strides[d] = input.strides[d];
-  }
-  g.dtype = input.type.dtype;
-  g.rank = input.type.rank;
-  g.device = trace.device;
-  return g;
-}
-
 }  // namespace
-
-// ---- Layout
-
-Layout::Layout(const Trace& trace) {
-  const auto num_values = static_cast<int32_t>(trace.values.size());
-  dims.assign(trace.values.size() * kMaxRank, -1);
-  shape_of.assign(trace.values.size(), -1);
-  std::vector<bool> varies(trace.values.size(), false);
-  std::vector<bool> by_symbols(trace.values.size(), false);  // results whose strides follow from symbols
-  bool all_by_symbols = true;
-  for (size_t v = 0; v < trace.values.size(); ++v) {
-    const TraceValue& value = trace.values[v];
-    if (value.kind == TraceValue::Kind::input) inputs.push_back(static_cast<ValueId>(v));
-    for (int d = 0; d < value.type.rank; ++d) {
-      const int64_t dim = value.type.dims[d];
-      if (!ir::IsSymbol(dim)) continue;
-      varies[v] = true;
-      auto it = std::find(expressions.begin(), expressions.end(), dim);
-      dims[v * kMaxRank + static_cast<size_t>(d)] = static_cast<int16_t>(it - expressions.begin());
-      if (it == expressions.end()) expressions.push_back(dim);
-    }
-  }
-  std::vector<int32_t> number_of(trace.values.size(), -1);
-  int32_t numbers = 0;
-  for (size_t v = 0; v < trace.values.size(); ++v)
-    if (trace.values[v].kind == TraceValue::Kind::number) number_of[v] = numbers++;
-  for (size_t i = 0; i < trace.steps.size(); ++i) {
-    const TraceStep& s = trace.steps[i];
-    const ir::OpInfo& op = ir::Info(s.op);
-    Step step;
-    step.site = s.site;
-    step.op = s.op;
-    step.num_in = static_cast<uint8_t>(std::min<size_t>(s.in.size(), 255));
-    step.num_out = static_cast<uint16_t>(s.out.size());
-    step.has_attrs = !s.attrs.empty();
-    step.operands = static_cast<uint32_t>(operands.size());
-    step.results = static_cast<uint32_t>(results.size());
-    step.varies = s.infer_at_run;
-    for (const ir::Attr& a : s.attrs) {
-      if (const auto* ints = std::get_if<ir::Ints>(&a))
-        for (int64_t n : *ints) step.attrs_vary |= ir::IsSymbol(n);
-    }
-    if (step.has_attrs && s.attrs.size() <= 8 && std::all_of(s.attrs.begin(), s.attrs.end(), [](const ir::Attr& a) {
-          return std::get_if<bool>(&a) != nullptr;
-        })) {
-      step.num_bools = static_cast<int8_t>(s.attrs.size());
-      for (size_t k = 0; k < s.attrs.size(); ++k)
-        step.bools = static_cast<uint8_t>(step.bools | std::get<bool>(s.attrs[k]) << k);
-    }
-    step.varies |= step.attrs_vary;
-    step.is_simple = s.kind == TraceStep::Kind::op && !s.infer_at_run && op.impl != ir::Impl::view;
-    // A GPU tells of errors in values when somebody waits for it, in tier 1 as here.
-    if (op.impl == ir::Impl::kernel && !op.name.starts_with("random_") && trace.device->kind() == rt::DeviceKind::cpu) {
-      for (const ir::OperandSpec& o : op.operands) step.may_fail |= o.role == ir::Role::index;
-    }
-    for (ValueId v : s.in) {
-      if (v == kNoValue) {
-        operands.push_back({Operand::Kind::absent, DType::f32, v, -1, num_values});
-        continue;
-      }
-      const TraceValue& value = trace.values[v];
-      step.varies |= varies[v];
-      const bool is_new = value.kind == TraceValue::Kind::input && value.step == static_cast<int32_t>(i) &&
-                          std::none_of(operands.begin() + step.operands, operands.end(),
-                                       [&](const Operand& o) { return o.value == v; });
-      const bool is_number = value.kind == TraceValue::Kind::number;
-      operands.push_back({value.kind == TraceValue::Kind::result ? Operand::Kind::result
-                          : is_number                            ? Operand::Kind::number
-                          : is_new                               ? Operand::Kind::new_input
-                                                                 : Operand::Kind::known_input,
-                          value.type.dtype, v,
-                          is_number ? number_of[v]
-                          : is_new  ? static_cast<int32_t>(guards.size())
-                                    : -1,
-                          is_number ? num_values + 1
-                          : is_new  ? num_values + 2 + static_cast<int32_t>(guards.size())
-                                    : v});
-      if (!is_new) continue;
-      guards.push_back(GuardOf(trace, value));
-      guarded.push_back(v);
-    }
-    for (ValueId v : s.out) {
-      // The strides of a window vary with those of what it looks at.
-      step.varies |= varies[v];
-      if (step.varies) varies[v] = true;
-      results.push_back(v);
-    }
-    for (ValueId v : s.out) {
-      const TensorType& type = trace.values[v].type;
-      if (!step.is_simple || !HasSymbol(type)) continue;
-      const auto it =
-          std::find_if(shapes.begin(), shapes.end(), [&](ValueId w) { return type.SameDims(trace.values[w].type); });
-      shape_of[v] = static_cast<int32_t>(it - shapes.begin());
-      if (it == shapes.end()) shapes.push_back(v);
-    }
-    const bool follows = step.is_simple || (s.kind == TraceStep::Kind::op && !s.infer_at_run && s.in.size() == 1 &&
-                                            s.in[0] != kNoValue && by_symbols[s.in[0]]);
-    for (ValueId v : s.out) by_symbols[v] = follows;
-    if (step.varies) {
-      varying.push_back(static_cast<int32_t>(i));
-      all_by_symbols &= follows;
-    }
-    for (ValueId v : s.out)
-      if (step.varies && (shape_of[v] >= 0 || !step.is_simple))
-        varying_results.push_back({static_cast<int32_t>(i), v, shape_of[v], trace.values[v].type.rank});
-    if (all_by_symbols) resolved_by_symbols = static_cast<int32_t>(i) + 1;
-    const bool is_plain = !step.may_fail && !step.has_attrs && step.num_out == 1 && step.num_in > 0;
-    step.fast_site = is_plain ? step.site : this;
-    if (step.num_out > 0) step.result = s.out[0];
-    steps.push_back(step);
-  }
-  steps.emplace_back().fast_site = this;
-}
 
 // ---- Version
 
@@ -280,6 +149,12 @@ void Version::Trim() {
   std::lock_guard lock(mutex_);
   for (auto& a : idle_) gone.push_back(std::move(a));
   idle_.clear();
+}
+
+void Version::WarmUp() {
+  std::unique_ptr<Activation> a = NewActivation();
+  a->WarmUp(*example);
+  Return(std::move(a));
 }
 
 // ---- Activation
@@ -399,7 +274,30 @@ void Activation::Begin() {
   if (shapes_changed_ && position_ < static_cast<int>(trace_.steps.size())) prepared_ = false;
   shapes_changed_ = !prepared_;
   resolved_until_ = shapes_changed_ ? 0 : INT_MAX;
+  drops_ = 0;
   position_ = 0;
+}
+
+void Activation::WarmUp(const Trace& example) {
+  // Attributes of functions that follow from symbols come with the call.
+  const bool has_attrs = std::any_of(step_attrs_.begin(), step_attrs_.end(), [](const auto& a) { return !a.empty(); });
+  if (trace_.device->kind() != rt::DeviceKind::cpu || has_attrs) return;
+  for (ValueId v : layout_.inputs) {
+    const deopt::InputGuard& guard = version_.guard(v);
+    const TraceValue& seen = example.values[v];
+    for (int d = 0; d < guard.rank; ++d) {
+      views_[v].dims[d] = seen.type.dims[d];
+      views_[v].strides[d] = seen.strides[d];
+      if (guard.dims[d] < 0) symbols_[static_cast<size_t>(-1 - guard.dims[d])] = seen.type.dims[d];
+    }
+  }
+  if (std::find(symbols_.begin(), symbols_.end(), -1) != symbols_.end()) return;
+  const auto size = static_cast<int>(trace_.steps.size());
+  for (int i = 0; i < size; ++i)
+    if (!ResolveStep(i, nullptr)) return;
+  if (!Prepare(size).ok()) return;
+  Settle();
+  bound_once_ = true;
 }
 
 void Activation::Own() {
@@ -451,10 +349,8 @@ void Activation::ReleaseKept() {
 
 void Activation::ReleaseIfKept(ValueId input) {
   if (num_kept_ == 0) return;
-  const auto it = std::find(layout_.guarded.begin(), layout_.guarded.end(), input);
-  if (it == layout_.guarded.end()) return;
-  const int guard = static_cast<int>(it - layout_.guarded.begin());
-  if (Slot(guard) == tensors_[input]) Unkeep(guard);
+  const int32_t guard = layout_.guard_of[input];
+  if (guard >= 0 && Slot(guard) == tensors_[input]) Unkeep(guard);
 }
 
 bool Activation::LookAtMask(ValueId v, TensorImpl& x, GuardFailure* failure) {
@@ -731,6 +627,7 @@ bool Activation::TakeOver(Activation& from, int steps) {
     if (step.has_attrs && !SetAttrs(i, from.AttrsOf(i), nullptr)) return false;
     if (!Resolve(i, nullptr)) return false;
   }
+  drops_ = from.drops_;
   for (int i = 0; i < steps; ++i) {
     const Layout::Step& step = layout_.steps[i];
     for (uint32_t k = step.results; k < step.results + step.num_out; ++k) {

@@ -95,9 +95,12 @@ struct Layout {
   std::vector<int32_t> varying;
   int32_t resolved_by_symbols = 0;
   std::vector<Operand> operands;
-  std::vector<Guard> guards;     // of inputs, in the order of their first use
-  std::vector<ValueId> guarded;  // whose each guard is
-  std::vector<ValueId> results;  // of all steps, in order
+  std::vector<Guard> guards;      // of inputs, in the order of their first use
+  std::vector<ValueId> guarded;   // whose each guard is
+  std::vector<int32_t> guard_of;  // by value; -1: none
+  std::vector<ValueId> results;   // of all steps, in order
+  std::vector<ValueId> lasting;   // those among them whose handles outlive the trace
+  std::vector<bool> lasts;        // by value: it is one of those
   std::vector<ValueId> inputs;
   /// The shape program: the distinct expressions over symbols, each evaluated once per run that needs it.
   std::vector<int64_t> expressions;
@@ -131,6 +134,9 @@ class Activation {
 
   /// Forgets the last run's inputs and results.
   void Begin();
+  /// Before any run, on the cpu: prepares all steps for the dims that the example has, as a run with them would, and
+  /// computes nothing. A run with other dims then changes only what they change.
+  void WarmUp(const Trace& example);
 
   /// Checks the guards of input v and keeps a reference to x, unless it borrows them. Inputs come in the order of their
   /// first use.
@@ -198,14 +204,22 @@ class Activation {
   /// Eager: takes the inputs, numbers and handles of the first `steps` steps over from a run of another version that
   /// has the same ones and has computed nothing yet. False, with `from` as it was, when a guard of this version fails.
   bool TakeOver(Activation& from, int steps);
-  /// Eager: a handle for the result v that waits, with one reference for the caller and none here.
-  rt::TensorImpl* MakeHandle(int step, ValueId v, rt::Watcher* watcher) {
+  /// Eager: the handle that waits for the result of a step without attributes and with one result, if it can be used
+  /// again as it is; null: ask MakeHandle().
+  [[gnu::always_inline]] rt::TensorImpl* HandleOf(int step, ValueId v) {
     rt::TensorImpl* t = tensors_[v];
     if (t == nullptr || !is_resolved(step) || !t->dropped_relaxed()) [[unlikely]]
-      return NewHandle(v, watcher);
+      return nullptr;
     t->StartWaiting();
     return t;
   }
+  /// Eager: a handle for the result v that waits, with one reference for the caller and none here.
+  rt::TensorImpl* MakeHandle(int step, ValueId v, rt::Watcher* watcher) {
+    rt::TensorImpl* t = HandleOf(step, v);
+    return t != nullptr ? t : NewHandle(v, watcher);
+  }
+  /// Eager: the thread that issues the ops has dropped a handle that waits.
+  void CountDrop() { ++drops_; }
 
   /// Runs the steps from position() up to `to`. Stops early, with status ok, at a step whose guard fails; or with the
   /// error of a step that failed, of which nothing was done. In both cases position() is that step.
@@ -253,13 +267,15 @@ class Activation {
   virtual absl::Status Place(int to) = 0;
   /// Runs them; sets position_ and failure_.
   virtual absl::Status RunSteps(int to) = 0;
+  /// After Prepare(), of all steps: what else can be ready before the first run.
+  virtual void Settle() {}
   /// Gives up what results of the last run hold.
   virtual void Forget() = 0;
 
   /// Memory that the activation took (or gave back, negative).
   void Account(int64_t bytes);
   rt::TensorImpl* NewHandle(ValueId v, rt::Watcher* watcher);
-  /// The guard of a mask, for a tensor that is not the last one it was asked of.
+  /// The guard of a mask: of one that was looked at in the run before, nothing is asked.
   bool LookAtMask(ValueId v, rt::TensorImpl& x, GuardFailure* failure);
   bool SetOtherInput(const Layout::Operand& operand, rt::TensorImpl& x, GuardFailure* failure);
   /// A result has its memory now.
@@ -331,6 +347,7 @@ class Activation {
   std::vector<int64_t> expression_values_;
   std::vector<uint8_t> expression_known_;
   std::vector<ValueId> published_;  // eager: handles that have their contents and are still compared with operands
+  int drops_ = 0;                   // eager: handles of this run that the issuing thread has dropped
   int escaped_ = 0;                 // eager: handles that got their contents and had died by then in the recording
   std::vector<ValueId> made_;       // functions: results that became tensors
   /// Eager: inputs that come again and again. A tensor that was the input of the last two runs and that the program
@@ -346,7 +363,7 @@ class Activation {
   int num_kept_ = 0;
   int64_t accounted_ = 0;
   GuardFailure failure_;
-  /// Inputs whose elements a guard looked at. They stay as they are while they are held.
+  /// Inputs and values of buffers whose elements a guard looked at. They stay as they are while they are held.
   std::vector<std::pair<ValueId, rt::Ref<rt::TensorImpl>>> masks_;
 };
 
@@ -375,6 +392,9 @@ class Version {
   void Return(std::unique_ptr<Activation> activation);
   /// Gives up idle activations.
   void Trim();
+  /// Makes the activation that the first run will find, and prepares it for the dims of the example: on the thread that
+  /// builds, so that the program does not wait for it.
+  void WarmUp();
 
   /// What its activations hold.
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
