@@ -277,14 +277,24 @@ inline bool Deferral::MatchPlain(const interp::EagerCall& call, absl::Span<Tenso
   if (call.site != step.fast_site || call.op != step.op || call.in.size() != step.num_in) return false;
   if (tracer::IsControlled()) [[unlikely]]
     return false;
-  const Layout::Operand* want = operands_ + step.operands;
   const View* const* in = call.in.data();
-  for (const View* const* end = in + step.num_in; in != end; ++in, ++want) {
-    if (*in == tensors_[want->tensor]) [[likely]]
-      continue;
-    if (want->kind != Layout::Operand::Kind::number || *in == nullptr || !(*in)->weak || (*in)->dtype != want->dtype)
+  if (step.brief == Layout::Step::Operands::tensors) {
+    if (in[0] != tensors_[step.first] || in[step.num_in - 1] != tensors_[step.last]) return false;
+  } else if (step.brief == Layout::Step::Operands::with_number) {
+    const View* number = in[step.number_at];
+    if (in[1 - step.number_at] != tensors_[step.first] || number == nullptr || !number->weak ||
+        number->dtype != step.number_dtype) {
       return false;
-    activation_->SetNumber(want->number, **in);
+    }
+    activation_->SetNumber(step.last, *number);
+  } else {
+    const Layout::Operand* want = operands_ + step.operands;
+    for (const View* const* end = in + step.num_in; in != end; ++in, ++want) {
+      if (*in == tensors_[want->tensor]) continue;
+      if (want->kind != Layout::Operand::Kind::number || *in == nullptr || !(*in)->weak || (*in)->dtype != want->dtype)
+        return false;
+      activation_->SetNumber(want->number, **in);
+    }
   }
   TensorImpl* t = activation_->HandleOf(matched_, step.result);
   if (t == nullptr) [[unlikely]]

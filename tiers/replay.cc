@@ -129,7 +129,9 @@ bool ReplayActivation::BindAgain(const Resize& r, FastStep& fast, int64_t grain)
     case Bound::Again::repeats: break;
   }
   const bool repeats = r.again == Bound::Again::repeats;
-  const int64_t n = r.shape >= 0 ? shapes_[static_cast<size_t>(r.shape)].size : views_[r.out].size();
+  // A step before the first input with other dims was not resolved in this run: its symbols are as they were.
+  const Shape* shape = r.shape >= 0 ? ShapeOf(r.shape) : nullptr;
+  const int64_t n = shape != nullptr ? shape->size : views_[r.out].size();
   if (n == 0 || n > (r.has_number || repeats ? kSplatRoom : grain)) {
     fast.kind = Bound::Kind::elementwise;
     return true;

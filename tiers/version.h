@@ -67,6 +67,13 @@ struct Layout {
     bool attrs_vary = false;
     /// The results' dims are numbers and expressions, and their memory is row-major.
     bool is_simple = false;
+    /// What its operands are, where a comparison or two tells whether those that are given are the same: one tensor or
+    /// two, or a tensor and a number.
+    enum class Operands : uint8_t { others, tensors, with_number } brief = Operands::others;
+    uint8_t number_at = 0;  // with_number: which operand is the number
+    DType number_dtype{};
+    /// Where Activation has the first and the last tensor; of a number, which one it is.
+    int32_t first = -1, last = -1;
     /// num_bools is not -1, and these are the same.
     bool HasBools(absl::Span<const ir::Attr> attrs) const {
       for (int k = 0; k < num_bools; ++k) {

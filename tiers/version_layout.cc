@@ -135,6 +135,22 @@ Layout::Layout(const Trace& trace) {
       if (step.varies && (shape_of[v] >= 0 || !step.is_simple))
         varying_results.push_back({static_cast<int32_t>(i), v, shape_of[v], trace.values[v].type.rank});
     if (all_by_symbols) resolved_by_symbols = static_cast<int32_t>(i) + 1;
+    const Operand* const in = operands.data() + step.operands;
+    const auto is_number = [](const Operand& o) { return o.kind == Operand::Kind::number; };
+    if (step.num_in == 1 || step.num_in == 2) {
+      const Operand &first = in[0], &last = in[step.num_in - 1];
+      if (!is_number(first) && !is_number(last)) {
+        step.brief = Step::Operands::tensors;
+        step.first = first.tensor;
+        step.last = last.tensor;
+      } else if (step.num_in == 2 && is_number(first) != is_number(last)) {
+        step.brief = Step::Operands::with_number;
+        step.number_at = is_number(last) ? 1 : 0;
+        step.number_dtype = is_number(last) ? last.dtype : first.dtype;
+        step.first = is_number(last) ? first.tensor : last.tensor;
+        step.last = is_number(last) ? last.number : first.number;
+      }
+    }
     const bool is_plain = !step.may_fail && !step.has_attrs && step.num_out == 1 && step.num_in > 0;
     step.fast_site = is_plain ? step.site : this;
     if (step.num_out > 0) step.result = s.out[0];
