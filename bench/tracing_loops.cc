@@ -1,8 +1,10 @@
 // What loops of small ops cost with the engine, with no annotation in them: eager_defer, recording_overhead,
 // eager_loop, shape_churn.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "bench/benchmarks.h"
 #include "bench/tracing.h"
@@ -192,6 +194,8 @@ Series ChurnTrial(const std::string& kind) {
   // The BLAS is opened by the first product that is large enough for it: milliseconds that would hide the rest.
   const Tensor large = Numbers({256, 256}, 1);
   tessera::matmul(large, large).read<float>();
+  // Its threads turn round and round for a while in case more is to come, on the core that the builder would have.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   double seconds = 0, executed = 0, versions = 0;
   Series series;
   for (size_t i = 0; i < kChurn; ++i) {
