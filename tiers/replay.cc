@@ -26,6 +26,8 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
   if (replay.code() != nullptr) {
     generated_ = std::make_unique<GeneratedKernels>(*replay.code(), *trace_.device,
                                                     [&](ValueId v) { return number_of_[v] >= 0; });
+    for (const Code::Kernel& kernel : replay.code()->kernels())
+      for (ValueId v : kernel.inner) inner_lasts_ = inner_lasts_ || layout_.lasts[v];
   }
   if (trace_.device->kind() == rt::DeviceKind::cuda) {
     const bool all_ops = std::all_of(trace_.steps.begin(), trace_.steps.end(), [](const TraceStep& s) {
@@ -360,11 +362,8 @@ absl::Status ReplayActivation::RunSteps(int to) {
   if (!arena_ && is_lent_) TSR_RETURN_IF_ERROR(Take(0, plan_.num_slots, arena_));
   if (generated_ != nullptr) {
     const bool all = generated_->Choose(
-        position_, to,
-        [&](ValueId v) {
-          if (!trace_.is_eager || (as_expected_ && !layout_.lasts[v])) return false;
-          return tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed();
-        },
+        position_, to, trace_.is_eager && (!as_expected_ || inner_lasts_),
+        [&](ValueId v) { return tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed(); },
         [&](ValueId v) { return roots_[v] >= 0 ? data_[roots_[v]] : nullptr; });
     // Steps that a kernel was to replace leave their results in memory, which has to be there.
     if (!all && !spare_ && plan_.num_spare > 0) [[unlikely]]

@@ -150,6 +150,7 @@ class ReplayActivation final : public Activation {
   std::vector<void*> arena_data_;   // of each value with a slot
   std::vector<ValueId> kept_;       // results that leave the version: of this range, or (functions) of all steps
   bool as_expected_ = false;        // eager: no handle is held but some that outlived the trace in the recording, too
+  bool inner_lasts_ = false;        // some value that a kernel does not write outlived the trace in the recording
   std::vector<ValueId> stored_;     // values with a storage
   std::vector<ValueId> taken_;      // those among them that are in the memory of an input
   std::vector<uint32_t> donors_;    // which of its donors each result had last
