@@ -127,7 +127,10 @@ bool Deferral::OnDrop(TensorImpl& x) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   // While nobody else is inside, a tensor that waits does so until this is over.
   const bool waits = gate_.load(kAcquire) == 0 && x.watcher() == this;
-  if (waits) x.MarkDropped();
+  if (waits) {
+    x.MarkDropped();
+    activation_->CountDrop();
+  }
   Leave();
   return waits;
 }
@@ -244,7 +247,7 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
   }
   if (step.has_attrs && !act.SetAttrs(matched_, call.attrs, failure)) [[unlikely]]
     return false;
-  if (act.shapes_changed() && !act.Resolve(matched_, failure)) [[unlikely]]
+  if (!act.Resolve(matched_, failure)) [[unlikely]]
     return false;
   if (step.num_in == 0 && &call.default_device() != version_->trace().device) [[unlikely]] {
     if constexpr (kExplain)
@@ -263,7 +266,7 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
     return false;
   }
   const ValueId* results = layout.results.data() + step.results;
-  for (size_t k = 0; k < out.size(); ++k) out[k] = act.MakeHandle(results[k], this);
+  for (size_t k = 0; k < out.size(); ++k) out[k] = act.MakeHandle(matched_, results[k], this);
   ++matched_;
   next_ = &step + 1;
   return true;
@@ -272,21 +275,30 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
 inline bool Deferral::MatchPlain(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   const Layout::Step& step = *next_;
   if (call.site != step.fast_site || call.op != step.op || call.in.size() != step.num_in) return false;
-  if (activation_->shapes_changed() || tracer::IsControlled()) [[unlikely]]
+  if (tracer::IsControlled()) [[unlikely]]
     return false;
-  const Layout::Operand* want = operands_ + step.operands;
   const View* const* in = call.in.data();
-  for (const View* const* end = in + step.num_in; in != end; ++in, ++want) {
-    if (*in == tensors_[want->tensor]) [[likely]]
-      continue;
-    if (want->kind != Layout::Operand::Kind::number || *in == nullptr || !(*in)->weak || (*in)->dtype != want->dtype)
+  if (step.brief == Layout::Step::Operands::tensors) {
+    if (in[0] != tensors_[step.first] || in[step.num_in - 1] != tensors_[step.last]) return false;
+  } else if (step.brief == Layout::Step::Operands::with_number) {
+    const View* number = in[step.number_at];
+    if (in[1 - step.number_at] != tensors_[step.first] || number == nullptr || !number->weak ||
+        number->dtype != step.number_dtype) {
       return false;
-    activation_->SetNumber(want->number, **in);
+    }
+    activation_->SetNumber(step.last, *number);
+  } else {
+    const Layout::Operand* want = operands_ + step.operands;
+    for (const View* const* end = in + step.num_in; in != end; ++in, ++want) {
+      if (*in == tensors_[want->tensor]) continue;
+      if (want->kind != Layout::Operand::Kind::number || *in == nullptr || !(*in)->weak || (*in)->dtype != want->dtype)
+        return false;
+      activation_->SetNumber(want->number, **in);
+    }
   }
-  TensorImpl* t = tensors_[step.result];
-  if (t == nullptr || !t->dropped_relaxed()) [[unlikely]]
+  TensorImpl* t = activation_->HandleOf(matched_, step.result);
+  if (t == nullptr) [[unlikely]]
     return false;
-  t->StartWaiting();
   out[0] = t;
   ++matched_;
   ++next_;
@@ -334,8 +346,8 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
     if (step.has_attrs &&
         !(step.num_bools >= 0 ? step.HasBools(call.attrs) : act.SetAttrs(waiting.matched_, call.attrs, nullptr)))
       return false;
-    if (act.shapes_changed() && !act.Resolve(waiting.matched_, nullptr)) return false;
-    out[0] = act.MakeHandle(step.result, &waiting);
+    if (!act.Resolve(waiting.matched_, nullptr)) return false;
+    out[0] = act.MakeHandle(waiting.matched_, step.result, &waiting);
     ++waiting.matched_;
     ++waiting.next_;
     return true;

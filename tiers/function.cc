@@ -172,9 +172,8 @@ class Driver {
     }
     if (!a.shapes_changed()) [[likely]]
       return true;
-    for (size_t i = 0; i < trace.steps.size(); ++i) {
-      if (a.Resolve(static_cast<int>(i), failure)) continue;
-      failure->source = trace.steps[i].source;
+    if (int failed = 0; !a.ResolveAll(failure, &failed)) {
+      failure->source = trace.steps[static_cast<size_t>(failed)].source;
       return false;
     }
     // What a call in tier 1 would refuse, tier 1 refuses.

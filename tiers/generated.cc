@@ -298,7 +298,7 @@ void GeneratedKernels::ChooseBatches(int from, int to) {
     for (int k : code_.batches()[b]) {
       const Code::Kernel& kernel = code_.kernels()[static_cast<size_t>(k)];
       is_inside &= kernel.steps.front() >= from && kernel.position < to;
-      if (!bound_[static_cast<size_t>(k)].use) continue;
+      if (!WasChosen(k)) continue;
       ++chosen;
       last = k;
     }
@@ -328,7 +328,7 @@ absl::Status GeneratedKernels::SubmitMany(size_t batch, void* const* data) {
   for (int k : kernels) {
     const Code::Kernel& kernel = code_.kernels()[static_cast<size_t>(k)];
     const Bound& b = bound_[static_cast<size_t>(k)];
-    if (!b.use) continue;
+    if (!WasChosen(k)) continue;
     rt::Count(rt::Metric::kernels_generated);
     rt::Count(rt::Metric::kernels_batched);
     if (b.tasks == 0) continue;

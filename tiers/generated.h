@@ -2,6 +2,7 @@
 #ifndef TESSERA_TIERS_GENERATED_H_
 #define TESSERA_TIERS_GENERATED_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -19,7 +20,14 @@ class GeneratedKernels {
       : code_(code),
         device_(device.kind() == rt::DeviceKind::cpu ? nullptr : &device),
         bound_(code.kernels().size()),
+        used_(code.kernels().size(), 0),
         last_of_batch_(code.batches().size(), -1) {
+    for (const Code::Kernel& kernel : code.kernels()) {
+      const int last = std::max(kernel.position, kernel.steps.front());
+      if (acts_.size() <= static_cast<size_t>(last)) acts_.resize(static_cast<size_t>(last) + 1, 0);
+      acts_[static_cast<size_t>(kernel.position)] = 1;
+      if (!kernel.gathers.empty()) acts_[static_cast<size_t>(kernel.steps.front())] = 1;
+    }
     if (device_ == nullptr) return;
     for (size_t k = 0; k < bound_.size(); ++k)
       for (tracer::ValueId v : code.kernels()[k].views) bound_[k].numbers.push_back(is_number(v) ? NumberOf(v) : -1);
@@ -32,18 +40,18 @@ class GeneratedKernels {
   /// Chooses the kernels for the steps from `from` up to `to`: those that are bound, lie in the range as a whole, whose
   /// inner values nobody holds, and whose operands are aligned as it needs. `held(v)` says whether somebody does;
   /// `data(v)` is where the memory of the value begins. False: some steps of the range run although there is a kernel
-  /// for them.
+  /// for them. `any_held`: false where it is known that `held` says no of every inner value.
   template <class Held, class Data>
-  bool Choose(int from, int to, Held held, Data data) {
+  bool Choose(int from, int to, bool any_held, Held held, Data data) {
     bool all = true;
     for (size_t k = 0; k < bound_.size(); ++k) {
       const Code::Kernel& kernel = code_.kernels()[k];
       bool use = bound_[k].fits && kernel.position < to && kernel.steps.front() >= from;
-      for (size_t v = 0; use && v < kernel.inner.size(); ++v) use = !held(kernel.inner[v]);
+      for (size_t v = 0; any_held && use && v < kernel.inner.size(); ++v) use = !held(kernel.inner[v]);
       auto is_aligned = [&](size_t v) { return reinterpret_cast<uintptr_t>(data(kernel.views[v])) % kAlignment == 0; };
       for (size_t m = 0; use && m < kernel.maps.size(); ++m) use = is_aligned(kernel.maps[m].view);
       for (size_t v = 0; use && v < kernel.aligned.size(); ++v) use = is_aligned(kernel.aligned[v]);
-      bound_[k].use = use;
+      used_[k] = use;
       all = all && (use || kernel.position < from || kernel.steps.front() >= to);
     }
     if (!last_of_batch_.empty()) ChooseBatches(from, to);
@@ -55,20 +63,21 @@ class GeneratedKernels {
   /// Appends which kernels were chosen; gives their number.
   int64_t AppendChosen(std::vector<uint64_t>& words) const {
     int64_t n = 0;
-    for (const Bound& b : bound_) words.push_back(b.use), n += b.use;
+    for (const uint8_t used : used_) words.push_back(used), n += used;
     return n;
   }
 
-  bool WasChosen(int kernel) const { return bound_[static_cast<size_t>(kernel)].use; }
+  bool WasChosen(int kernel) const { return used_[static_cast<size_t>(kernel)] != 0; }
   /// Is the step part of a kernel that was chosen? Then it is done once the kernel at its position has run.
   bool Takes(int step) const {
     const int k = code_.kernel_of(step);
-    return k >= 0 && bound_[static_cast<size_t>(k)].use;
+    return k >= 0 && used_[static_cast<size_t>(k)] != 0;
   }
   /// Runs the kernel of that step if the step is where it stands. `data` has the address of each value's data. The
   /// first step of a kernel fails where an index of its gathers is out of range: tier 1 goes on from there, and says
   /// so.
   absl::Status Run(int step, void* const* data) {
+    if (static_cast<size_t>(step) >= acts_.size() || acts_[static_cast<size_t>(step)] == 0) return absl::OkStatus();
     const int k = code_.kernel_of(step);
     const Code::Kernel& kernel = code_.kernels()[static_cast<size_t>(k)];
     if (!kernel.gathers.empty() && kernel.steps.front() == step)
@@ -88,7 +97,6 @@ class GeneratedKernels {
   static constexpr uintptr_t kAlignment = 16;
   struct Bound {
     bool fits = false;
-    bool use = false;
     int64_t tasks = 0;
     int64_t unit = 1;
     size_t scratch = 0;
@@ -129,6 +137,9 @@ class GeneratedKernels {
   const Code& code_;
   rt::Device* const device_;  // null: the cpu
   std::vector<Bound> bound_;
+  // Asked for every step of every run, so they are small.
+  std::vector<uint8_t> used_;       // by kernel: it was chosen
+  std::vector<uint8_t> acts_;       // by step: Run() has something to do where a kernel takes it
   std::vector<int> last_of_batch_;  // the last kernel of each batch that was chosen: there it runs; -1: one by one
   std::vector<Number> numbers_;
   rt::Ref<rt::Storage> number_memory_;

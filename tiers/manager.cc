@@ -426,6 +426,7 @@ void Manager::Build(const Job& job) {
   record.handing_ns = trace->is_eager ? kDeferNs * record.steps : 0;
   record.counters = version->counters;
   Book(anchor, *version, std::move(record));
+  version->WarmUp();
   std::vector<Ref<Version>> superseded;
   {
     std::lock_guard lock(anchor.mutex_);
@@ -612,6 +613,7 @@ void Manager::EnforceBudgets() {
     std::shared_ptr<Anchor> anchor;
     Ref<Version> version;
     double use;
+    int64_t bytes, handles;
   };
   std::vector<Candidate> all;
   int64_t bytes = 0, handles = 0, most_bytes = rt::options().version_bytes();
@@ -621,9 +623,12 @@ void Manager::EnforceBudgets() {
       most_bytes = std::max(most_bytes, rt::OwnMemory(*v->trace().device) / 2);
       const int64_t runs = v->counters->runs.load(std::memory_order_relaxed);
       const int64_t recent = runs - v->runs_at_last_pass.exchange(runs, std::memory_order_relaxed);
-      all.push_back({a, v, static_cast<double>(recent) * static_cast<double>(v->trace().tier1_ns)});
-      bytes += v->bytes();
-      handles += v->handles();
+      // What is ready for a run that has not come yet does not count: it would go before it could be of use.
+      const bool counts = runs > 0;
+      all.push_back({a, v, static_cast<double>(recent) * static_cast<double>(v->trace().tier1_ns),
+                     counts ? v->bytes() : 0, counts ? v->handles() : 0});
+      bytes += all.back().bytes;
+      handles += all.back().handles;
     }
   }
   int64_t count = static_cast<int64_t>(all.size());
@@ -637,8 +642,8 @@ void Manager::EnforceBudgets() {
   });
   for (const Candidate& c : all) {
     if (!over() || count <= 1) break;
-    bytes -= c.version->bytes();
-    handles -= c.version->handles();
+    bytes -= c.bytes;
+    handles -= c.handles;
     --count;
     Drop(*c.anchor, *c.version, "evicted: over the budget of versions");
     std::lock_guard lock(c.anchor->mutex_);

@@ -26,6 +26,8 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
   if (replay.code() != nullptr) {
     generated_ = std::make_unique<GeneratedKernels>(*replay.code(), *trace_.device,
                                                     [&](ValueId v) { return number_of_[v] >= 0; });
+    for (const Code::Kernel& kernel : replay.code()->kernels())
+      for (ValueId v : kernel.inner) inner_lasts_ = inner_lasts_ || layout_.lasts[v];
   }
   last_branch_ = LastBranch();
   if (trace_.device->kind() == rt::DeviceKind::cuda) {
@@ -92,36 +94,60 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
 
 absl::Status ReplayActivation::Prepare(int to) {
   ++bindings_;
-  for (int i = position_; i < to; ++i) {
-    if (bound_once_ && (!layout_.steps[i].varies || BindAgain(i))) continue;
+  const int64_t grain = rt::options().parallel_grain();
+  const auto bind = [&](int i) {
     Bind(i);
     const Bound& b = bound_[i];
     fast_[i] = {b.loop, b.n, {b.in[0], b.in[1], b.in[2]}, b.out, b.kind};
     // Where the arena is large enough, nothing else gives a place to the results of a step that is bound anew.
     for (ValueId v : trace_.steps[i].out)
       if (plan_.slots[v] >= 0 && roots_[v] == v && !own_[v]) SetData(v, arena_data_[v]);
+  };
+  if (bound_once_) {
+    resizes_.resize(layout_.varying.size());
+    for (size_t k = 0; k < resizes_.size(); ++k) {
+      const int i = layout_.varying[k];
+      if (i < position_) continue;
+      if (i >= to) break;
+      if (BindAgain(resizes_[k], fast_[i], grain)) continue;
+      bind(i);
+      const Bound& b = bound_[i];
+      Resize& r = resizes_[k];
+      r = {b.again, b.has_number, b.out >= 0 ? layout_.shape_of[b.out] : -1, b.out, {}, {}};
+      std::copy_n(b.splats, 3, r.splats);
+      std::copy_n(b.expansions, 3, r.expansions);
+    }
+  } else {
+    for (int i = position_; i < to; ++i) bind(i);
   }
   TSR_RETURN_IF_ERROR(LayOut(position_, to));
   if (generated_ != nullptr) generated_->Bind(views_);
   return absl::OkStatus();
 }
 
-bool ReplayActivation::BindAgain(int i) {
-  Bound& b = bound_[i];
-  switch (b.again) {
+bool ReplayActivation::BindAgain(const Resize& r, FastStep& fast, int64_t grain) {
+  switch (r.again) {
     case Bound::Again::everything: return false;
     case Bound::Again::nothing: return true;
-    case Bound::Again::size: break;
+    case Bound::Again::size:
+    case Bound::Again::repeats: break;
   }
-  const int64_t n = views_[b.out].size();
-  if (n == 0 || n > MostAtOnce(b.has_number)) {
-    fast_[i].kind = Bound::Kind::elementwise;
+  const bool repeats = r.again == Bound::Again::repeats;
+  // A step before the first input with other dims was not resolved in this run: its symbols are as they were.
+  const Shape* shape = r.shape >= 0 ? ShapeOf(r.shape) : nullptr;
+  const int64_t n = shape != nullptr ? shape->size : views_[r.out].size();
+  if (n == 0 || n > (r.has_number || repeats ? kSplatRoom : grain)) {
+    fast.kind = Bound::Kind::elementwise;
     return true;
   }
-  fast_[i].kind = Bound::Kind::loop;
-  fast_[i].n = n;
-  for (int32_t splat : b.splats)
-    if (splat >= 0) Need(splats_[splat], n);
+  fast.kind = repeats ? Bound::Kind::expanded : Bound::Kind::loop;
+  fast.n = n;
+  if (r.has_number)
+    for (int32_t splat : r.splats)
+      if (splat >= 0) Need(splats_[splat], n);
+  if (repeats)
+    for (int32_t expansion : r.expansions)
+      if (expansion >= 0) SetTimes(expansions_[expansion], n);
   return true;
 }
 
@@ -135,7 +161,10 @@ void ReplayActivation::Fill(Splat& s) {
       return;
     }
   }
-  if (s.data == nullptr) s.data = std::make_unique<double[]>(static_cast<size_t>(s.room));
+  if (s.data == nullptr) {
+    const size_t bytes = static_cast<size_t>(s.room) * SizeOf(s.dtype);
+    s.data = std::make_unique<double[]>((bytes + sizeof(double) - 1) / sizeof(double));
+  }
   data_[s.to] = s.data.get();
   if (s.filled >= s.needed && s.bits == bits) return;
   cpu::RepeatNumber(number, s.dtype, s.needed, s.data.get());
@@ -153,14 +182,28 @@ void ReplayActivation::FillStale() {
   numbers_changed_ = splats_stale_ = false;
 }
 
+void ReplayActivation::Settle() {
+  FillStale();
+  // The system brings memory when it is first used, a page at a time.
+  constexpr size_t kMost = size_t{1} << 20;
+  if (arena_ && arena_->bytes() <= kMost) std::memset(arena_->data(), 0, arena_->bytes());
+}
+
 absl::Status ReplayActivation::Place(int to) {
   const uint32_t first = position_ < to ? layout_.steps[position_].results : 0;
   const uint32_t last = position_ < to ? layout_.steps[to - 1].results + layout_.steps[to - 1].num_out : 0;
   if (trace_.is_eager) {
-    kept_.clear();
-    for (uint32_t k = first; k < last; ++k) {
-      const ValueId v = layout_.results[k];
+    const auto look_at = [&](ValueId v) {
       if (tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed()) kept_.push_back(v);
+    };
+    kept_.clear();
+    // Where those that were expected to be held and those that were dropped are all, nobody need look at the others.
+    if (position_ == 0 && to == static_cast<int>(trace_.steps.size()))
+      std::for_each(layout_.lasting.begin(), layout_.lasting.end(), look_at);
+    as_expected_ = kept_.size() + static_cast<size_t>(drops_) == layout_.results.size();
+    if (!as_expected_) {
+      kept_.clear();
+      for (uint32_t k = first; k < last; ++k) look_at(layout_.results[k]);
     }
   }
   looked_at_.clear();
@@ -226,12 +269,15 @@ void ReplayActivation::Expand(const Bound& b) {
     const Expansion& e = expansions_[index];
     const char* from = static_cast<const char*>(data_[e.from]);
     char* to = static_cast<char*>(data_[e.to]);
+    const size_t all = static_cast<size_t>(e.times) * e.bytes;
     if (e.bytes == 4) {
       uint32_t word;
       std::memcpy(&word, from, 4);
       for (int64_t k = 0; k < e.times; ++k) std::memcpy(to + k * 4, &word, 4);
-    } else {
-      for (int64_t k = 0; k < e.times; ++k) std::memcpy(to + static_cast<size_t>(k) * e.bytes, from, e.bytes);
+    } else if (all > 0) {
+      // What is there is copied behind itself: twice as much each time.
+      std::memcpy(to, from, e.bytes);
+      for (size_t done = e.bytes; done < all; done *= 2) std::memcpy(to + done, to, std::min(done, all - done));
     }
   }
 }
@@ -319,8 +365,8 @@ absl::Status ReplayActivation::RunSteps(int to) {
   if (!arena_ && is_lent_) TSR_RETURN_IF_ERROR(Take(0, plan_.num_slots, arena_));
   if (generated_ != nullptr) {
     const bool all = generated_->Choose(
-        position_, to,
-        [&](ValueId v) { return trace_.is_eager && tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed(); },
+        position_, to, trace_.is_eager && (!as_expected_ || inner_lasts_),
+        [&](ValueId v) { return tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed(); },
         [&](ValueId v) { return roots_[v] >= 0 ? data_[roots_[v]] : nullptr; });
     // Steps that a kernel was to replace leave their results in memory, which has to be there.
     if (!all && !spare_ && plan_.num_spare > 0) [[unlikely]]

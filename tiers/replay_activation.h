@@ -41,6 +41,7 @@ class ReplayActivation final : public Activation {
 
  protected:
   absl::Status Prepare(int to) override;
+  void Settle() override;
   absl::Status Place(int to) override;
   absl::Status RunSteps(int to) override;
   void Forget() override;
@@ -76,10 +77,16 @@ class ReplayActivation final : public Activation {
 
   // ---- other shapes
   // For other shapes most steps are the same but for the number of elements. False: Bind() it.
-  bool BindAgain(int i);
+  bool BindAgain(const Resize& r, FastStep& fast, int64_t grain);
   void Bind(int i);
   // True when every operand has the dims of the result whatever the shape, and lies in memory as it does.
   bool AlwaysAlike(const TraceStep& s) const;
+  // The same where operands may also be the last dims of the result, all of them numbers: whatever the shape, such a
+  // one is repeated as a whole.
+  bool AlwaysRepeats(const TraceStep& s) const;
+  bool IsAlike(ValueId v, ValueId out) const;
+  // How often for a result of n elements, with room for it.
+  void SetTimes(Expansion& e, int64_t n);
   // Index in splats_ of the number, repeated n times.
   int32_t SplatOf(int32_t number, DType dtype, int64_t n);
   void SetLoop(int i, const cpu::DirectLoop& direct, Bound& b);
@@ -91,6 +98,7 @@ class ReplayActivation final : public Activation {
   // Gives every slot room for what the steps of the range put there. Slots never shrink, so most shapes find them large
   // enough.
   absl::Status LayOut(int from, int to);
+  void FindNeeds();
   // Memory for so many slots from that one on, and back.
   absl::Status Take(int first, int count, rt::Ref<rt::Storage>& arena);
   void Give(rt::Ref<rt::Storage>& arena);
@@ -145,12 +153,17 @@ class ReplayActivation final : public Activation {
   const MemoryPlan& plan_;
   std::vector<Bound> bound_;
   std::vector<FastStep> fast_;
+  std::vector<Resize> resizes_;       // by index in layout_.varying
+  std::vector<SlotNeed> slot_needs_;  // of results whose shape follows from symbols...
+  std::vector<int32_t> other_needs_;  // ...and the varying steps with others; both known once all steps were laid out
   std::vector<const View*> operand_views_;
   std::vector<ValueId> tensor_operands_;  // of all steps, in order: those whose data kernels find in their views
   std::vector<View*> result_views_;
   std::vector<View> cast_views_;
   std::vector<void*> arena_data_;   // of each value with a slot
   std::vector<ValueId> kept_;       // results that leave the version: of this range, or (functions) of all steps
+  bool as_expected_ = false;        // eager: no handle is held but some that outlived the trace in the recording, too
+  bool inner_lasts_ = false;        // some value that a kernel does not write outlived the trace in the recording
   std::vector<ValueId> stored_;     // values with a storage
   std::vector<ValueId> taken_;      // those among them that are in the memory of an input
   std::vector<uint32_t> donors_;    // which of its donors each result had last

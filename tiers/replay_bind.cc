@@ -41,7 +41,8 @@ void ReplayActivation::Bind(int i) {
   if (op.impl == ir::Impl::kernel) {
     b.kind = Bound::Kind::kernel;
     b.kernel = interp::KernelOf(s.op, trace_.device->kind());
-    if (b.num_casts == 0 && !layout_.steps[i].attrs_vary && trace_.is_eager) b.again = Bound::Again::nothing;
+    const bool same_attrs = trace_.is_eager ? !layout_.steps[i].attrs_vary : step_attrs_[i].empty();
+    if (b.num_casts == 0 && same_attrs) b.again = Bound::Again::nothing;
     for (uint32_t k = 0; k < b.num_casts; ++k) {
       const Replay::Cast& cast = replay_.casts()[b.first_cast + k];
       const ValueId v = s.in[static_cast<size_t>(cast.operand)];
@@ -69,19 +70,39 @@ void ReplayActivation::Bind(int i) {
   if (AlwaysAlike(s)) b.again = Bound::Again::size;
 }
 
+bool ReplayActivation::IsAlike(ValueId v, ValueId out) const {
+  const TraceValue& value = trace_.values[v];
+  if (value.type.rank != trace_.values[out].type.rank || roots_[v] != v) return false;
+  if (value.kind == TraceValue::Kind::input && version_.guard(v).layout == deopt::InputGuard::Layout::free)
+    return false;
+  return std::equal(value.type.dims, value.type.dims + value.type.rank, trace_.values[out].type.dims);
+}
+
 bool ReplayActivation::AlwaysAlike(const TraceStep& s) const {
-  const ValueId out = s.out[0];
-  for (ValueId v : s.in) {
-    if (number_of_[v] >= 0) continue;
-    const TraceValue& value = trace_.values[v];
-    if (value.type.rank != trace_.values[out].type.rank || roots_[v] != v) return false;
-    if (value.kind == TraceValue::Kind::input && version_.guard(v).layout == deopt::InputGuard::Layout::free) {
-      return false;
-    }
-    for (int d = 0; d < value.type.rank; ++d)
-      if (value.type.dims[d] != trace_.values[out].type.dims[d]) return false;
-  }
-  return true;
+  return std::all_of(s.in.begin(), s.in.end(), [&](ValueId v) { return number_of_[v] >= 0 || IsAlike(v, s.out[0]); });
+}
+
+bool ReplayActivation::AlwaysRepeats(const TraceStep& s) const {
+  const TensorType& out = trace_.values[s.out[0]].type;
+  return std::all_of(s.in.begin(), s.in.end(), [&](ValueId v) {
+    if (number_of_[v] >= 0 || IsAlike(v, s.out[0])) return true;
+    const TensorType& type = trace_.values[v].type;
+    if (roots_[v] != v || type.rank >= out.rank) return false;
+    for (int d = 0; d < type.rank; ++d)
+      if (ir::IsSymbol(type.dims[d]) || type.dims[d] != out.dims[out.rank - type.rank + d]) return false;
+    return true;
+  });
+}
+
+void ReplayActivation::SetTimes(Expansion& e, int64_t n) {
+  e.times = n / e.run;
+  const size_t bytes = static_cast<size_t>(e.times) * e.bytes;
+  if (bytes <= e.room_bytes) return;
+  // Where shapes vary, the next one may be larger.
+  const size_t words = (trace_.symbols != nullptr ? bytes + bytes / 4 : bytes) / sizeof(double) + 1;
+  e.room = std::make_unique<double[]>(words);
+  e.room_bytes = words * sizeof(double);
+  data_[e.to] = e.room.get();
 }
 
 int32_t ReplayActivation::SplatOf(int32_t number, DType dtype, int64_t n) {
@@ -159,20 +180,21 @@ bool ReplayActivation::BindExpanded(int i, const ir::OpInfo& op, Bound& b) {
     if (b.expansions[k] < 0) {
       b.expansions[k] = static_cast<int32_t>(expansions_.size());
       Expansion& fresh = expansions_.emplace_back();
-      fresh.room = std::make_unique<double[]>(static_cast<size_t>(kSplatRoom));
       fresh.to = static_cast<int32_t>(data_.size());
-      data_.push_back(fresh.room.get());
+      data_.push_back(nullptr);
     }
     Expansion& e = expansions_[b.expansions[k]];
     e.from = s.in[k];
+    e.run = runs[k];
     e.bytes = static_cast<size_t>(runs[k]) * SizeOf(same[k].dtype);
-    e.times = out.size() / runs[k];
+    SetTimes(e, out.size());
     b.in[k] = e.to;
     if (k == 0)
       for (size_t rest = s.in.size(); rest < 3; ++rest) b.in[rest] = e.to;
   }
   for (size_t k = 0; k < s.in.size(); ++k)
     if (runs[k] == 0 && b.expansions[k] >= 0) expansions_[b.expansions[k]].times = 0;
+  if (AlwaysRepeats(s)) b.again = Bound::Again::repeats;
   return true;
 }
 
@@ -194,28 +216,60 @@ void ReplayActivation::BindView(int i, const ir::OpInfo& op, Bound& b) {
   if (s.out.size() == 1) b.n = views_[b.out].as<char>() - kSomewhere;
 }
 
+void ReplayActivation::FindNeeds() {
+  for (int i : layout_.varying) {
+    const Layout::Step& s = layout_.steps[i];
+    if (!s.is_simple || bound_[i].num_casts > 0) {
+      other_needs_.push_back(i);
+      continue;
+    }
+    for (uint32_t k = s.results; k < s.results + s.num_out; ++k) {
+      const ValueId v = layout_.results[k];
+      const SlotNeed need = {plan_.slots[v], layout_.shape_of[v], static_cast<uint32_t>(SizeOf(views_[v].dtype))};
+      if (need.slot < 0 || need.slot == MemoryPlan::kElsewhere || need.shape < 0) continue;
+      if (std::none_of(slot_needs_.begin(), slot_needs_.end(), [&](const SlotNeed& o) {
+            return o.slot == need.slot && o.shape == need.shape && o.bytes >= need.bytes;
+          }))
+        slot_needs_.push_back(need);
+    }
+  }
+}
+
 absl::Status ReplayActivation::LayOut(int from, int to) {
   const size_t n = trace_.values.size();
+  // Once all steps were laid out, only those that vary may need more.
+  const bool all = !bound_once_ || slot_bytes_.empty();
   slot_bytes_.resize(static_cast<size_t>(plan_.num_slots + plan_.num_spare), 0);
   // What is lent is taken again when the steps run.
   bool fits = arena_.get() != nullptr || (is_lent_ && arena_bytes_ > 0), spare_fits = true;
-  auto need = [&](int slot, const TensorType& t) {
+  const auto need = [&](int slot, size_t bytes) {
     if (slot < 0 || slot == MemoryPlan::kElsewhere) return;
-    const size_t bytes = Aligned(BytesOf(t));
     if (bytes <= slot_bytes_[slot]) return;
+    bytes = Aligned(bytes);
     // Where shapes vary, the next one may be a little larger.
     slot_bytes_[slot] = trace_.symbols != nullptr ? Aligned(bytes + bytes / 8) : bytes;
     (plan_.is_spare(slot) ? spare_fits : fits) = false;
   };
-  for (int i = from; i < to; ++i) {
+  const auto need_all = [&](int i) {
     const Layout::Step& s = layout_.steps[i];
-    if (bound_once_ && !s.varies && fits) continue;
     for (uint32_t k = s.results; k < s.results + s.num_out; ++k) {
       const ValueId v = layout_.results[k];
-      if (roots_[v] == v) need(plan_.slots[v], views_[v]);  // most reshapes are windows after all
+      if (roots_[v] == v) need(plan_.slots[v], BytesOf(views_[v]));  // most reshapes are windows after all
     }
     const Bound& b = bound_[i];
-    for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k) need(plan_.slots[n + k], cast_views_[k]);
+    for (uint32_t k = b.first_cast; k < b.first_cast + b.num_casts; ++k)
+      need(plan_.slots[n + k], BytesOf(cast_views_[k]));
+  };
+  if (all) {
+    for (int i = from; i < to; ++i) need_all(i);
+  } else {
+    if (slot_needs_.empty() && other_needs_.empty()) FindNeeds();
+    for (const SlotNeed& s : slot_needs_) {
+      const int64_t size = shapes_[static_cast<size_t>(s.shape)].size;
+      if (size >= 0) need(s.slot, static_cast<size_t>(size) * s.bytes);  // -1: no step has come to it yet
+    }
+    for (int i : other_needs_)
+      if (i >= from && i < to) need_all(i);
   }
   // What steps before this range left there is needed no more: eager handles that live have memory of their own.
   if (!spare_fits) {

@@ -50,6 +50,12 @@ absl::Status ReplayActivation::Other(int i, bool* holds) {
       if (buffers_known_) return absl::OkStatus();
       TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> value, instance->buffers[s.target]->Read(*device));
       if (!value->IsContiguous()) return Fail(i, deopt::GuardKind::strides, "row-major", "other strides", holds);
+      // The kernel that was made for a known mask does not read it. While no buffer is written, nobody comes here.
+      if (version_.guard(s.out[0]).mask != tracer::MaskShape::unknown) [[unlikely]] {
+        GuardFailure why;
+        if (!LookAtMask(s.out[0], *value, &why))
+          return Fail(i, deopt::GuardKind::buffer_version, std::move(why.expected), std::move(why.seen), holds);
+      }
       buffer_values_[s.out[0]] = value.get();
       Hold(s.out[0], std::move(value));
       return absl::OkStatus();

@@ -30,7 +30,7 @@ struct Bound {
   uint32_t num_casts = 0;
   int32_t splats[3] = {-1, -1, -1};  // loop: index in splats_, for each operand that is a number
   /// What other shapes change.
-  enum class Again : uint8_t { everything, size, nothing } again = Again::everything;
+  enum class Again : uint8_t { everything, size, repeats, nothing } again = Again::everything;
   bool has_number = false;
   int32_t expansions[3] = {-1, -1, -1};  // expanded: index in expansions_, for each operand
   const ir::OpInfo* op = nullptr;
@@ -38,6 +38,22 @@ struct Bound {
   uint32_t num_tensors = 0;
   interp::Kernel kernel = nullptr;
   absl::Span<const ir::Attr> attrs;
+};
+
+// What of a step that varies is asked when shapes are new, if nothing but its size changes.
+struct Resize {
+  Bound::Again again = Bound::Again::everything;
+  bool has_number = false;
+  int32_t shape = -1;  // of the result (Layout::shapes); -1: its view says how large it is
+  int32_t out = -1;
+  int32_t splats[3] = {-1, -1, -1};
+  int32_t expansions[3] = {-1, -1, -1};
+};
+
+// A slot of the arena and a shape that is put there; with the bytes of an element.
+struct SlotNeed {
+  int32_t slot, shape;
+  uint32_t bytes;
 };
 
 // What most steps need of it, in less than a cache line.
@@ -49,8 +65,9 @@ struct FastStep {
   Bound::Kind kind = Bound::Kind::other;
 };
 
-// Elements of a repeated number where the shapes vary.
-constexpr int64_t kSplatRoom = 512;
+// Elements of a repeated number where the shapes vary, and of an operand that is repeated: what a core has at hand.
+// Larger ones are left to the kernel of tier 1, which goes through them in pieces.
+constexpr int64_t kSplatRoom = 2048;
 
 // A host number repeated for a loop.
 struct Splat {
@@ -71,7 +88,9 @@ struct Expansion {
   int32_t from = -1;  // value
   int32_t to = -1;    // index in data_
   size_t bytes = 0;   // of what is repeated
+  int64_t run = 0;    // its elements
   int64_t times = 0;
+  size_t room_bytes = 0;
   std::unique_ptr<double[]> room;
 };
 

@@ -59,112 +59,7 @@ int64_t NamedIndex(const ir::SymbolTable& table, int64_t symbol) {
   return -1;
 }
 
-Layout::Guard GuardOf(const Trace& trace, const TraceValue& input) {
-  Layout::Guard g;
-  if (input.type.rank > 3 || input.mask != tracer::MaskShape::unknown) return g;
-  for (int d = 0; d < input.type.rank; ++d) {
-    if (ir::IsSymbol(input.type.dims[d])) return g;
-    g.dims[d] = input.type.dims[d];
-    g.strides[d] = input.strides[d];
-  }
-  g.dtype = input.type.dtype;
-  g.rank = input.type.rank;
-  g.device = trace.device;
-  return g;
-}
-
 }  // namespace
-
-// ---- Layout
-
-Layout::Layout(const Trace& trace) {
-  const auto num_values = static_cast<int32_t>(trace.values.size());
-  dims.assign(trace.values.size() * kMaxRank, -1);
-  std::vector<bool> varies(trace.values.size(), false);
-  for (size_t v = 0; v < trace.values.size(); ++v) {
-    const TraceValue& value = trace.values[v];
-    if (value.kind == TraceValue::Kind::input) inputs.push_back(static_cast<ValueId>(v));
-    for (int d = 0; d < value.type.rank; ++d) {
-      const int64_t dim = value.type.dims[d];
-      if (!ir::IsSymbol(dim)) continue;
-      varies[v] = true;
-      auto it = std::find(expressions.begin(), expressions.end(), dim);
-      dims[v * kMaxRank + static_cast<size_t>(d)] = static_cast<int16_t>(it - expressions.begin());
-      if (it == expressions.end()) expressions.push_back(dim);
-    }
-  }
-  std::vector<int32_t> number_of(trace.values.size(), -1);
-  int32_t numbers = 0;
-  for (size_t v = 0; v < trace.values.size(); ++v)
-    if (trace.values[v].kind == TraceValue::Kind::number) number_of[v] = numbers++;
-  for (size_t i = 0; i < trace.steps.size(); ++i) {
-    const TraceStep& s = trace.steps[i];
-    const ir::OpInfo& op = ir::Info(s.op);
-    Step step;
-    step.site = s.site;
-    step.op = s.op;
-    step.num_in = static_cast<uint8_t>(std::min<size_t>(s.in.size(), 255));
-    step.num_out = static_cast<uint16_t>(s.out.size());
-    step.has_attrs = !s.attrs.empty();
-    step.operands = static_cast<uint32_t>(operands.size());
-    step.results = static_cast<uint32_t>(results.size());
-    step.varies = s.infer_at_run;
-    for (const ir::Attr& a : s.attrs) {
-      if (const auto* ints = std::get_if<ir::Ints>(&a))
-        for (int64_t n : *ints) step.attrs_vary |= ir::IsSymbol(n);
-    }
-    if (step.has_attrs && s.attrs.size() <= 8 && std::all_of(s.attrs.begin(), s.attrs.end(), [](const ir::Attr& a) {
-          return std::get_if<bool>(&a) != nullptr;
-        })) {
-      step.num_bools = static_cast<int8_t>(s.attrs.size());
-      for (size_t k = 0; k < s.attrs.size(); ++k)
-        step.bools = static_cast<uint8_t>(step.bools | std::get<bool>(s.attrs[k]) << k);
-    }
-    step.varies |= step.attrs_vary;
-    step.is_simple = s.kind == TraceStep::Kind::op && !s.infer_at_run && op.impl != ir::Impl::view;
-    // A GPU tells of errors in values when somebody waits for it, in tier 1 as here.
-    if (op.impl == ir::Impl::kernel && !op.name.starts_with("random_") && trace.device->kind() == rt::DeviceKind::cpu) {
-      for (const ir::OperandSpec& o : op.operands) step.may_fail |= o.role == ir::Role::index;
-    }
-    for (ValueId v : s.in) {
-      if (v == kNoValue) {
-        operands.push_back({Operand::Kind::absent, DType::f32, v, -1, num_values});
-        continue;
-      }
-      const TraceValue& value = trace.values[v];
-      step.varies |= varies[v];
-      const bool is_new = value.kind == TraceValue::Kind::input && value.step == static_cast<int32_t>(i) &&
-                          std::none_of(operands.begin() + step.operands, operands.end(),
-                                       [&](const Operand& o) { return o.value == v; });
-      const bool is_number = value.kind == TraceValue::Kind::number;
-      operands.push_back({value.kind == TraceValue::Kind::result ? Operand::Kind::result
-                          : is_number                            ? Operand::Kind::number
-                          : is_new                               ? Operand::Kind::new_input
-                                                                 : Operand::Kind::known_input,
-                          value.type.dtype, v,
-                          is_number ? number_of[v]
-                          : is_new  ? static_cast<int32_t>(guards.size())
-                                    : -1,
-                          is_number ? num_values + 1
-                          : is_new  ? num_values + 2 + static_cast<int32_t>(guards.size())
-                                    : v});
-      if (!is_new) continue;
-      guards.push_back(GuardOf(trace, value));
-      guarded.push_back(v);
-    }
-    for (ValueId v : s.out) {
-      // The strides of a window vary with those of what it looks at.
-      step.varies |= varies[v];
-      if (step.varies) varies[v] = true;
-      results.push_back(v);
-    }
-    const bool is_plain = !step.may_fail && !step.has_attrs && step.num_out == 1 && step.num_in > 0;
-    step.fast_site = is_plain ? step.site : this;
-    if (step.num_out > 0) step.result = s.out[0];
-    steps.push_back(step);
-  }
-  steps.emplace_back().fast_site = this;
-}
 
 // ---- Version
 
@@ -256,6 +151,12 @@ void Version::Trim() {
   idle_.clear();
 }
 
+void Version::WarmUp() {
+  std::unique_ptr<Activation> a = NewActivation();
+  a->WarmUp(*example);
+  Return(std::move(a));
+}
+
 // ---- Activation
 
 Activation::Activation(const Version& version)
@@ -277,6 +178,8 @@ Activation::Activation(const Version& version)
   symbols_.assign(trace_.ranges.size(), -1);
   expression_values_.assign(layout_.expressions.size(), 0);
   expression_known_.assign(layout_.expressions.size(), 0);
+  shapes_.resize(layout_.shapes.size());
+  for (Shape& shape : shapes_) shape.size = -1;
   last_symbols_ = symbols_;
   if (!trace_.is_eager) {
     step_attrs_.resize(trace_.steps.size());
@@ -286,6 +189,8 @@ Activation::Activation(const Version& version)
       step_attrs_[i] = s.attrs;
       if (s.frame == 0) root_symbolic_.push_back(static_cast<int>(i));
     }
+    for (size_t i = 0; i < trace_.steps.size(); ++i)
+      if (layout_.steps[i].varies || !step_attrs_[i].empty()) symbolic_.push_back(static_cast<int>(i));
   }
   const auto is_number = [](const TraceValue& v) { return v.kind == TraceValue::Kind::number; };
   numbers_ = std::vector<interp::ScalarView>(
@@ -364,10 +269,35 @@ void Activation::Begin() {
     if (position_ == static_cast<int>(trace_.steps.size())) last_symbols_ = symbols_;
     std::fill(symbols_.begin(), symbols_.end(), -1);
     std::fill(expression_known_.begin(), expression_known_.end(), 0);
+    for (Shape& shape : shapes_) shape.size = -1;
   }
   if (shapes_changed_ && position_ < static_cast<int>(trace_.steps.size())) prepared_ = false;
   shapes_changed_ = !prepared_;
+  resolved_until_ = shapes_changed_ ? 0 : INT_MAX;
+  drops_ = 0;
   position_ = 0;
+}
+
+void Activation::WarmUp(const Trace& example) {
+  // Attributes of functions that follow from symbols come with the call.
+  const bool has_attrs = std::any_of(step_attrs_.begin(), step_attrs_.end(), [](const auto& a) { return !a.empty(); });
+  if (trace_.device->kind() != rt::DeviceKind::cpu || has_attrs) return;
+  for (ValueId v : layout_.inputs) {
+    const deopt::InputGuard& guard = version_.guard(v);
+    const TraceValue& seen = example.values[v];
+    for (int d = 0; d < guard.rank; ++d) {
+      views_[v].dims[d] = seen.type.dims[d];
+      views_[v].strides[d] = seen.strides[d];
+      if (guard.dims[d] < 0) symbols_[static_cast<size_t>(-1 - guard.dims[d])] = seen.type.dims[d];
+    }
+  }
+  if (std::find(symbols_.begin(), symbols_.end(), -1) != symbols_.end()) return;
+  const auto size = static_cast<int>(trace_.steps.size());
+  for (int i = 0; i < size; ++i)
+    if (!ResolveStep(i, nullptr)) return;
+  if (!Prepare(size).ok()) return;
+  Settle();
+  bound_once_ = true;
 }
 
 void Activation::Own() {
@@ -419,10 +349,8 @@ void Activation::ReleaseKept() {
 
 void Activation::ReleaseIfKept(ValueId input) {
   if (num_kept_ == 0) return;
-  const auto it = std::find(layout_.guarded.begin(), layout_.guarded.end(), input);
-  if (it == layout_.guarded.end()) return;
-  const int guard = static_cast<int>(it - layout_.guarded.begin());
-  if (Slot(guard) == tensors_[input]) Unkeep(guard);
+  const int32_t guard = layout_.guard_of[input];
+  if (guard >= 0 && Slot(guard) == tensors_[input]) Unkeep(guard);
 }
 
 bool Activation::LookAtMask(ValueId v, TensorImpl& x, GuardFailure* failure) {
@@ -447,7 +375,7 @@ bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
   View& view = views_[v];
   if (guard.layout != deopt::InputGuard::Layout::exact) {
     for (int d = 0; d < view.rank; ++d) {
-      if (view.dims[d] != x.dims[d] || view.strides[d] != x.strides[d]) shapes_changed_ = true;
+      if (view.dims[d] != x.dims[d] || view.strides[d] != x.strides[d]) ChangeShapes();
       view.dims[d] = x.dims[d];
       view.strides[d] = x.strides[d];
     }
@@ -501,7 +429,7 @@ bool Activation::SetAttrs(int step, absl::Span<const ir::Attr> attrs, GuardFailu
           const tracer::DimRange& r = trace_.ranges[symbol];
           same = given[k] != -1 && given[k] >= r.low && given[k] <= r.high && given[k] % r.divisor == 0;
           symbols_[symbol] = given[k];
-          if (given[k] != last_symbols_[symbol]) shapes_changed_ = true;
+          if (given[k] != last_symbols_[symbol]) ChangeShapes();
         } else {
           same = Evaluate((*ints)[k]) == given[k];
         }
@@ -528,7 +456,7 @@ bool Activation::SetRootAttrs(const std::vector<ir::Attr>* attrs, GuardFailure* 
     if (given == step_attrs_[i]) continue;
     if (!s.infer_at_run && given != s.attrs) return OtherAttrs(s, given, failure);
     step_attrs_[i] = given;
-    shapes_changed_ = true;
+    ChangeShapes();
   }
   return true;
 }
@@ -544,7 +472,69 @@ bool Activation::SetDims(ValueId v) {
   return true;
 }
 
-bool Activation::Resolve(int step, GuardFailure* failure) {
+bool Activation::SetShape(int32_t index) {
+  const ValueId v = layout_.shapes[static_cast<size_t>(index)];
+  Shape& shape = shapes_[static_cast<size_t>(index)];
+  int64_t size = 1;
+  for (int d = trace_.values[v].type.rank - 1; d >= 0; --d) {
+    const int16_t e = layout_.dim(v, d);
+    const int64_t dim = e < 0 ? trace_.values[v].type.dims[d] : Expression(e);
+    if (dim < 0) return false;
+    shape.dims[d] = dim;
+    shape.strides[d] = size;
+    size *= std::max<int64_t>(dim, 1);
+  }
+  // Strides count as if no dim were 0.
+  for (int d = 0; d < trace_.values[v].type.rank; ++d)
+    if (shape.dims[d] == 0) size = 0;
+  shape.size = size;
+  return true;
+}
+
+bool Activation::ResolveAll(GuardFailure* failure, int* failed) {
+  const auto resolve = [&](int i) {
+    if (ResolveStep(i, failure)) return true;
+    *failed = i;
+    return false;
+  };
+  // Once every step was resolved, those that never vary stay as they are.
+  if (bound_once_) return std::all_of(symbolic_.begin(), symbolic_.end(), resolve);
+  for (int i = 0; i < static_cast<int>(trace_.steps.size()); ++i)
+    if (!resolve(i)) return false;
+  return true;
+}
+
+bool Activation::ResolveRest(int step) {
+  if (step >= layout_.resolved_by_symbols || std::find(symbols_.begin(), symbols_.end(), -1) != symbols_.end())
+    return false;
+  int until = layout_.resolved_by_symbols, resolved = -1;
+  for (const Layout::VaryingResult& r : layout_.varying_results) {
+    if (r.step < step) continue;
+    if (r.step >= until) break;
+    if (r.shape >= 0) {
+      const Shape* shape = ShapeOf(r.shape);
+      if (shape == nullptr) return false;
+      SetView(r.value, *shape);
+    } else if (std::exchange(resolved, r.step) != r.step && !ResolveStep(r.step, nullptr)) {
+      return false;
+    }
+    TensorImpl* t = tensors_[r.value];
+    if (t == nullptr) continue;
+    if (!t->dropped()) {
+      until = r.step;
+      break;
+    }
+    const View& view = views_[r.value];
+    for (int d = 0; d < r.rank; ++d) {
+      t->dims[d] = view.dims[d];
+      t->strides[d] = view.strides[d];
+    }
+  }
+  resolved_until_ = until == static_cast<int>(trace_.steps.size()) ? INT_MAX : until;
+  return step < until;
+}
+
+bool Activation::ResolveStep(int step, GuardFailure* failure) {
   const Layout::Step& brief = layout_.steps[step];
   if (trace_.is_eager && bound_once_ && !brief.varies) return true;
   const auto refuse = [&] {
@@ -556,10 +546,16 @@ bool Activation::Resolve(int step, GuardFailure* failure) {
     }
     return false;
   };
-  if (trace_.is_eager && brief.is_simple) {
+  if (brief.is_simple && (trace_.is_eager || step_attrs_[step].empty())) {
     for (uint32_t k = brief.results; k < brief.results + brief.num_out; ++k) {
-      if (!SetDims(layout_.results[k])) return refuse();
-      views_[layout_.results[k]].SetContiguousStrides();
+      const ValueId v = layout_.results[k];
+      if (layout_.shape_of[v] < 0) {
+        views_[v].SetContiguousStrides();
+        continue;
+      }
+      const Shape* shape = ShapeOf(layout_.shape_of[v]);
+      if (shape == nullptr) return refuse();
+      SetView(v, *shape);
     }
     return true;
   }
@@ -629,8 +625,9 @@ bool Activation::TakeOver(Activation& from, int steps) {
       }
     }
     if (step.has_attrs && !SetAttrs(i, from.AttrsOf(i), nullptr)) return false;
-    if (shapes_changed_ && !Resolve(i, nullptr)) return false;
+    if (!Resolve(i, nullptr)) return false;
   }
+  drops_ = from.drops_;
   for (int i = 0; i < steps; ++i) {
     const Layout::Step& step = layout_.steps[i];
     for (uint32_t k = step.results; k < step.results + step.num_out; ++k) {

@@ -5,8 +5,10 @@
 #define TESSERA_TIERS_VERSION_H_
 
 #include <atomic>
+#include <climits>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "deopt/guards.h"
@@ -65,6 +67,13 @@ struct Layout {
     bool attrs_vary = false;
     /// The results' dims are numbers and expressions, and their memory is row-major.
     bool is_simple = false;
+    /// What its operands are, where a comparison or two tells whether those that are given are the same: one tensor or
+    /// two, or a tensor and a number.
+    enum class Operands : uint8_t { others, tensors, with_number } brief = Operands::others;
+    uint8_t number_at = 0;  // with_number: which operand is the number
+    DType number_dtype{};
+    /// Where Activation has the first and the last tensor; of a number, which one it is.
+    int32_t first = -1, last = -1;
     /// num_bools is not -1, and these are the same.
     bool HasBools(absl::Span<const ir::Attr> attrs) const {
       for (int k = 0; k < num_bools; ++k) {
@@ -88,16 +97,36 @@ struct Layout {
     }
   };
   std::vector<Step> steps;  // and one more, which nothing matches
+  /// Those that vary, in order; and the first of them whose types do not follow from the symbols alone (where the
+  /// strides of an input decide, or an op's rule): what comes before it can be resolved in one go.
+  std::vector<int32_t> varying;
+  int32_t resolved_by_symbols = 0;
   std::vector<Operand> operands;
-  std::vector<Guard> guards;     // of inputs, in the order of their first use
-  std::vector<ValueId> guarded;  // whose each guard is
-  std::vector<ValueId> results;  // of all steps, in order
+  std::vector<Guard> guards;      // of inputs, in the order of their first use
+  std::vector<ValueId> guarded;   // whose each guard is
+  std::vector<int32_t> guard_of;  // by value; -1: none
+  std::vector<ValueId> results;   // of all steps, in order
+  std::vector<ValueId> lasting;   // those among them whose handles outlive the trace
+  std::vector<bool> lasts;        // by value: it is one of those
   std::vector<ValueId> inputs;
   /// The shape program: the distinct expressions over symbols, each evaluated once per run that needs it.
   std::vector<int64_t> expressions;
   /// For each value and dim, the index of its expression; -1: a number.
   std::vector<int16_t> dims;
   int16_t dim(ValueId v, int d) const { return dims[static_cast<size_t>(v) * kMaxRank + static_cast<size_t>(d)]; }
+  /// The distinct dims of results that are row-major and vary, each named by the first value that has them. Most
+  /// results of a step have the dims of some other one, so a run computes few of them.
+  std::vector<ValueId> shapes;
+  std::vector<int32_t> shape_of;  // by value; -1: of none of these
+  /// What varying steps make and is not the same in all runs, in order: in one list, because a run with new shapes goes
+  /// through all of it.
+  struct VaryingResult {
+    int32_t step;
+    ValueId value;
+    int32_t shape;  // -1: the step is resolved by itself
+    int32_t rank;
+  };
+  std::vector<VaryingResult> varying_results;
 
   explicit Layout(const Trace& trace);
 };
@@ -112,6 +141,9 @@ class Activation {
 
   /// Forgets the last run's inputs and results.
   void Begin();
+  /// Before any run, on the cpu: prepares all steps for the dims that the example has, as a run with them would, and
+  /// computes nothing. A run with other dims then changes only what they change.
+  void WarmUp(const Trace& example);
 
   /// Checks the guards of input v and keeps a reference to x, unless it borrows them. Inputs come in the order of their
   /// first use.
@@ -154,8 +186,17 @@ class Activation {
   /// Functions: the attributes of the frame in which the trace begins. Those that follow from the function's symbols
   /// may be others than in the last run, or than recorded.
   bool SetRootAttrs(const std::vector<ir::Attr>* attrs, GuardFailure* failure);
-  /// The types of the step's results, once its operands are known; false when a rule refuses them.
-  bool Resolve(int step, GuardFailure* failure);
+  /// The types of the step's results, once its operands are known; false when a rule refuses them. An eager step that
+  /// finds all symbols known resolves those after it, too, as far as they follow from symbols.
+  bool Resolve(int step, GuardFailure* failure) {
+    if (is_resolved(step)) return true;
+    if (trace_.is_eager && bound_once_ && ResolveRest(step)) return true;
+    return ResolveStep(step, failure);
+  }
+  /// Functions, once all inputs are there: the same for all steps. False: *failed is the one that a rule refuses.
+  bool ResolveAll(GuardFailure* failure, int* failed);
+  /// The types of the step's results are those of this run: shapes are as they were, or it is resolved already.
+  bool is_resolved(int step) const { return step < resolved_until_; }
 
   /// Type and strides; data only once it was computed.
   const View& view(ValueId v) const { return views_[v]; }
@@ -170,14 +211,22 @@ class Activation {
   /// Eager: takes the inputs, numbers and handles of the first `steps` steps over from a run of another version that
   /// has the same ones and has computed nothing yet. False, with `from` as it was, when a guard of this version fails.
   bool TakeOver(Activation& from, int steps);
-  /// Eager: a handle for the result v that waits, with one reference for the caller and none here.
-  rt::TensorImpl* MakeHandle(ValueId v, rt::Watcher* watcher) {
+  /// Eager: the handle that waits for the result of a step without attributes and with one result, if it can be used
+  /// again as it is; null: ask MakeHandle().
+  [[gnu::always_inline]] rt::TensorImpl* HandleOf(int step, ValueId v) {
     rt::TensorImpl* t = tensors_[v];
-    if (t == nullptr || shapes_changed_ || !t->dropped_relaxed()) [[unlikely]]
-      return NewHandle(v, watcher);
+    if (t == nullptr || !is_resolved(step) || !t->dropped_relaxed()) [[unlikely]]
+      return nullptr;
     t->StartWaiting();
     return t;
   }
+  /// Eager: a handle for the result v that waits, with one reference for the caller and none here.
+  rt::TensorImpl* MakeHandle(int step, ValueId v, rt::Watcher* watcher) {
+    rt::TensorImpl* t = HandleOf(step, v);
+    return t != nullptr ? t : NewHandle(v, watcher);
+  }
+  /// Eager: the thread that issues the ops has dropped a handle that waits.
+  void CountDrop() { ++drops_; }
 
   /// Runs the steps from position() up to `to`. Stops early, with status ok, at a step whose guard fails; or with the
   /// error of a step that failed, of which nothing was done. In both cases position() is that step.
@@ -244,13 +293,15 @@ class Activation {
   virtual absl::Status Place(int to) = 0;
   /// Runs them; sets position_ and failure_.
   virtual absl::Status RunSteps(int to) = 0;
+  /// After Prepare(), of all steps: what else can be ready before the first run.
+  virtual void Settle() {}
   /// Gives up what results of the last run hold.
   virtual void Forget() = 0;
 
   /// Memory that the activation took (or gave back, negative).
   void Account(int64_t bytes);
   rt::TensorImpl* NewHandle(ValueId v, rt::Watcher* watcher);
-  /// The guard of a mask, for a tensor that is not the last one it was asked of.
+  /// The guard of a mask: of one that was looked at in the run before, nothing is asked.
   bool LookAtMask(ValueId v, rt::TensorImpl& x, GuardFailure* failure);
   bool SetOtherInput(const Layout::Operand& operand, rt::TensorImpl& x, GuardFailure* failure);
   /// A result has its memory now.
@@ -259,6 +310,32 @@ class Activation {
   bool Keeps(int guard, const rt::TensorImpl& x);
   rt::TensorImpl*& Slot(int guard) { return tensors_[trace_.values.size() + 2 + static_cast<size_t>(guard)]; }
   void Unkeep(int guard);
+  void ChangeShapes() {
+    if (std::exchange(shapes_changed_, true)) return;
+    resolved_until_ = 0;
+  }
+  /// The dims and strides of a shape that follow from symbols, computed when they are first asked for in a run.
+  struct Shape {
+    int64_t dims[kMaxRank], strides[kMaxRank];
+    int64_t size;  // elements; -1: not computed
+  };
+  /// Null when some dim is no size.
+  const Shape* ShapeOf(int32_t index) {
+    const Shape& shape = shapes_[static_cast<size_t>(index)];
+    return shape.size >= 0 || SetShape(index) ? &shape : nullptr;
+  }
+  bool SetShape(int32_t index);
+  void SetView(ValueId v, const Shape& shape) {
+    View& view = views_[v];
+    for (int d = 0; d < view.rank; ++d) {
+      view.dims[d] = shape.dims[d];
+      view.strides[d] = shape.strides[d];
+    }
+  }
+  bool ResolveStep(int step, GuardFailure* failure);
+  /// All steps from that one on which follow from symbols, and the handles that wait to be used for them again. False:
+  /// not all symbols are known, or some step is refused.
+  bool ResolveRest(int step);
   int64_t Evaluate(int64_t dim) const;
   int64_t Expression(int16_t index);
   /// The dims of a result that are expressions; false when one of them is no size.
@@ -283,16 +360,20 @@ class Activation {
   /// Attributes of steps that depend on shapes, as of the last run; none for other steps of functions.
   std::vector<std::vector<ir::Attr>> step_attrs_;
   std::vector<int> root_symbolic_;  // functions: those steps in the frame where the trace begins
+  std::vector<int> symbolic_;       // functions: those and the ones that vary
   rt::Storage* const nothing_;      // what handles that wait have in place of memory
   int position_ = 0;
   bool borrows_ = false;  // the inputs of this run
   bool visits_buffers_ = false;
   bool shapes_changed_ = true;  // in this run
+  int resolved_until_ = 0;      // steps before it are resolved; all of them where no shape has changed
   bool prepared_ = false;       // every step, for the shapes of the last run
   bool bound_once_ = false;     // every step was prepared at some time
+  std::vector<Shape> shapes_;   // by index in the layout
   std::vector<int64_t> expression_values_;
   std::vector<uint8_t> expression_known_;
   std::vector<ValueId> published_;  // eager: handles that have their contents and are still compared with operands
+  int drops_ = 0;                   // eager: handles of this run that the issuing thread has dropped
   int escaped_ = 0;                 // eager: handles that got their contents and had died by then in the recording
   std::vector<ValueId> made_;       // functions: results that became tensors
   /// Eager: inputs that come again and again. A tensor that was the input of the last two runs and that the program
@@ -308,7 +389,7 @@ class Activation {
   int num_kept_ = 0;
   int64_t accounted_ = 0;
   GuardFailure failure_;
-  /// Inputs whose elements a guard looked at. They stay as they are while they are held.
+  /// Inputs and values of buffers whose elements a guard looked at. They stay as they are while they are held.
   std::vector<std::pair<ValueId, rt::Ref<rt::TensorImpl>>> masks_;
 };
 
@@ -337,6 +418,9 @@ class Version {
   void Return(std::unique_ptr<Activation> activation);
   /// Gives up idle activations.
   void Trim();
+  /// Makes the activation that the first run will find, and prepares it for the dims of the example: on the thread that
+  /// builds, so that the program does not wait for it.
+  void WarmUp();
 
   /// What its activations hold.
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }

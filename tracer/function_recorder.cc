@@ -199,9 +199,12 @@ void FunctionRecorder::Describe(const Insn& insn) {
     if (failed_) return;
     if (insn.op == ir::Op::k_attention && insn.num_operands > static_cast<int>(kMaskOperand)) [[unlikely]] {
       const OperandRef ref = level.frame->code->operands[insn.operands + kMaskOperand];
+      const ValueId mask = notes_->operands[notes_->operands.size() - insn.num_operands + kMaskOperand];
       if (ref >= 0) {
-        notes_->values.SetMask(notes_->operands[notes_->operands.size() - insn.num_operands + kMaskOperand],
-                               *level.frame->registers[ref]);
+        const ValueNotes::Value& value = notes_->values[static_cast<size_t>(mask)];
+        const bool is_of_buffer = value.is(TraceValue::Kind::result) && value.step >= 0 &&
+                                  notes_->steps[static_cast<size_t>(value.step)].kind == Kind::buffer_read;
+        notes_->values.SetMask(mask, *level.frame->registers[ref], is_of_buffer);
       }
     }
     level.has_step = true;

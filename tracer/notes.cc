@@ -38,8 +38,8 @@ ValueId ValueNotes::AddInput(const View& x, int32_t step, int32_t reg) {
   return v;
 }
 
-void ValueNotes::SetMask(ValueId v, const rt::TensorImpl& x) {
-  if (!values_[static_cast<size_t>(v)].is(TraceValue::Kind::input)) return;
+void ValueNotes::SetMask(ValueId v, const rt::TensorImpl& x, bool is_of_buffer) {
+  if (!values_[static_cast<size_t>(v)].is(TraceValue::Kind::input) && !is_of_buffer) return;
   if (x.device().kind() != rt::DeviceKind::cpu || x.storage()->is_wrapped()) return;
   // The same one serves many layers.
   for (const auto& [value, shape] : masks_)

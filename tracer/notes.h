@@ -66,9 +66,9 @@ class ValueNotes {
     return static_cast<ValueId>(values_.size() - 1);
   }
   ValueId AddInput(const View& x, int32_t step, int32_t reg = -1);
-  /// Value v is x, a mask of attention. What it lets through is looked at where the host can see it, and nobody else can
-  /// change it.
-  void SetMask(ValueId v, const rt::TensorImpl& x);
+  /// Value v is x, a mask of attention. What it lets through is looked at where the host can see it and nobody else can
+  /// change it, of inputs and of what was read from a buffer: a version can ask those.
+  void SetMask(ValueId v, const rt::TensorImpl& x, bool is_of_buffer = false);
   /// `bits`: of a TraceValue::number.
   ValueId AddNumber(const TensorType& type, int64_t bits, int32_t step, bool is_fixed);
 

@@ -56,7 +56,7 @@ struct TraceValue {
   // Hence the order of members, and strides only where there are some.
   Kind kind = Kind::result;
   bool is_fixed = false;  // number, functions: the value never changes
-  /// input that is a mask of attention: what it was seen to let through. Code of tier 3 relies on it, behind a guard.
+  /// input, or value of a buffer, that is a mask of attention: what it was seen to let through. Code of tier 3 relies on it, behind a guard.
   MaskShape mask = MaskShape::unknown;
   int32_t step = -1;      // result: the step that makes it; input: the first one that uses it
   TensorType type;

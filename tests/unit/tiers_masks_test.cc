@@ -191,6 +191,64 @@ TEST_F(TiersMasks, WritingToTheMask) {
   EXPECT_GE(Reasons(), 1) << Runtime::explain();
 }
 
+// A mask in a buffer is looked at when the buffer was written, and not while it was not.
+TEST_F(TiersMasks, MasksInBuffers) {
+  OptionScope scope(Tier3());
+  deopt::Ledger::Get().Clear();
+  const Function f = Function::parse(R"(
+buffer @mask : tensor<33 x 40 x f32>
+buffer @calls : tensor<f32>
+func @f(%q: tensor<2 x 2 x 33 x 16 x f32>, %k: tensor<2 x 2 x 40 x 16 x f32>, %v: tensor<2 x 2 x 40 x 16 x f32>)
+    -> tensor<2 x 2 x 33 x 16 x f32> {
+  %n = buffer_read {buffer = "calls"}
+  %more = add %n, 1.0
+  buffer_write %more {buffer = "calls"}
+  %m = buffer_read {buffer = "mask"}
+  %a = attention %q, %k, %v, %m
+  %y = mul %a, 2.0
+  return %y
+}
+)")
+                         .value();
+  const auto changed = [] { return deopt::Ledger::Get().count(deopt::GuardKind::buffer_version); };
+  const Tensor causal = AsAdded(Causal(kQueries, kKeys), f32);
+  Tensor written = AsAdded(Tensor::from(Corner(), {kQueries, kKeys}) > 0.5, f32);
+  struct Call {
+    Tensor q, k, v, mask, y;
+  };
+  std::vector<Call> calls;
+  const auto call = [&](const Tensor& mask, uint64_t seed) {
+    const Tensor q = Q(seed), k = K(seed + 1), v = K(seed + 2);
+    calls.push_back({q, k, v, mask, f.call({q, k, v})});
+  };
+  const auto set = [&](const Tensor& mask) { ASSERT_TRUE(f.module().set_buffer("mask", mask).ok()); };
+  set(causal);
+  for (uint64_t i = 0; i < 8; ++i) call(causal, i);
+  EXPECT_NE(f.inspect_ir("graph").value().find("causal = true"), std::string::npos) << f.inspect_ir("graph").value();
+  // Another tensor that keeps the same serves; one that keeps more does not.
+  set(Saved(causal));
+  for (uint64_t i = 0; i < 4; ++i) call(causal, 10 + i);
+  EXPECT_EQ(changed(), 0) << Runtime::explain();
+  set(Saved(written));
+  call(Saved(written), 20);
+  EXPECT_EQ(changed(), 1) << Runtime::explain();
+  EXPECT_NE(Runtime::explain().find("a causal mask"), std::string::npos) << Runtime::explain();
+  // What the program has written to a tensor since it put it there does not count.
+  set(causal);
+  call(causal, 30);
+  const int64_t before = changed();
+  written = causal;
+  written.write<float>()[kKeys - 1] = 0;
+  call(Saved(causal), 31);
+  EXPECT_EQ(changed(), before) << Runtime::explain();
+  set(written);
+  for (uint64_t i = 0; i < 6; ++i) call(Saved(written), 32 + i);
+  EXPECT_GT(changed(), before) << Runtime::explain();
+  EXPECT_EQ(f.module().buffer("calls").value().item<float>(), static_cast<float>(calls.size()));
+  OptionScope plain({{"tier", "1"}});
+  for (const Call& c : calls) ExpectSame(c.y, attention(c.q, c.k, c.v, c.mask) * 2.0, 1e-5, "a call");
+}
+
 // A mask that changes from round to round within one call is looked at in each of them.
 TEST_F(TiersMasks, LoopsThatCarryTheMask) {
   OptionScope scope(Tier3());

@@ -1,0 +1,170 @@
+// Versions that get another shape in every run: all that follows from it is worked out anew, and nothing of the last
+// one is left.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/unit/tiers_testing.h"
+
+namespace tessera {
+namespace {
+
+/// From the host, so that no op of a trace makes it.
+Tensor Values(const Dims& dims, int seed) {
+  int64_t size = 1;
+  for (int64_t dim : dims) size *= dim;
+  std::vector<float> values(static_cast<size_t>(size));
+  uint32_t state = static_cast<uint32_t>(seed) * 2654435761u + 1;
+  for (float& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<float>(state >> 8) / 8388608.0f - 1.0f;
+  }
+  return Tensor::from(values, dims);
+}
+
+/// Sizes without a pattern, from 2 to 300: with rows of 16, small results and such as are larger than what is repeated
+/// for a loop.
+int64_t SizeAt(int i) { return 2 + i * 131 % 299; }
+
+/// Ops of all kinds that are bound in different ways: loops, numbers, rows and elements that are repeated, products,
+/// sums.
+Tensor Layer(const Tensor& x, const Tensor& w, const Tensor& bias, double rate) {
+  const Tensor h = relu(matmul(x, w) + bias);
+  const Tensor scale = sum(square(h)) * 1e-3;
+  return where(h > 0.25, h * rate, 0.5) + x / (scale + 1.0) - bias * 0.5;
+}
+
+/// Runs it in tier 1 and in versions; gives the part of its ops that ran in these.
+double PartInVersions(const TestProgram& program) {
+  int64_t version_ops = 0, executed = 0;
+  bool is_second = false;
+  RunBoth([&](Log& log) {
+    if (is_second) {
+      version_ops = -MetricNow("version_ops");
+      executed = -MetricNow("ops_executed");
+    }
+    program(log);
+    is_second = true;
+  });
+  version_ops += MetricNow("version_ops");
+  executed += MetricNow("ops_executed");
+  return static_cast<double>(version_ops) / static_cast<double>(version_ops + executed);
+}
+
+TEST(TiersShapes, AnotherOneInEveryRound) {
+  const double part = PartInVersions([](Log& log) {
+    const Tensor w = Values({16, 16}, 1), bias = Values({16}, 2);
+    for (int i = 0; i < 120; ++i)
+      log.Add(Layer(Values({SizeAt(i), 16}, 10 + i), w, bias, 1.0 / static_cast<double>(1 + i)));
+  });
+  EXPECT_GT(part, 0.5);
+}
+
+constexpr const char* kFunction = R"(
+buffer @calls : tensor<f32>
+func @f(%x: tensor<B x S x 16 x f32>, %w: tensor<16 x 16 x f32>, %b: tensor<16 x f32>) -> tensor<B x S x 16 x f32> {
+  %n = buffer_read {buffer = "calls"}
+  %more = add %n, 1.0
+  buffer_write %more {buffer = "calls"}
+  %p = matmul %x, %w
+  %h = add %p, %b
+  %g = mul %h, 0.5
+  %keep = gt %g, 0.25
+  %y = where %keep, %g, %more
+  %s = sum %y {axes = [0, 1]}
+  %z = sub %y, %s
+  return %z
+}
+)";
+
+TEST(TiersShapes, OfFunctions) {
+  const double part = PartInVersions([](Log& log) {
+    const Function f = Function::parse(kFunction).value();
+    ASSERT_TRUE(f.module().set_buffer("calls", Tensor::scalar(0.0f)).ok());
+    const Tensor w = Values({16, 16}, 1), b = Values({16}, 2);
+    for (int i = 0; i < 120; ++i) log.Add(f.call({Values({2 + i % 3, SizeAt(i), 16}, i), w, b}));
+  });
+  EXPECT_GT(part, 0.3);
+}
+
+// Handles can be asked for dims and strides before anything is computed, and windows have those of what they look at.
+TEST(TiersShapes, OfHandlesThatWait) {
+  const double part = PartInVersions([](Log& log) {
+    const Tensor bias = Values({16}, 2);
+    for (int i = 0; i < 80; ++i) {
+      const int64_t n = SizeAt(i);
+      const Tensor x = Values({n, 16}, i), y = x * 2.0 + bias;
+      const Tensor t = transpose(y), half = reshape(y, {n, 2, 8}), z = t + 1.0;
+      const auto describe = [&](const Tensor& v) {
+        log.Add(absl::StrCat(absl::StrJoin(v.dims(), ","), " by ", absl::StrJoin(v.strides(), ",")));
+      };
+      for (const Tensor& v : {y, t, half, z}) describe(v);
+      log.Add(sum(half, 1));
+      log.Add(z);
+    }
+  });
+  EXPECT_GT(part, 0.3);
+}
+
+// One symbol is known from the first op on, the other one only when its input comes.
+TEST(TiersShapes, SymbolsThatComeLater) {
+  const double part = PartInVersions([](Log& log) {
+    for (int i = 0; i < 120; ++i) {
+      const Tensor x = Values({SizeAt(i / 3), 4}, i), y = Values({SizeAt(i % 3 == 0 ? i : 7), 4}, 500 + i);
+      const Tensor a = x * 0.5 + 1.0, b = y * 0.25 - 1.0;
+      log.Add(sum(a, 0) + sum(b, 0));
+      log.Add(matmul(a, b, false, true) * 2.0);
+    }
+  });
+  EXPECT_GT(part, 0.3);
+}
+
+// What the program holds from earlier rounds stays as it is, whoever drops it and whenever.
+TEST(TiersShapes, HandlesFromEarlierRounds) {
+  PartInVersions([](Log& log) {
+    const Tensor w = Values({16, 16}, 1), bias = Values({16}, 2);
+    std::deque<Tensor> held;
+    for (int i = 0; i < 90; ++i) {
+      const Tensor x = Values({SizeAt(i), 16}, i), a = x * 0.5, b = a + bias;
+      Tensor c = matmul(b, w);
+      if (i % 5 == 2) held.push_back(b);
+      if (i % 7 == 3) std::thread([gone = std::move(c)] {}).join();
+      log.Add(tanh(b) - a);
+      if (held.size() > 3) {
+        log.Add(held.front());
+        held.pop_front();
+      }
+    }
+    for (const Tensor& h : held) log.Add(h);
+  });
+}
+
+// A version has the memory of its first run before that comes.
+TEST(TiersShapes, VersionsAreReadyBeforeTheyRun) {
+  OptionScope scope(HotAtOnce());
+  tiers::Manager::Get().Reset();
+  const Tensor w = Values({16, 16}, 1), bias = Values({16}, 2);
+  const int64_t made = MetricNow("versions_made"), runs = MetricNow("version_runs");
+  for (int i = 0; i < 60 && MetricNow("versions_made") == made; ++i)
+    Layer(Values({SizeAt(i), 16}, i), w, bias, 0.5).to_vector<float>();
+  ASSERT_GT(MetricNow("versions_made"), made);
+  ASSERT_EQ(MetricNow("version_runs"), runs);
+  bool found = false;
+  for (const auto& anchor : tiers::Manager::Get().anchors()) {
+    for (const auto& version : anchor->versions()) {
+      found = true;
+      EXPECT_EQ(version->handles(), 1);
+      EXPECT_GT(version->bytes(), 0);
+    }
+  }
+  EXPECT_TRUE(found);
+}
+
+}  // namespace
+}  // namespace tessera
