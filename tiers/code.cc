@@ -10,6 +10,7 @@
 #include "runtime/options.h"
 #include "tiers/batches.h"
 #include "tiers/library_kernels.h"
+#include "tiers/memory_plan.h"
 
 namespace tessera::tiers {
 namespace {
@@ -57,6 +58,22 @@ const char* LabelOf(std::string name) {
   std::lock_guard lock(*mutex);
   if (names->size() >= kMost && !names->contains(name)) return "a generated kernel";
   return names->insert(std::move(name)).first->c_str();
+}
+
+void Code::FindWindows(const Trace& trace) {
+  std::vector<int32_t> inner_of(trace.values.size(), -1);
+  for (size_t k = 0; k < kernels_.size(); ++k)
+    for (ValueId v : kernels_[k].inner) inner_of[static_cast<size_t>(v)] = static_cast<int32_t>(k);
+  for (size_t i = 0; i < trace.steps.size(); ++i) {
+    const tracer::TraceStep& s = trace.steps[i];
+    if (kernel_of_[i] >= 0 || !MayShare(s)) continue;
+    const int32_t kernel = inner_of[static_cast<size_t>(s.in[0])];
+    if (kernel < 0) continue;
+    for (ValueId v : s.out) {
+      inner_of[static_cast<size_t>(v)] = kernel;
+      kernels_[static_cast<size_t>(kernel)].windows.push_back(v);
+    }
+  }
 }
 
 absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi& api, const Trace& trace,
@@ -194,6 +211,7 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     }
     if (rt::options().fuse() && !rt::options().bitwise() && interp::MatmulWithEpilogue(trace.device->kind()) != nullptr)
       FindLibraryKernels(trace, code->kernels_, code->kernel_of_);
+    code->FindWindows(trace);
     code->batches_ = FindBatches(trace, code->kernels_);
     for (size_t b = 0; b < code->batches_.size(); ++b) {
       const int last = code->kernels_[static_cast<size_t>(code->batches_[b].back())].position;
@@ -214,6 +232,7 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     return Internal("generated code cannot be loaded: ", why);
   }
   for (size_t k = 0; k < functions.size(); ++k) code->kernels_[k].run = functions[k];
+  code->FindWindows(trace);
   return std::shared_ptr<const Code>(std::move(code));
 }
 

@@ -52,6 +52,8 @@ class Code {
     std::vector<Gather> gathers;
     /// Results of its steps that are never in memory.
     std::vector<tracer::ValueId> inner;
+    /// Results of steps outside it that are windows onto those.
+    std::vector<tracer::ValueId> windows;
     // The function that runs many kernels like this one in one launch, and how many at most; null: there is none.
     const void* many_function = nullptr;
     int64_t many = 0;
@@ -82,6 +84,7 @@ class Code {
 
  private:
   explicit Code(const TesseraCompilerApi& api) : api_(api) {}
+  void FindWindows(const tracer::Trace& trace);
   const TesseraCompilerApi& api_;
   std::vector<Kernel> kernels_;
   std::vector<int32_t> kernel_of_;

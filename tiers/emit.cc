@@ -68,6 +68,13 @@ class Emitter {
         locations_(locations),
         file_(file),
         plan_(PlanMemory(trace, {}, nullptr)) {
+    for (const TraceValue& value : trace.values) outlives_.push_back(value.death == tracer::kAtEnd);
+    for (size_t i = trace.steps.size(); i-- > 0;) {
+      const TraceStep& s = trace.steps[i];
+      if (!MayShare(s)) continue;
+      for (ValueId v : s.out)
+        if (outlives_[static_cast<size_t>(v)]) outlives_[static_cast<size_t>(s.in[0])] = true;
+    }
     views_.resize(trace.values.size());
     for (size_t v = 0; v < views_.size(); ++v) {
       const TraceValue& value = example_.values[v];
@@ -150,7 +157,7 @@ class Emitter {
   // The last step that needs v; INT32_MAX where it leaves the trace.
   int32_t Until(ValueId v) const {
     if (trace_.is_eager)
-      return trace_.values[v].death == tracer::kAtEnd ? INT32_MAX : static_cast<int32_t>(plan_.last[v]);
+      return outlives_[static_cast<size_t>(v)] ? INT32_MAX : static_cast<int32_t>(plan_.last[v]);
     return plan_.last[v] >= static_cast<int>(trace_.steps.size()) ? INT32_MAX : static_cast<int32_t>(plan_.last[v]);
   }
 
@@ -296,6 +303,7 @@ class Emitter {
   const bool locations_;
   const std::string file_;
   const MemoryPlan plan_;
+  std::vector<bool> outlives_;  // eager: the trace, in the recording; by itself or through a window onto it
   std::vector<View> views_;  // of the example
   std::map<int64_t, int64_t> symbols_;
   std::string body_;

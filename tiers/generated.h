@@ -38,9 +38,9 @@ class GeneratedKernels {
   void Bind(absl::Span<const View> views);
 
   /// Chooses the kernels for the steps from `from` up to `to`: those that are bound, lie in the range as a whole, whose
-  /// inner values nobody holds, and whose operands are aligned as it needs. `held(v)` says whether somebody does;
+  /// inner values nobody holds, nor windows onto them, and whose operands are aligned as it needs. `held(v)` says whether somebody does;
   /// `data(v)` is where the memory of the value begins. False: some steps of the range run although there is a kernel
-  /// for them. `any_held`: false where it is known that `held` says no of every inner value.
+  /// for them. `any_held`: false where it is known that `held` says no of all of those.
   template <class Held, class Data>
   bool Choose(int from, int to, bool any_held, Held held, Data data) {
     bool all = true;
@@ -48,6 +48,7 @@ class GeneratedKernels {
       const Code::Kernel& kernel = code_.kernels()[k];
       bool use = bound_[k].fits && kernel.position < to && kernel.steps.front() >= from;
       for (size_t v = 0; any_held && use && v < kernel.inner.size(); ++v) use = !held(kernel.inner[v]);
+      for (size_t v = 0; any_held && use && v < kernel.windows.size(); ++v) use = !held(kernel.windows[v]);
       auto is_aligned = [&](size_t v) { return reinterpret_cast<uintptr_t>(data(kernel.views[v])) % kAlignment == 0; };
       for (size_t m = 0; use && m < kernel.maps.size(); ++m) use = is_aligned(kernel.maps[m].view);
       for (size_t v = 0; use && v < kernel.aligned.size(); ++v) use = is_aligned(kernel.aligned[v]);

@@ -27,7 +27,8 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
     generated_ = std::make_unique<GeneratedKernels>(*replay.code(), *trace_.device,
                                                     [&](ValueId v) { return number_of_[v] >= 0; });
     for (const Code::Kernel& kernel : replay.code()->kernels())
-      for (ValueId v : kernel.inner) inner_lasts_ = inner_lasts_ || layout_.lasts[v];
+      for (const std::vector<ValueId>* values : {&kernel.inner, &kernel.windows})
+        for (ValueId v : *values) inner_lasts_ = inner_lasts_ || layout_.lasts[v];
   }
   last_branch_ = LastBranch();
   if (trace_.device->kind() == rt::DeviceKind::cuda) {
