@@ -24,7 +24,7 @@ class GuardWord {
   virtual ~GuardWord() = default;
   /// Submits the check of one bool, which is at condition.data on the device. `last`: of its run.
   virtual absl::Status Check(const View& condition, bool expected, bool last) = 0;
-  /// Completes a run that was given up before its last check; its verdict means nothing.
+  /// Completes a run that was given up before its last check; its verdict is of those before.
   virtual absl::Status GiveUp() = 0;
   /// Did all conditions of that run hold? Runs count from 0. Waits until the device has come to the last of them.
   virtual absl::StatusOr<bool> Held(uint64_t run) = 0;

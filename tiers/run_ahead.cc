@@ -54,6 +54,7 @@ absl::Status RunAhead::RunOnce() {
       f_.held.store(0, std::memory_order_relaxed);
     return absl::OkStatus();
   }
+  const std::vector<interp::Frame::Counter> counters = a_.counters();
   bool held = a_.Run(size).ok();
   const uint64_t run = a_.ReadBranches();
   rt::Count(rt::Metric::runs_ahead);
@@ -66,7 +67,7 @@ absl::Status RunAhead::RunOnce() {
   }
   f_.held.store(0, std::memory_order_relaxed);
   rt::Count(rt::Metric::runs_ahead_lost);
-  return a_.RunOver();
+  return a_.RunOver(counters);
 }
 
 RunAhead::Entry RunAhead::Begin() const {
@@ -85,17 +86,17 @@ absl::Status RunAhead::Submit(int64_t* lost) {
   e.run = a_.ReadBranches();
   e.counters = std::move(counters);
   rt::Count(rt::Metric::runs_ahead);
-  if (status.ok()) {
+  if (status.ok() && a_.position() == size) {
     log_.push_back(std::move(e));
     return absl::OkStatus();
   }
-  // It may be an error of an iteration that never was.
+  // It failed, or a guard of the host's did: what it was given may never have been.
   absl::Status again;
   if (!Settle(0, lost, &again)) return again;
   f_.held.store(0, std::memory_order_relaxed);
   rt::Count(rt::Metric::runs_ahead_lost);
   // At the end of the last one it has not begun.
-  if (a_.position() == size) return a_.RunAgain(f_.carried, size);
+  if (!status.ok() && a_.position() == size) return a_.RunAgain(f_.carried, size);
   return a_.RunFrom(f_.carried, absl::MakeSpan(e.begin), e.counters);
 }
 

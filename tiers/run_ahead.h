@@ -26,7 +26,7 @@ class RunAhead {
   absl::Status RunOnce();
 
   size_t outstanding() const { return log_.size(); }
-  /// Submits the next iteration. Where that fails, it waits for those before it, and runs the iteration again with its
+  /// Submits the next iteration. Where that does not come to its end, it waits for those before it, and runs the iteration again with its
   /// branches read, or an earlier one that did not hold: then *lost complete iterations were none.
   absl::Status Submit(int64_t* lost);
   /// Waits until at most so many iterations are outstanding. False: a branch of one did not hold, so that one was run

@@ -4,6 +4,7 @@
 #ifndef TESSERA_TIERS_VERSION_H_
 #define TESSERA_TIERS_VERSION_H_
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
 #include <memory>
@@ -280,8 +281,9 @@ class Activation {
   /// The iteration that began with these carried values, which are taken, and counters: from there to the end.
   virtual absl::Status RunFrom(absl::Span<const Carry> carried, absl::Span<rt::Ref<rt::TensorImpl>> begin,
                                absl::Span<const interp::Frame::Counter> counters) = 0;
-  /// A run that does not go round, with the same inputs once more.
-  absl::Status RunOver() {
+  /// A run that does not go round, with the same inputs once more, and the counters that it began with.
+  absl::Status RunOver(absl::Span<const interp::Frame::Counter> counters) {
+    std::copy(counters.begin(), counters.end(), counters_.begin());
     position_ = 0;
     return Run(static_cast<int>(trace_.steps.size()));
   }

@@ -127,6 +127,30 @@ TEST_P(RunAhead, BranchesInsideACountedLoop) {
   EXPECT_GT(counts.ahead, 40);
 }
 
+// The last round of the counter meets branches that nobody has looked at.
+TEST_P(RunAhead, ACountedLoopEndsWhileABranchIsAhead) {
+  std::vector<std::vector<Tensor>> calls;
+  for (int64_t n : {9, 9, 9, 4, 5, 6, 7, 8, 9, 10, 3, 2, 1}) calls.push_back({Ramp(3), Number(n), Number(n - 2)});
+  for (int64_t n : {4, 5, 6, 7, 8, 9, 10}) calls.push_back({Ramp(3), Number(n), Number(n - 1)});
+  const char text[] = R"(func @f(%x: tensor<N x f32>, %n: tensor<i64>, %turn: tensor<i64>) -> tensor<N x f32> {
+    %r = for %i in (0, %n, 1) (%a = %x) -> (tensor<N x f32>) {
+      %late = eq %i, %turn
+      %b = if %late -> (tensor<N x f32>) {
+        %c = neg %a
+        yield %c
+      } else {
+        %d = add %a, 0.25
+        yield %d
+      }
+      yield %b
+    }
+    return %r
+  })";
+  Compare(text, calls);
+  // With bridges, which go past the counter and do not go round themselves.
+  Compare(text, calls, {{"hot_exit", "1"}});
+}
+
 TEST_P(RunAhead, AFunctionThatBranches) {
   std::vector<std::vector<Tensor>> calls = Times(20, {Ramp(5)});
   calls.push_back({Ramp(5, -9)});

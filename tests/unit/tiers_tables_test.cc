@@ -455,6 +455,24 @@ void TwoVersions() {
   for (int i = 0; i < 80; ++i) program.Call({Ones(i % 2 == 0 ? 8 : 1)});
 }
 
+/// A loop that is ahead of its condition when that ends it.
+void RunsAhead() {
+  const OptionScope scope({{"background", "false"}, {"hot_loop", "2"}, {"profit_gate", "false"}, {"run_ahead", "4"}});
+  testing::Program program(R"(func @f(%x: tensor<N x f32>) -> tensor<N x f32> {
+    %r = while (%a = %x) -> (tensor<N x f32>) {
+      %m = max %a {axes = [0]}
+      %go = gt %m, 0.001
+      yield %go
+    } do {
+      %b = mul %a, 0.5
+      %c = sub %b, 0.0001
+      yield %c
+    }
+    return %r
+  })");
+  for (int i = 0; i < 8; ++i) program.Call({Ones(4)});
+}
+
 /// Recordings, an abort, versions, bridges, deopts, and versions that go. Generated code, and a compile that fails,
 /// where there is a compiler.
 void ABitOfEverything() {
@@ -462,6 +480,7 @@ void ABitOfEverything() {
   Provoke(DeoptReason::read);
   Provoke(DeoptReason::branch);
   TwoVersions();
+  RunsAhead();
   if (!HasCompiler()) return;
   RunBoth(Loop, CodeAtOnce());
   rt::ArmFault(rt::Fault::compile, 1, -1);
