@@ -54,7 +54,7 @@
   X(gpu_linear, GpuLinear, "products and what follows them in one kernel, torch.compile and cuBLASLt's epilogues")   \
   X(gpu_gemm_tier3, GpuGemmTier3, "generated products of bf16 on tensor cores, the fastest of cuBLASLt")             \
   X(gpu_ops, GpuOps, "single ops of tier 1 on a GPU, PyTorch and a copy")                                            \
-  X(gpu_until, GpuUntil, "a loop that ends when the device says so: branches checked there or read, PyTorch")            \
+  X(gpu_until, GpuUntil, "a loop that ends when the device says so: branches checked there or read, PyTorch")        \
   X(gpu_shape_churn, GpuShapeChurn, "another shape in each of 200 calls on a GPU, and tier 1")                       \
   X(gpu_compile_latency, GpuCompileLatency, "from a trace to a cubin")
 

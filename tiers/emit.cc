@@ -156,8 +156,7 @@ class Emitter {
 
   // The last step that needs v; INT32_MAX where it leaves the trace.
   int32_t Until(ValueId v) const {
-    if (trace_.is_eager)
-      return outlives_[static_cast<size_t>(v)] ? INT32_MAX : static_cast<int32_t>(plan_.last[v]);
+    if (trace_.is_eager) return outlives_[static_cast<size_t>(v)] ? INT32_MAX : static_cast<int32_t>(plan_.last[v]);
     return plan_.last[v] >= static_cast<int>(trace_.steps.size()) ? INT32_MAX : static_cast<int32_t>(plan_.last[v]);
   }
 
@@ -304,7 +303,7 @@ class Emitter {
   const std::string file_;
   const MemoryPlan plan_;
   std::vector<bool> outlives_;  // eager: the trace, in the recording; by itself or through a window onto it
-  std::vector<View> views_;  // of the example
+  std::vector<View> views_;     // of the example
   std::map<int64_t, int64_t> symbols_;
   std::string body_;
   std::string place_;  // of the step at hand

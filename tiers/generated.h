@@ -38,9 +38,9 @@ class GeneratedKernels {
   void Bind(absl::Span<const View> views);
 
   /// Chooses the kernels for the steps from `from` up to `to`: those that are bound, lie in the range as a whole, whose
-  /// inner values nobody holds, nor windows onto them, and whose operands are aligned as it needs. `held(v)` says whether somebody does;
-  /// `data(v)` is where the memory of the value begins. False: some steps of the range run although there is a kernel
-  /// for them. `any_held`: false where it is known that `held` says no of all of those.
+  /// inner values nobody holds, nor windows onto them, and whose operands are aligned as it needs. `held(v)` says
+  /// whether somebody does; `data(v)` is where the memory of the value begins. False: some steps of the range run
+  /// although there is a kernel for them. `any_held`: false where it is known that `held` says no of all of those.
   template <class Held, class Data>
   bool Choose(int from, int to, bool any_held, Held held, Data data) {
     bool all = true;

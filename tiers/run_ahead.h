@@ -26,8 +26,9 @@ class RunAhead {
   absl::Status RunOnce();
 
   size_t outstanding() const { return log_.size(); }
-  /// Submits the next iteration. Where that does not come to its end, it waits for those before it, and runs the iteration again with its
-  /// branches read, or an earlier one that did not hold: then *lost complete iterations were none.
+  /// Submits the next iteration. Where that does not come to its end, it waits for those before it, and runs the
+  /// iteration again with its branches read, or an earlier one that did not hold: then *lost complete iterations were
+  /// none.
   absl::Status Submit(int64_t* lost);
   /// Waits until at most so many iterations are outstanding. False: a branch of one did not hold, so that one was run
   /// again, with that status, and the activation is where it stopped; *lost complete iterations were none.
@@ -46,7 +47,7 @@ class RunAhead {
 
   FunctionVersion& f_;
   Activation& a_;
-  const size_t most_;  // iterations; 0: branches are read
+  const size_t most_;       // iterations; 0: branches are read
   std::vector<Entry> log_;  // oldest first
 };
 

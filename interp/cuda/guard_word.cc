@@ -19,9 +19,9 @@ class CudaGuardWord final : public interp::GuardWord {
     std::unique_ptr<CudaGuardWord> word(new CudaGuardWord(device));
     TSR_RETURN_IF_ERROR(device.Enter());
     void* verdicts = nullptr;
-    TSR_RETURN_IF_ERROR(device.Check(
-        "cuMemHostAlloc", TheDriver().cuMemHostAlloc(&verdicts, kRuns * sizeof(uint64_t),
-                                                     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)));
+    TSR_RETURN_IF_ERROR(device.Check("cuMemHostAlloc",
+                                     TheDriver().cuMemHostAlloc(&verdicts, kRuns * sizeof(uint64_t),
+                                                                CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)));
     std::memset(verdicts, 0, kRuns * sizeof(uint64_t));
     word->verdicts_ = static_cast<std::atomic<uint64_t>*>(verdicts);
     TSR_ASSIGN_OR_RETURN(word->state_, Scratch::Make(device, sizeof(GuardState)));

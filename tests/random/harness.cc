@@ -19,8 +19,7 @@ constexpr const char* kNames[] = {
     "tier",           "background",       "hot_eager",        "hot_loop",    "hot_function",  "hot_exit",
     "trace_ops",      "trace_unroll",     "trace_depth",      "profit_gate", "version_bytes", "anchor_versions",
     "version_count",  "deopt_generalise", "deopt_pin",        "deopt_every", "chaos_seed",    "hash_bits",
-    "parallel_grain", "compile_after",    "specialise_after", "fuse",        "bitwise",
-    "run_ahead"};
+    "parallel_grain", "compile_after",    "specialise_after", "fuse",        "bitwise",       "run_ahead"};
 
 Options Hot(int64_t threshold) {
   const std::string n = std::to_string(threshold);

@@ -43,10 +43,10 @@ class RunAhead : public ::testing::TestWithParam<std::string> {
     const Counts before = Now();
     for (const char* ahead : {"1", "2", "5", "62"}) {
       for (const char* compile_after : {"-1", "0"}) {
-        Settings settings = {{"tier", "3"},          {"background", "false"},  {"hot_loop", "2"},
-                             {"hot_function", "2"},  {"hot_exit", "1000000"},  {"profit_gate", "false"},
-                             {"deopt_every", "0"},   {"chaos_seed", "0"},      {"deopt_pin", "1000000"},
-                             {"run_ahead", ahead},   {"bitwise", "true"}};
+        Settings settings = {{"tier", "3"},         {"background", "false"}, {"hot_loop", "2"},
+                             {"hot_function", "2"}, {"hot_exit", "1000000"}, {"profit_gate", "false"},
+                             {"deopt_every", "0"},  {"chaos_seed", "0"},     {"deopt_pin", "1000000"},
+                             {"run_ahead", ahead},  {"bitwise", "true"}};
         if (compile_after[0] == '0') settings.push_back({"compile_after", "0"});
         settings.insert(settings.end(), more.begin(), more.end());
         WithOptions options(settings);
@@ -69,7 +69,8 @@ std::vector<std::vector<Tensor>> Times(int n, const std::vector<Tensor>& args) {
 }
 
 // The state is carried, and what it was an iteration ago, too; the loop ends when it is small enough.
-const char kUntilSmall[] = R"(func @f(%x: tensor<N x f32>, %limit: tensor<f32>) -> (tensor<N x f32>, tensor<N x f32>, tensor<i64>) {
+const char kUntilSmall[] =
+    R"(func @f(%x: tensor<N x f32>, %limit: tensor<f32>) -> (tensor<N x f32>, tensor<N x f32>, tensor<i64>) {
     %n, %r, %before = while (%i = 0, %a = %x, %b = %x) -> (tensor<i64>, tensor<N x f32>, tensor<N x f32>) {
       %m = max %a {axes = [0]}
       %go = gt %m, %limit
@@ -102,7 +103,8 @@ TEST_P(RunAhead, NaNEndsIt) {
 }
 
 TEST_P(RunAhead, BranchesInsideACountedLoop) {
-  const Counts counts = Compare(R"(func @f(%x: tensor<N x f32>, %n: tensor<i64>, %turn: tensor<i64>) -> (tensor<N x f32>, tensor<i64>) {
+  const Counts counts =
+      Compare(R"(func @f(%x: tensor<N x f32>, %n: tensor<i64>, %turn: tensor<i64>) -> (tensor<N x f32>, tensor<i64>) {
     %r, %turns = for %i in (0, %n, 1) (%a = %x, %t = 0) -> (tensor<N x f32>, tensor<i64>) {
       %k = mod %i, %turn
       %odd = eq %k, 3
@@ -118,12 +120,12 @@ TEST_P(RunAhead, BranchesInsideACountedLoop) {
     }
     return %r, %turns
   })",
-                                {{Ramp(3), Number(40), Number(17)},
-                                 {Ramp(3), Number(40), Number(17)},
-                                 {Ramp(3), Number(40), Number(5)},
-                                 {Ramp(3), Number(40), Number(100)},
-                                 {Ramp(3), Number(0), Number(5)},
-                                 {Ramp(3), Number(1), Number(5)}});
+              {{Ramp(3), Number(40), Number(17)},
+               {Ramp(3), Number(40), Number(17)},
+               {Ramp(3), Number(40), Number(5)},
+               {Ramp(3), Number(40), Number(100)},
+               {Ramp(3), Number(0), Number(5)},
+               {Ramp(3), Number(1), Number(5)}});
   EXPECT_GT(counts.ahead, 40);
 }
 
@@ -206,7 +208,8 @@ TEST_P(RunAhead, ErrorsOfIterationsThatNeverWere) {
   else
     EXPECT_GT(counts.lost, 0);
   // One that was to be is met.
-  if (!on_gpu()) Compare(text, {{Ramp(30), Number(30)}, {Ramp(30), Number(30)}, {Ramp(30), Number(31)}, {Ramp(30), Number(9)}});
+  if (!on_gpu())
+    Compare(text, {{Ramp(30), Number(30)}, {Ramp(30), Number(30)}, {Ramp(30), Number(31)}, {Ramp(30), Number(9)}});
 }
 
 TEST_P(RunAhead, ForcedExitsInBetween) {

@@ -409,18 +409,17 @@ TEST_P(FunctionTiers, SeeWhatTheInterpreterSees) {
 
 INSTANTIATE_TEST_SUITE_P(
     Configs, FunctionTiers,
-    ::testing::Values(Config{"hot", {}},
-                      Config{"hot_exit_1", {{"hot_exit", "1"}, {"hot_loop", "1"}, {"hot_function", "1"}}},
-                      Config{"no_bridges", {{"hot_exit", "1000000"}}},
-                      Config{"inlines_one_level", {{"trace_depth", "1"}}},
-                      Config{"short_unroll", {{"trace_unroll", "1"}}}, Config{"deopt_1", {{"deopt_every", "1"}}},
-                      Config{"deopt_2", {{"deopt_every", "2"}}}, Config{"deopt_3", {{"deopt_every", "3"}}},
-                      Config{"deopt_5", {{"deopt_every", "5"}}}, Config{"chaos_1", {{"chaos_seed", "1"}}},
-                      Config{"chaos_2", {{"chaos_seed", "2"}}}, Config{"chaos_3", {{"chaos_seed", "3"}}},
-                      Config{"ahead_1", {{"run_ahead", "1"}}}, Config{"ahead_7", {{"run_ahead", "7"}, {"hot_exit", "1000000"}}},
-                      Config{"ahead_deopt", {{"run_ahead", "3"}, {"deopt_every", "7"}}},
-                      Config{"background", {{"background", "true"}}},
-                      Config{"defaults", {{"hot_loop", "40"}, {"hot_function", "200"}}}),
+    ::testing::Values(
+        Config{"hot", {}}, Config{"hot_exit_1", {{"hot_exit", "1"}, {"hot_loop", "1"}, {"hot_function", "1"}}},
+        Config{"no_bridges", {{"hot_exit", "1000000"}}}, Config{"inlines_one_level", {{"trace_depth", "1"}}},
+        Config{"short_unroll", {{"trace_unroll", "1"}}}, Config{"deopt_1", {{"deopt_every", "1"}}},
+        Config{"deopt_2", {{"deopt_every", "2"}}}, Config{"deopt_3", {{"deopt_every", "3"}}},
+        Config{"deopt_5", {{"deopt_every", "5"}}}, Config{"chaos_1", {{"chaos_seed", "1"}}},
+        Config{"chaos_2", {{"chaos_seed", "2"}}}, Config{"chaos_3", {{"chaos_seed", "3"}}},
+        Config{"ahead_1", {{"run_ahead", "1"}}}, Config{"ahead_7", {{"run_ahead", "7"}, {"hot_exit", "1000000"}}},
+        Config{"ahead_deopt", {{"run_ahead", "3"}, {"deopt_every", "7"}}},
+        Config{"background", {{"background", "true"}}},
+        Config{"defaults", {{"hot_loop", "40"}, {"hot_function", "200"}}}),
     [](const auto& info) { return info.param.name; });
 
 // ---- every frame that deopt puts together is one that the interpreter had
