@@ -1,5 +1,6 @@
 // Element-wise ops on a CUDA device: finds the kernel of the op and dtype, and brings operands to where it can read
 // them. Numbers of the host travel with the launch.
+#include <cstdlib>
 #include <cstring>
 
 #include "interp/cpu/convert.h"
@@ -52,6 +53,9 @@ const Kernel& KernelFor(const ir::OpInfo& op, DType dtype, Form form) {
   // Both stay for the life of the process.
   auto* made = new Kernel(image, strdup(name.c_str()));
   if (slot.compare_exchange_strong(kernel, made, std::memory_order_acq_rel)) return *made;
+  // Another thread was first.
+  std::free(const_cast<char*>(made->name));
+  delete made;
   return *kernel;
 }
 
