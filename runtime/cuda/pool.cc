@@ -30,10 +30,11 @@ constexpr size_t SmallBytes(int c) {
 }
 static_assert(SmallBytes(SmallClass(kSmallLimit)) == kSmallLimit && SmallClass(kSmallLimit) < kSmallClasses);
 
-/// Large blocks: a sixteenth apart, whole pages of the driver's pool.
+/// Large blocks: a sixteenth apart, but no further than the pages of the driver's pool: of what a version needs at once
+/// a sixteenth would be as much as all its parameters.
 size_t LargeBytes(size_t bytes) {
   const int log = std::bit_width(bytes - 1) - 1;
-  const size_t step = std::max<size_t>(size_t{1} << (log - 4), size_t{64} << 10);
+  const size_t step = std::clamp<size_t>(size_t{1} << (log - 4), size_t{64} << 10, size_t{2} << 20);
   return (bytes + step - 1) / step * step;
 }
 

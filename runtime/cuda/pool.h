@@ -2,11 +2,11 @@
 //
 // Every request is rounded up to a size class, and all numbers count rounded bytes.
 //   small  (at most 1 MiB; classes a quarter of a power of two apart): from spans, through a cache per thread that
-//   needs
-//          neither lock nor atomic read-modify-write.
-//   large  (the rest; classes a sixteenth apart): one piece of the driver's pool each, behind one mutex. Freed ones are
-//          kept for reuse up to the option cuda_cache_bytes, the longest unused going first. What is given back to the
-//          driver can serve other sizes, because it maps pages anew: that keeps memory from falling to pieces.
+//          needs neither lock nor atomic read-modify-write.
+//   large  (the rest; classes a sixteenth apart, but at most 2 MiB): one piece of the driver's pool each, behind one
+//          mutex. Freed ones are kept for reuse, by requests of an eighth less too, up to the option cuda_cache_bytes,
+//          the longest unused going first. What is given back to the driver can serve other sizes, because it maps
+//          pages anew: that keeps memory from falling to pieces.
 //
 // Blocks are reused in the order of the device's stream (device.h). Numbers mean what runtime/pool.h says.
 #ifndef TESSERA_RUNTIME_CUDA_POOL_H_
