@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -15,8 +16,12 @@ namespace {
 constexpr size_t kWorkspace = size_t{32} << 20;
 /// Kinds that are kept; one more, and all are described again when they come.
 constexpr size_t kMostKinds = 4096;
-/// Kinds that are asked about in any case: a program of fixed shapes hardly has more.
+/// Kinds of wide floats that are asked about in any case: a program of fixed shapes hardly has more.
 constexpr int kAskedFirst = 64;
+/// Multiplications of a product that takes as long as loading a kernel: 2 ms at half of what an H100 can do in bf16.
+constexpr double kLongProduct = 4e11;
+/// Choices of a family that are kept; another one takes the place of the nearest.
+constexpr size_t kMostChoices = 16;
 
 absl::Status LtError(const char* call, cublasStatus_t status) {
   if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
@@ -33,21 +38,19 @@ cudaDataType_t TypeOf(DType dtype) {
   }
 }
 
-int64_t ThreeBits(int64_t size) {
-  const int rest = std::max(static_cast<int>(std::bit_width(static_cast<uint64_t>(size))) - 3, 0);
-  return size >> rest << rest;
+/// By how many powers of two two kinds of a family differ in their sizes.
+double Distance(const ProductKind& a, const ProductKind& b) {
+  const auto apart = [](int64_t x, int64_t y) { return std::abs(std::log2(double(x) / double(y))); };
+  return apart(a.m, b.m) + apart(a.n, b.n) + apart(a.k, b.k) + apart(a.batches, b.batches);
 }
 /// The largest power of two up to 16 that divides a stride; 0 stays 0, which is a matrix used again and again.
 int64_t Divisor(int64_t stride) { return stride == 0 ? 0 : std::min<int64_t>(stride & -stride, 16); }
 
 }  // namespace
 
-ProductKind ProductKind::Rounded() const {
+ProductKind ProductKind::Family() const {
   ProductKind r = *this;
-  r.m = ThreeBits(m);
-  r.n = ThreeBits(n);
-  r.k = ThreeBits(k);
-  r.batches = ThreeBits(batches);
+  r.m = r.n = r.k = r.batches = 1;
   r.a_ld = Divisor(a_ld);
   r.b_ld = Divisor(b_ld);
   r.a_batch = Divisor(a_batch);
@@ -149,18 +152,20 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
   TSR_RETURN_IF_ERROR(Describe(kind, made.get()));
   if (prepared_.size() >= kMostKinds) prepared_.clear();
   if (choices_.size() >= kMostKinds) choices_.clear();
-  const ProductKind rounded = kind.Rounded();
-  const auto near = choices_.find(rounded);
-  // A choice that is borrowed first and then one's own may round otherwise: not where runs are to be the same to the bit.
-  const bool may_borrow = is_new && asked_ >= kAskedFirst && !rt::options().bitwise();
-  if (may_borrow && near != choices_.end() && Accepts(*made, near->second)) {
-    made->algo = near->second;
+  // A choice that is borrowed first and then one's own may round otherwise: not where runs are to be the same to the
+  // bit.
+  const bool is_wide = kind.in == DType::f64 || (kind.in == DType::f32 && !kind.tf32);
+  const double products = double(kind.m) * double(kind.n) * double(kind.k) * double(kind.batches);
+  const bool may_borrow =
+      is_new && (asked_ >= kAskedFirst || !is_wide) && products < kLongProduct && !rt::options().bitwise();
+  if (const cublasLtMatmulAlgo_t* near = may_borrow ? Borrow(kind, *made) : nullptr) {
+    made->algo = *near;
     made->is_borrowed = true;
   } else {
     made->status = Choose(kind, made.get());
     ++asked_;
     if (made->status.ok()) {
-      choices_[rounded] = made->algo;
+      Keep(kind, made->algo);
     } else if (!absl::IsUnimplemented(made->status)) {
       return made->status;  // of the device, not of the kind
     }
@@ -247,6 +252,28 @@ absl::Status LibraryProducts::Choose(const ProductKind& kind, Prepared* p) {
                        " in ", std::string(Name(kind.in)), " (error ", static_cast<int>(status), ")");
   p->algo = best.algo;
   return absl::OkStatus();
+}
+
+void LibraryProducts::Keep(const ProductKind& kind, const cublasLtMatmulAlgo_t& algo) {
+  std::vector<Choice>& all = choices_[kind.Family()];
+  if (all.size() < kMostChoices) {
+    all.push_back({kind, algo});
+    return;
+  }
+  *std::min_element(all.begin(), all.end(), [&](const Choice& a, const Choice& b) {
+    return Distance(a.kind, kind) < Distance(b.kind, kind);
+  }) = {kind, algo};
+}
+
+const cublasLtMatmulAlgo_t* LibraryProducts::Borrow(const ProductKind& kind, const Prepared& p) {
+  const auto family = choices_.find(kind.Family());
+  if (family == choices_.end()) return nullptr;
+  std::vector<std::pair<double, const Choice*>> near;
+  for (const Choice& c : family->second) near.push_back({Distance(c.kind, kind), &c});
+  std::sort(near.begin(), near.end());
+  for (const auto& [distance, choice] : near)
+    if (Accepts(p, choice->algo)) return &choice->algo;
+  return nullptr;
 }
 
 bool LibraryProducts::Accepts(const Prepared& p, const cublasLtMatmulAlgo_t& algo) {

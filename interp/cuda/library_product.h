@@ -1,15 +1,18 @@
 // Products by cuBLASLt: which of its kernels runs one, and the call.
 //
 // cuBLASLt is asked once for each kind of product which of its kernels is best; what it says is kept with the
-// descriptions of the matrices, so that a later call only launches. Asking takes longer than many a product. Where
-// sizes change all the time, which shows by the number of kinds, a new kind is given what was said of another nearly
-// its size, and asked about only if it comes back.
+// descriptions of the matrices, so that a later call only launches. Asking takes longer than many a product, and a
+// kernel that was not used before takes milliseconds to load. So a product of a new size is given what was said of the
+// one nearest to it that differs in nothing but its size, and is asked about when it comes back. Products that take
+// longer than loading does are asked about at once, and so are the first ones in f32 and f64, where another order of
+// the sum can be seen in the result.
 #ifndef TESSERA_INTERP_CUDA_LIBRARY_PRODUCT_H_
 #define TESSERA_INTERP_CUDA_LIBRARY_PRODUCT_H_
 
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/device.h"
@@ -25,14 +28,14 @@ struct ProductKind {
   bool a_transposed, b_transposed;
   bool has_bias, has_added, has_gelu;
   int32_t alignment;  // of the addresses, in bytes, at most 256
-  int32_t divisor;    // 0 but in Rounded()
+  int32_t divisor;    // 0 but in Family()
   int64_t m, n, k;
   int64_t a_ld, b_ld;
   int64_t batches, a_batch, b_batch;
 
   bool operator==(const ProductKind&) const = default;
-  /// What all kinds have in common that one choice may serve: sizes to three bits, and what divides strides.
-  ProductKind Rounded() const;
+  /// What all kinds have in common that differ in size alone: sizes are 1 here, strides what divides them.
+  ProductKind Family() const;
   struct Hash {
     size_t operator()(const ProductKind& kind) const;
   };
@@ -60,7 +63,9 @@ class LibraryProducts {
   absl::Status SetBias(const Prepared& p, const void* bias);
   /// Asks cuBLASLt.
   absl::Status Choose(const ProductKind& kind, Prepared* p);
-  /// Whether a choice for another kind will do.
+  void Keep(const ProductKind& kind, const cublasLtMatmulAlgo_t& algo);
+  /// The choice for the nearest kind of the family that will do for this one; null: there is none.
+  const cublasLtMatmulAlgo_t* Borrow(const ProductKind& kind, const Prepared& p);
   bool Accepts(const Prepared& p, const cublasLtMatmulAlgo_t& algo);
 
   Device& device_;
@@ -71,7 +76,12 @@ class LibraryProducts {
   std::mutex mutex_;
   std::unordered_map<ProductKind, std::shared_ptr<const Prepared>, ProductKind::Hash> prepared_;
   int asked_ = 0;  // kinds that cuBLASLt was asked about
-  std::unordered_map<ProductKind, cublasLtMatmulAlgo_t, ProductKind::Hash> choices_;  // the last of rounded kinds
+  struct Choice {
+    ProductKind kind;
+    cublasLtMatmulAlgo_t algo;
+  };
+  /// What cuBLASLt said, by family.
+  std::unordered_map<ProductKind, std::vector<Choice>, ProductKind::Hash> choices_;
 };
 
 }  // namespace tessera::cuda

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+// Before those that have a cuda::Device of their own.
 #include "interp/dispatch.h"
 #include "interp/product.h"
 #include "runtime/cuda/driver.h"
@@ -155,9 +156,11 @@ TEST_F(CudaStandIn, BatchesBecomeRows) {
   EXPECT_EQ(Asked(), asked) << "all of them are the same product";
 }
 
-TEST_F(CudaStandIn, ProductsOfNearlyTheSameSizeShareAChoice) {
-  // A program of few shapes has each asked about.
+TEST_F(CudaStandIn, ProductsThatDifferInSizeShareAChoice) {
+  // In f32 a program of few shapes has each asked about.
+  const int before = Asked();
   for (int64_t n = 1; n <= 64; ++n) matmul(Numbers({3, 8}, 1, Gpu(1)), Numbers({8, n}, 1, Gpu(1)));
+  EXPECT_GT(Asked() - before, 32);
   constexpr int64_t kInner = 40, kColumns = 24, kFirst = 160, kCount = 16;
   const Tensor b = Numbers({kInner, kColumns}, 3, Device::cpu()), there = b.to(Gpu(1));
   const auto run = [&](int64_t rows) {
@@ -166,16 +169,34 @@ TEST_F(CudaStandIn, ProductsOfNearlyTheSameSizeShareAChoice) {
   };
   const int start = Asked();
   for (int64_t i = 0; i < kCount; ++i) run(kFirst + i);
-  EXPECT_EQ(Asked() - start, 1);
-  // One that comes back is asked about, once; what was asked about is not.
+  EXPECT_EQ(Asked() - start, 0);
+  // One that comes back is asked about, once.
   for (int i = 0; i < 3; ++i) run(kFirst + kCount - 1);
-  EXPECT_EQ(Asked() - start, 2);
+  EXPECT_EQ(Asked() - start, 1);
   for (int i = 0; i < 3; ++i) run(kFirst);
   EXPECT_EQ(Asked() - start, 2);
-  // Another size is another matter.
   run(2 * kFirst);
+  EXPECT_EQ(Asked() - start, 2);
+  // Not where runs are to be the same to the bit.
+  ASSERT_TRUE(Runtime::set_option("bitwise", "true").ok());
+  run(3 * kFirst);
+  ASSERT_TRUE(Runtime::set_option("bitwise", "false").ok());
   EXPECT_EQ(Asked() - start, 3);
   EXPECT_EQ(StandIn<int (*)()>("libcublasLt.so.13", "StandInRefused")(), 0);
+}
+
+TEST_F(CudaStandIn, NarrowProductsShareAChoiceFromTheFirstOn) {
+  const int start = Asked();
+  const auto run = [&](int64_t m, int64_t k, int64_t n) {
+    matmul(zeros({m, k}, bf16).to(Gpu(0)), zeros({k, n}, bf16).to(Gpu(0)));
+  };
+  run(16, 48, 80);
+  EXPECT_EQ(Asked() - start, 1);
+  run(32, 48, 160);
+  run(16, 96, 16);
+  EXPECT_EQ(Asked() - start, 1);
+  run(32, 48, 160);
+  EXPECT_EQ(Asked() - start, 2);
 }
 
 // A kernel that needs aligned rows is not given others, although all sizes are alike.
