@@ -20,6 +20,8 @@ constexpr size_t kMostKinds = 4096;
 constexpr int kAskedFirst = 64;
 /// Multiplications of a product that takes as long as loading a kernel: 2 ms at half of what an H100 can do in bf16.
 constexpr double kLongProduct = 4e11;
+/// Runs of a kind with the choice of another, at most: then it is worth a question, and maybe a kernel of its own.
+constexpr int kBorrowedRuns = 8;
 /// Choices of a family that are kept; another one takes the place of the nearest.
 constexpr size_t kMostChoices = 16;
 
@@ -88,9 +90,9 @@ struct LibraryProducts::Prepared {
   // The result, and what would be added to it, which is nothing; of f8 results it has another dtype.
   cublasLtMatrixLayout_t c = nullptr, d = nullptr;
   cublasLtMatmulAlgo_t algo;
-  bool is_borrowed = false;      // the choice is that of another kind
-  mutable bool has_run = false;  // under the lock
-  absl::Status status;           // not OK: there is none
+  bool is_borrowed = false;  // the choice is that of another kind
+  mutable int runs = 0;      // under the lock, while it is borrowed
+  absl::Status status;       // not OK: there is none
 };
 
 absl::StatusOr<LibraryProducts*> LibraryProducts::On(Device& device) {
@@ -111,7 +113,7 @@ absl::StatusOr<LibraryProducts*> LibraryProducts::On(Device& device) {
 
 absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const void* b, void* c, const void* bias,
                                   const void* added) {
-  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> p, Find(kind, /*runs=*/true));
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> p, Find(kind, /*runs=*/1));
   const float one = 1, zero = 0;
   const double one64 = 1, zero64 = 0;
   const bool wide = kind.in == DType::f64;
@@ -139,14 +141,21 @@ absl::Status LibraryProducts::SetBias(const Prepared& p, const void* bias) {
 }
 
 absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts::Find(const ProductKind& kind,
-                                                                                       bool runs) {
+                                                                                       int runs) {
   std::lock_guard lock(mutex_);
   const auto it = prepared_.find(kind);
   const bool is_new = it == prepared_.end();
-  if (!is_new && !(runs && it->second->is_borrowed && it->second->has_run)) [[likely]] {
-    TSR_RETURN_IF_ERROR(it->second->status);
-    it->second->has_run |= runs;
-    return it->second;
+  if (!is_new) [[likely]] {
+    const Prepared& known = *it->second;
+    TSR_RETURN_IF_ERROR(known.status);
+    if (!known.is_borrowed) [[likely]]
+      return it->second;
+    // A graph runs what was recorded again and again.
+    const bool is_recorded = runs > 0 && device_.stream() != device_.live_stream();
+    if (!is_recorded && known.runs + runs <= kBorrowedRuns) {
+      known.runs += runs;
+      return it->second;
+    }
   }
   auto made = std::make_shared<Prepared>(api_);
   TSR_RETURN_IF_ERROR(Describe(kind, made.get()));
@@ -170,7 +179,7 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
       return made->status;  // of the device, not of the kind
     }
   }
-  made->has_run = runs;
+  made->runs = runs;
   prepared_[kind] = made;
   TSR_RETURN_IF_ERROR(made->status);
   return made;

@@ -3,9 +3,9 @@
 // cuBLASLt is asked once for each kind of product which of its kernels is best; what it says is kept with the
 // descriptions of the matrices, so that a later call only launches. Asking takes longer than many a product, and a
 // kernel that was not used before takes milliseconds to load. So a product of a new size is given what was said of the
-// one nearest to it that differs in nothing but its size, and is asked about when it comes back. Products that take
-// longer than loading does are asked about at once, and so are the first ones in f32 and f64, where another order of
-// the sum can be seen in the result.
+// one nearest to it that differs in nothing but its size, and is asked about when it has come back often enough, or is
+// recorded into a graph. Products that take as long as loading does are asked about at once, and so are the first ones
+// in f32 and f64, where another order of the sum can be seen in the result.
 #ifndef TESSERA_INTERP_CUDA_LIBRARY_PRODUCT_H_
 #define TESSERA_INTERP_CUDA_LIBRARY_PRODUCT_H_
 
@@ -50,13 +50,14 @@ class LibraryProducts {
   absl::Status Run(const ProductKind& kind, const void* a, const void* b, void* c, const void* bias = nullptr,
                    const void* added = nullptr);
   /// Says the same of a product that is to be submitted later.
-  absl::Status Check(const ProductKind& kind) { return Find(kind, /*runs=*/false).status(); }
+  absl::Status Check(const ProductKind& kind) { return Find(kind, /*runs=*/0).status(); }
 
  private:
   struct Prepared;
 
   LibraryProducts(Device& device, const CublasLt& api) : device_(device), api_(api) {}
-  absl::StatusOr<std::shared_ptr<const Prepared>> Find(const ProductKind& kind, bool runs);
+  /// `runs`: how many runs this is: 1, or 0 where the kind is only asked about.
+  absl::StatusOr<std::shared_ptr<const Prepared>> Find(const ProductKind& kind, int runs);
   absl::Status Describe(const ProductKind& kind, Prepared* p);
   absl::Status Layout(cublasLtMatrixLayout_t* layout, DType dtype, int64_t rows, int64_t cols, int64_t ld,
                       int64_t batches, int64_t stride);

@@ -47,10 +47,10 @@ TEST_F(CudaChurn, ProductsThatDifferInSizeShareAChoice) {
     }
     const int64_t asked = Asked() - start;
     EXPECT_LE(asked, 1) << "sizes were asked about";
-    // One that comes back is worth a question of its own, once.
+    // One that comes back often is worth a question of its own, once.
     const Tensor last = randn({kFirst + 8 * (kCount - 1), kInner}).cast(dtype);
     const int64_t again = Asked();
-    ASSERT_LT(near(matmul(last, b), last, b), 0.02f);
+    for (int i = 0; i < 8; ++i) ASSERT_LT(near(matmul(last, b), last, b), 0.02f);
     EXPECT_EQ(Asked() - again, 1);
     const int64_t known = Asked();
     for (int i = 0; i < 3; ++i) matmul(last, b);
