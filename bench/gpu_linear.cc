@@ -1,5 +1,6 @@
 // gpu_linear: matrix products of bf16 with what follows them, in one kernel on tensor cores; gpu_epilogues: the same
-// where the product is the library's; gpu_gemm_tier3: products alone, generated although the library is the default.
+// where the product is the library's; gpu_gemm_tier3: products alone, generated although the library is the default;
+// gpu_skinny: products of few rows in tier 1.
 #include <tessera/tessera.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "bench/benchmarks.h"
 #include "bench/gpu.h"
 #include "bench/gpu_processes.h"
+#include "bench/gpu_raw.h"
 
 namespace bench {
 namespace {
@@ -32,6 +34,20 @@ std::string Join(const std::string& name, int64_t m, int64_t n, int64_t k) {
   return name + " " + std::to_string(m) + " " + std::to_string(n) + " " + std::to_string(k);
 }
 
+/// Matrices that together do not fit into any cache, in turn.
+Timed SkinnyTask(bool transposed, int64_t m, int64_t n, int64_t k) {
+  const auto normal = [](const tessera::Dims& dims, int64_t seed) {
+    return tessera::random_normal(seed, 0, dims, 0, 1, tessera::f32).cast(tessera::bf16);
+  };
+  const Tensor a = normal({m, k}, 1);
+  std::vector<Tensor> all;
+  for (int64_t i = 0; i < MatricesBeyondCache(n, k); ++i)
+    all.push_back(transposed ? normal({n, k}, 2 + i) : normal({k, n}, 2 + i));
+  return GpuWork([a, all, transposed, at = size_t{0}]() mutable {
+    tessera::matmul(a, all[at++ % all.size()], false, transposed);
+  });
+}
+
 }  // namespace
 
 Timed GpuLinearTask(const std::string& task) {
@@ -39,6 +55,7 @@ Timed GpuLinearTask(const std::string& task) {
   std::string name, which, given;
   int64_t m = 0, n = 0, k = 0;
   words >> name >> which >> m >> n >> k >> given;
+  if (name == "skinny") return SkinnyTask(which == "nt", m, n, k);
   if (name != "linear") return {};
   const std::string t = given.empty() ? "bf16" : given == "tf32" ? "f32" : given;
   tessera::Runtime::set_option("tf32", given == "tf32" ? "true" : "false").ok();
@@ -130,6 +147,33 @@ void GpuGemmTier3() {
     const Race race = RunRace(contenders, Budget());
     figure.more = {{"generated_kernels", Json(PeerProcess::Task(ours, "generated " + task)(1))}};
     Report(figure, race, peers);
+  }
+}
+
+void GpuSkinny() {
+  CheckGpu();
+  const Process ours = StartGpu(Tier::one), raw = StartRaw();
+  constexpr int64_t kCopied = int64_t{1} << 29;
+  const Timed copy = PeerProcess::Task(raw, "copy " + std::to_string(kCopied));
+  copy(1);
+  const double copied = 2.0 * kCopied * 20 / copy(20);  // bytes a second, read and written
+  for (const auto& [n, k] : {std::array<int64_t, 2>{4096, 4096}, {14336, 4096}}) {
+    for (const int64_t m : {1, 8, 16, 32, 64}) {
+      for (const char* way : {"nn", "nt"}) {
+        std::vector<Timed> contenders = {PeerProcess::Task(ours, Join(std::string("skinny ") + way, m, n, k))};
+        std::vector<std::string> peers;
+        AddPeer(contenders, peers, raw, Join(std::string("gemm_in_turn ") + way, m, n, k),
+                "cuBLASLt, the fastest of eight");
+        const double bytes = 2.0 * static_cast<double>(n * k + m * k + m * n);
+        Figure figure{.name = Join(std::string("gpu_skinny/") + way, m, n, k),
+                      .unit = Rate("GB/s", bytes * 1e-9),
+                      .goal = {Goal::ratio_at_least, 1}};
+        std::replace(figure.name.begin(), figure.name.end(), ' ', '_');
+        const Race race = RunRace(contenders, Budget());
+        figure.more = {{"of_a_copy", Json(bytes / race.times[0].median / copied)}};
+        Report(figure, race, peers);
+      }
+    }
   }
 }
 
