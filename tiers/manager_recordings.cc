@@ -196,8 +196,8 @@ Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_p
     *why_held = absl::StrCat("a version pays after ", needed, " arrivals, and there were ", seen);
     return Kept::held;
   }
-  anchor->num_samples_ = 0;
   Submit(anchor, *it);
+  anchor->num_samples_ = 0;  // from here on the place is being built, and wants no other recording
   return Kept::queued;
 }
 
