@@ -17,6 +17,7 @@ namespace tessera::rt {
 namespace {
 
 constinit std::atomic<const Blas*> loaded{nullptr};
+constinit std::atomic<void (*)()> on_opened{nullptr};
 
 template <class Fn>
 bool Find(void* handle, const char* name, Fn*& out) {
@@ -56,6 +57,8 @@ const Blas* Open(const std::string& name, std::string* why) {
 
 }  // namespace
 
+void OnBlasOpened(void (*hook)()) { on_opened.store(hook, std::memory_order_release); }
+
 absl::StatusOr<const Blas*> GetBlas() {
   if (const Blas* blas = loaded.load(std::memory_order_acquire)) [[likely]]
     return blas;
@@ -85,6 +88,7 @@ absl::StatusOr<const Blas*> GetBlas() {
               " is used in its place");
     TSR_LOG(1, "opened ", name, blas->shared_with_application ? ", which the application had opened already" : "");
     loaded.store(blas, std::memory_order_release);
+    if (void (*hook)() = on_opened.load(std::memory_order_acquire)) hook();
     return blas;
   }
   *failed_with = wanted;

@@ -36,6 +36,10 @@ struct Blas {
 /// only when the option blas_library has changed. After the first success: one load.
 absl::StatusOr<const Blas*> GetBlas();
 
+/// Called once, by the thread that opens the BLAS, when that is done. It takes milliseconds and most start threads of
+/// their own: whoever is about to need a thread, too, has it for little more here than in the middle of small ops.
+void OnBlasOpened(void (*hook)());
+
 }  // namespace tessera::rt
 
 #endif  // TESSERA_RUNTIME_BLAS_H_

@@ -106,7 +106,7 @@ class Driver {
 
  private:
   absl::Status Arrive(FunctionPlace& here) {
-    switch (here.Arrive()) {
+    switch (here.Arrive(frame_)) {
       case Anchor::Action::wait: break;
       case Anchor::Action::record: here.Record(frame_); break;
       case Anchor::Action::enter: return Enter(here);

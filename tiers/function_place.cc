@@ -120,7 +120,7 @@ void FunctionPlace::Wait(int32_t arrivals) {
   (slot_ != nullptr ? slot_->countdown : wait_).store(arrivals, std::memory_order_relaxed);
 }
 
-Anchor::Action FunctionPlace::Arrive() {
+Anchor::Action FunctionPlace::Arrive(const interp::Frame& frame) {
   if (slot_ == nullptr) {
     const int32_t left = wait_.load(std::memory_order_relaxed);
     if (left > 0) {
@@ -129,7 +129,10 @@ Anchor::Action FunctionPlace::Arrive() {
     }
   }
   int32_t countdown = 1;
-  const Anchor::Action action = anchor_->Arrive(&countdown);
+  const View* first = nullptr;  // argument
+  if (anchor_->kind == Anchor::Kind::function && !frame.code->params.empty())
+    first = frame.registers[frame.code->params[0]];
+  const Anchor::Action action = anchor_->Arrive(&countdown, {&first, 1});
   Wait(slot_ != nullptr ? countdown : countdown - 1);
   return action;
 }

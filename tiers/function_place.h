@@ -77,7 +77,7 @@ class FunctionPlace final : public tracer::FunctionRecorder::Client,
   int32_t TakeRest() { return rest_.load(std::memory_order_relaxed) == 0 ? 0 : rest_.exchange(0); }
   void set_rest(int32_t arrivals) { rest_.store(arrivals, std::memory_order_relaxed); }
   /// Counts an arrival that came past the slot's count.
-  Anchor::Action Arrive();
+  Anchor::Action Arrive(const interp::Frame& frame);
   /// Opens a recording on the frame, if this thread can. The frame is at the place.
   void Record(interp::Frame& frame);
   /// The versions now, best first. During a Visit; the list stays as it is until its end.

@@ -70,13 +70,17 @@ Anchor::Action Anchor::Arrive(int32_t* countdown, absl::Span<const View* const> 
   *countdown = 1;
   switch (phase_.load(std::memory_order_acquire)) {
     case Phase::wanted:
+      dims_seen_.Add(operands);
       if (Skip()) return Action::wait;
       if (has_enough_recordings()) {
         Time(Runner::tier1, operands);
         return Action::wait;
       }
       return Decide(true, 4) ? Action::record : Action::wait;
-    case Phase::building: Time(Runner::tier1, operands); return Action::wait;
+    case Phase::building:
+      dims_seen_.Add(operands);
+      Time(Runner::tier1, operands);
+      return Action::wait;
     case Phase::pinned: *countdown = INT32_MAX / 2; return Action::wait;
     case Phase::live: break;
   }
@@ -160,7 +164,8 @@ void Manager::Reset() {
     for (const Ref<Version>& v : a->versions()) Drop(*a, *v, "dropped: reset");
     std::lock_guard lock(a->mutex_);
     a->groups_.clear();
-    a->aborts_ = a->num_samples_ = a->useless_samples_ = a->shape_failures_ = a->other_failures_ = 0;
+    a->num_samples_ = 0;
+    a->aborts_ = a->useless_samples_ = a->shape_failures_ = a->other_failures_ = 0;
     a->exits_in_a_row_ = 0;
     a->exits_ = 0;
     a->runs_ = 0;
@@ -168,6 +173,7 @@ void Manager::Reset() {
     a->sample_wanted_ = a->time_wanted_ = false;
     a->time_recordings_ = 0;
     a->ForgetStretches(/*tier1=*/true);
+    a->dims_seen_.Clear();
     a->phase_ = Anchor::Phase::wanted;
   }
 }
@@ -398,11 +404,14 @@ void Manager::Drain() {
 void Manager::Build(const Job& job) {
   const int64_t start = rt::NowNs();
   Anchor& anchor = *job.anchor;
+  bool widened = job.widenings > 0;
+  // Where dims that came by meanwhile lie outside the buckets, these would be left before long.
+  const auto exceeds = [&](const Trace& buckets) { return widened = anchor.dims_seen_.ExceedBuckets(buckets); };
   std::shared_ptr<const Trace> trace =
-      Generalise(job.samples, job.widenings > 0 ? tracer::Width::symbolic : tracer::Width::bucketed);
+      Generalise(job.samples, widened ? tracer::Width::symbolic : tracer::Width::bucketed, exceeds);
   // What a call returns varied, which no version serves: the last recording alone, until the place is pinned.
   if (trace == nullptr) trace = job.samples.back();
-  const Rung rung = trace->symbols == nullptr ? Rung::exact : job.widenings > 0 ? Rung::symbolic : Rung::bucketed;
+  const Rung rung = trace->symbols == nullptr ? Rung::exact : widened ? Rung::symbolic : Rung::bucketed;
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, rung));
   version->example = job.samples.back();
   if (rung == Rung::exact) LearnTier1(*version, 0, *trace);

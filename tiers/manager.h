@@ -17,6 +17,7 @@
 #include "runtime/clock.h"
 #include "runtime/ring.h"
 #include "tiers/costs.h"
+#include "tiers/dims_seen.h"
 #include "tiers/version.h"
 #include "tracer/notes.h"
 #include "tracer/trace.h"
@@ -43,7 +44,7 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
   const uint64_t path;  // eager: of its op, masked
   /// The place for people: where its last recording began.
   std::string name() const {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(name_mutex_);
     return name_;
   }
 
@@ -84,7 +85,10 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
   /// Takes one arrival from those to be skipped; false when there is none.
   bool Skip();
   /// Where there is no version: nobody has looked at them yet, and two may be enough for one.
-  bool has_enough_recordings() const { return recordings_.load(std::memory_order_acquire) >= 2; }
+  bool has_enough_recordings() const {
+    const int32_t recordings = recordings_.load(std::memory_order_acquire);
+    return recordings >= 2 || (recordings == 1 && num_samples_.load(std::memory_order_relaxed) > 0);
+  }
 
   std::atomic<Phase> phase_{Phase::wanted};
   std::atomic<bool> sample_wanted_{false};
@@ -105,14 +109,17 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
   std::atomic<Runner> runner_{Runner::nobody};
   std::atomic<int64_t> last_arrival_ns_{0}, last_size_{0};
   std::atomic<int64_t> arrivals_{0};
+  DimsSeen dims_seen_;  // before the first version
 
   mutable std::mutex mutex_;
+  /// Held for nothing else: an exit needs the name while a trace is being compared with others.
+  mutable std::mutex name_mutex_;
   std::string name_;
   std::vector<rt::Ref<Version>> versions_;
   std::vector<Group> groups_;
   std::string cause_;
   int aborts_ = 0;
-  int num_samples_ = 0;  // since the last build
+  std::atomic<int> num_samples_{0};  // since the last build
   int useless_samples_ = 0;
   int patience_ = 1;  // how many times hot_exit exits it takes before another way is recorded
   std::atomic<int> exits_in_a_row_{0};

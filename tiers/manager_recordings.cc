@@ -1,6 +1,8 @@
 // From recordings to builds: makes traces of them on the builder's thread, keeps those of the same steps together, and
 // decides when there are enough for a version.
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <new>
 #include <optional>
 
@@ -31,6 +33,22 @@ constexpr int64_t kLeastPatience = 16;
 /// Recordings that showed nothing new before a place stops asking for more.
 constexpr int kUselessSamples = 6;
 
+/// Memory for the first builds of a process, on the thread that builds: what is freed here is what it gets next. glibc
+/// would ask the system for each few kilobytes of a thread's own heap, under a lock for which the page faults of the
+/// program's threads wait.
+void BringMemory() {
+  constexpr size_t kBlock = size_t{64} << 10, kBlocks = 8, kPage = 4096;
+  std::unique_ptr<char[]> blocks[kBlocks];
+  for (std::unique_ptr<char[]>& block : blocks) {
+    block.reset(new char[kBlock]);
+    volatile char* const bytes = block.get();  // or compilers see that nobody reads it
+    for (size_t at = 0; at < kBlock; at += kPage) bytes[at] = 0;
+  }
+  // What lies at the end of a heap would go back to the system.
+  static std::atomic<char*> end{nullptr};
+  delete[] end.exchange(new char[1024], std::memory_order_relaxed);
+}
+
 }  // namespace
 
 int64_t Anchor::hot_count() const {
@@ -51,9 +69,13 @@ void Manager::Prepare(Source source) {
   if (is_prepared_[static_cast<int>(source)].exchange(true, std::memory_order_relaxed)) return;
   if (!rt::options().background()) return;
   std::lock_guard lock(queue_mutex_);
-  RecordingJob& job = replays_.recordings.emplace_back();
+  std::deque<RecordingJob>& jobs = replays_.recordings;
+  RecordingJob& job = jobs.emplace_back();
   job.prepare = source == Source::eager ? &tracer::SpareNotes<tracer::EagerNotes>::Prepare
                                         : &tracer::SpareNotes<tracer::FunctionNotes>::Prepare;
+  // What builds use comes last, or notes would take it.
+  const auto brings = [](const RecordingJob& j) { return j.prepare == &BringMemory; };
+  if (std::erase_if(jobs, brings) > 0 || !replays_.started) jobs.emplace_back().prepare = &BringMemory;
   Wake(replays_);
 }
 
@@ -70,7 +92,8 @@ void Manager::AddRecording(const std::shared_ptr<Anchor>& anchor, tracer::Finish
     return AddTrace(job);
   }
   // One alone makes no version, unless it was asked for or a profile knows it: nobody is woken for it.
-  bool is_first = !Profile::Get().any() && anchor->recordings_.load(std::memory_order_relaxed) == 0;
+  bool is_first = !Profile::Get().any() && anchor->recordings_.load(std::memory_order_relaxed) == 0 &&
+                  anchor->num_samples_.load(std::memory_order_relaxed) == 0;
   if (is_first) {
     std::lock_guard lock(anchor->mutex_);
     is_first = anchor->groups_.empty() && anchor->versions_.empty();
@@ -113,7 +136,10 @@ Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_p
   const bool is_known = known.has_value();
   std::lock_guard lock(anchor->mutex_);
   if (anchor->phase_.load(std::memory_order_relaxed) == Anchor::Phase::pinned) return Kept::kept;
-  anchor->name_ = trace->name;
+  {
+    std::lock_guard name_lock(anchor->name_mutex_);
+    anchor->name_ = trace->name;
+  }
   anchor->recording_ns_ += recording_ns;
   // Another way than that of the version whose time in tier 1 was asked for is nobody's concern.
   const bool asked = !anchor->time_wanted_.exchange(false, std::memory_order_relaxed) ||
@@ -170,8 +196,8 @@ Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_p
     *why_held = absl::StrCat("a version pays after ", needed, " arrivals, and there were ", seen);
     return Kept::held;
   }
-  anchor->num_samples_ = 0;
   Submit(anchor, *it);
+  anchor->num_samples_ = 0;  // from here on the place is being built, and wants no other recording
   return Kept::queued;
 }
 

@@ -20,12 +20,16 @@ using tracer::Decide;
 /// Stretches that are timed with versions, and in tier 1 where shapes vary; where they do not, a few will do.
 constexpr int32_t kStretches = 32;
 constexpr int32_t kFewStretches = 4;
+/// Stretches with versions before tier 1 takes turns: what these save pays for recording and building first.
+constexpr int32_t kVersionsFirst = 24;
 /// What entering and leaving a version costs beside its run, for a stream of eager ops and for a function.
 constexpr int64_t kEnterNs = 250;
 constexpr int64_t kEnterFunctionNs = 130;
 /// Recordings that tell what tier 1 takes for shapes of one size, and those of a place that are made to learn it.
 constexpr int kTimings = 2;
 constexpr int32_t kMostTimings = 64;
+/// Runs of a version before such recordings begin: until then they would cost more than it has saved.
+constexpr int64_t kRunsBeforeTimings = 8;
 
 // The tier of the code that a version gets next. Tier 3 at once where tier 2 would not be given the time.
 int NextTier(const Version& version) {
@@ -53,7 +57,8 @@ Anchor::Runner Anchor::Time(Runner next, absl::Span<const View* const> operands)
   if (done) [[likely]]
     return next;
   if (kind != Kind::eager || !is_waited_for_.load(kRelaxed)) return next;
-  if (next == Runner::version && tier1 < needed && version >= tier1 && rt::options().profit_gate() && Decide(true, 8))
+  if (next == Runner::version && tier1 < needed && version >= std::max(tier1, kVersionsFirst) &&
+      rt::options().profit_gate() && Decide(true, 8))
     next = Runner::tier1;
   const int64_t now = rt::NowNs();
   const Runner last = runner_.exchange(next, kRelaxed);
@@ -156,7 +161,8 @@ bool Manager::JudgeRun(Anchor& anchor, Version& version, int64_t each, int64_t r
   const bool gate = rt::options().profit_gate();
   const bool eager = version.trace().is_eager;
   const bool on_cpu = version.trace().device->kind() == rt::DeviceKind::cpu;
-  if (on_cpu && version.rung() != Rung::exact && !eager && gate && version.tier1_costs->Count(size) < kTimings &&
+  if (on_cpu && version.rung() != Rung::exact && !eager && gate &&
+      version.counters->runs.load(kRelaxed) > kRunsBeforeTimings && version.tier1_costs->Count(size) < kTimings &&
       anchor.time_recordings_.load(kRelaxed) < kMostTimings && !anchor.time_wanted_.load(kRelaxed)) {
     anchor.time_recordings_.fetch_add(1, kRelaxed);
     anchor.time_wanted_.store(true, kRelaxed);

@@ -246,8 +246,10 @@ absl::Status ReplayActivation::LayOut(int from, int to) {
     if (slot < 0 || slot == MemoryPlan::kElsewhere) return;
     if (bytes <= slot_bytes_[slot]) return;
     bytes = Aligned(bytes);
-    // Where shapes vary, the next one may be a little larger.
-    slot_bytes_[slot] = trace_.symbols != nullptr ? Aligned(bytes + bytes / 8) : bytes;
+    // Where shapes vary, the next one may be larger: a little, and more where another arena would cost more than room.
+    constexpr size_t kSmall = size_t{16} << 10;
+    const size_t more = trace_.symbols == nullptr ? 0 : bytes > kSmall ? bytes / 8 : bound_once_ ? bytes : 3 * bytes;
+    slot_bytes_[slot] = Aligned(bytes + more);
     (plan_.is_spare(slot) ? spare_fits : fits) = false;
   };
   const auto need_all = [&](int i) {

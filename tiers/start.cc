@@ -3,11 +3,13 @@
 
 #include "interp/anchor.h"
 #include "interp/stream.h"
+#include "runtime/blas.h"
 #include "runtime/log.h"
 #include "runtime/options.h"
 #include "tiers/deferral.h"
 #include "tiers/eager.h"
 #include "tiers/function.h"
+#include "tiers/manager.h"
 #include "tiers/profile.h"
 #include "tiers/recording.h"
 #include "tiers/visit.h"
@@ -33,6 +35,11 @@ void StartTiers() {
     tiers::StartRecording();
     SetStreamHook(&tiers::EagerTiers::Get());
     SetFunctionHook(&tiers::FunctionTiers::Get());
+    rt::OnBlasOpened([] {
+      if (rt::options().tier() == 1) return;
+      tiers::Manager::Get().Prepare(tiers::Manager::Source::eager);
+      tiers::Manager::Get().Prepare(tiers::Manager::Source::functions);
+    });
   });
 }
 

@@ -5,13 +5,14 @@
 #include <map>
 #include <numeric>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "ir/infer.h"
 
 namespace tessera::tracer {
 namespace {
 
-using Seen = std::vector<int64_t>;  // one number for each sample
+using Seen = absl::InlinedVector<int64_t, 4>;  // one number for each sample
 
 bool Same(const Seen& s) {
   return std::all_of(s.begin(), s.end(), [&](int64_t v) { return v == s[0]; });
@@ -25,8 +26,11 @@ bool SameKind(const ir::Attr& a, const ir::Attr& b) {
 
 class Generaliser {
  public:
-  Generaliser(const std::vector<std::shared_ptr<const Trace>>& samples, Width width)
-      : samples_(samples), width_(width), out_(std::make_shared<Trace>(*samples.back())) {}
+  Generaliser(const std::vector<std::shared_ptr<const Trace>>& samples, Width width, IsTooNarrow is_too_narrow)
+      : samples_(samples),
+        width_(width),
+        is_too_narrow_(is_too_narrow),
+        out_(std::make_shared<Trace>(*samples.back())) {}
 
   std::shared_ptr<const Trace> Run() {
     out_->symbols = std::make_shared<ir::SymbolTable>();
@@ -43,6 +47,10 @@ class Generaliser {
       return out_;
     }
     for (const Seen& seen : numbers_) out_->ranges.push_back(Range(seen));
+    if (width_ == Width::bucketed && is_too_narrow_(*out_)) {
+      width_ = Width::symbolic;
+      for (size_t s = 0; s < numbers_.size(); ++s) out_->ranges[s] = Range(numbers_[s]);
+    }
     return out_;
   }
 
@@ -145,7 +153,7 @@ class Generaliser {
 
   int64_t Evaluate(int64_t dim, size_t sample) const {
     if (!ir::IsSymbol(dim)) return dim;
-    Seen values;
+    absl::InlinedVector<int64_t, 8> values;
     for (const Seen& n : numbers_) values.push_back(n[sample]);
     return out_->symbols->Evaluate(dim, values);
   }
@@ -186,7 +194,8 @@ class Generaliser {
   }
 
   const std::vector<std::shared_ptr<const Trace>>& samples_;
-  const Width width_;
+  Width width_;
+  const IsTooNarrow is_too_narrow_;
   std::shared_ptr<Trace> out_;
   std::map<Seen, int64_t> symbols_;
   std::vector<Seen> numbers_;  // of the named symbols
@@ -285,8 +294,9 @@ bool Serves(const Trace& trace, const Trace& recording) {
   return true;
 }
 
-std::shared_ptr<const Trace> Generalise(const std::vector<std::shared_ptr<const Trace>>& samples, Width width) {
-  return samples.size() == 1 ? samples[0] : Generaliser(samples, width).Run();
+std::shared_ptr<const Trace> Generalise(const std::vector<std::shared_ptr<const Trace>>& samples, Width width,
+                                        IsTooNarrow is_too_narrow) {
+  return samples.size() == 1 ? samples[0] : Generaliser(samples, width, is_too_narrow).Run();
 }
 
 }  // namespace tessera::tracer

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "tracer/trace.h"
 
 namespace tessera::tracer {
@@ -28,11 +29,16 @@ bool Serves(const Trace& trace, const Trace& recording);
 /// everything from 2 up.
 enum class Width : uint8_t { bucketed, symbolic };
 
+/// Asked of a trace with buckets: is more than they hold known to come? Then it becomes symbolic.
+using IsTooNarrow = absl::FunctionRef<bool(const Trace&)>;
+inline bool NeverTooNarrow(const Trace&) { return false; }
+
 /// One trace for all samples, which are the SameSteps(). Without differences it is the last sample as it is. Result
 /// dims that the shape rules cannot express become symbols of their own, to be computed when the trace runs. Null when
 /// a difference cannot be served: a dim that was 0 or 1 in one sample and not in another, or (functions) a varying
 /// attribute.
-std::shared_ptr<const Trace> Generalise(const std::vector<std::shared_ptr<const Trace>>& samples, Width width);
+std::shared_ptr<const Trace> Generalise(const std::vector<std::shared_ptr<const Trace>>& samples, Width width,
+                                        IsTooNarrow is_too_narrow = NeverTooNarrow);
 
 }  // namespace tessera::tracer
 
