@@ -548,7 +548,7 @@ tsr_graph.trace "function" values [0] strides [[1, -1]] (%v0: !x) {
 
 // -----
 
-// transposed_copy_alone: 0
+// transposed_copy_alone: 1
 !t = tensor<4096x8192xf32>
 tsr_graph.trace "function" values [0] strides [[1, -1]] (%v0: !t) {
   %v1 = tsr_graph.copy %v0 step 0 values [1] until [end] : (!t) -> !t

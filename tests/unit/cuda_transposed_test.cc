@@ -87,6 +87,23 @@ TEST_F(CudaTransposed, CastsAlone) {
   }
 }
 
+TEST_F(CudaTransposed, CopiesAlone) {
+  OptionScope scope({{"specialise_after", "1000000000"}});
+  for (const DType dtype : {f32, bf16, f64, i8}) {
+    const std::string t = " x " + std::string(Name(dtype)) + ">", y = "tensor<A x B x C" + t;
+    const Program p =
+        Parse("func @f(%x: tensor<A x C x B" + t + ") -> " + y + " {\n  %t = transpose %x {perm = [0, 2, 1]} : " + y +
+              "\n  %y = copy %t : " + y + "\n  return %y\n}\n");
+    const int64_t before = Generated();
+    for (const auto& [m, n] : kShapes) {
+      const Tensor v = Numbers({3, n, m}, dtype);
+      ExpectBits(Hot(p, {v})[0], Cold(p, {v})[0],
+                 std::string(Name(dtype)) + " " + std::to_string(m) + "x" + std::to_string(n));
+    }
+    EXPECT_GT(Generated(), before) << Name(dtype);
+  }
+}
+
 // Elements that are no numbers stay where they are, and beyond the edges nothing is written.
 TEST_F(CudaTransposed, NaNAndInfinity) {
   const Program p = Parse(Program2D(f32));

@@ -19,7 +19,7 @@ tsr_graph.trace "one" values [0, 1] strides [[1, -1], []] (%v0: !t, %v1: !t) {
 }
 
 // -----
-// A cast to another dtype computes something.
+// A cast, with dims of 1 at the end.
 // CHECK-LABEL: tsr_graph.trace "cast"
 // CHECK-NEXT:   %v1 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [1] strides {{\[}}[-1, 1, -1, -1]] row 0
 // CHECK-NEXT:     %0 = tsr_graph.cast %in0
@@ -36,9 +36,12 @@ tsr_graph.trace "cast" values [0] strides [[-1, 1, -1, -1]] (%v0: !t) {
 }
 
 // -----
-// Tier 1 copies through shared memory, too.
+// Tier 1 copies through shared memory, too, but by single elements.
 // CHECK-LABEL: tsr_graph.trace "copy"
-// CHECK-NEXT:   %v1 = tsr_graph.copy %v0 step 0 values [1] until [end]
+// CHECK-NEXT:   %v1 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [1] strides {{\[}}[1, -1]] row 0
+// CHECK-NEXT:     %0 = tsr_graph.copy %in0
+// CHECK-NEXT:     tsr_sched.yield %0 : tensor<4096x8192xf32>
+// CHECK-NEXT:   }
 // CHECK-NEXT: }
 // HOST-LABEL: tsr_graph.trace "copy"
 // HOST-NEXT:   %v1 = tsr_graph.copy %v0 step 0 values [1] until [end]

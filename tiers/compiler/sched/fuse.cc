@@ -35,8 +35,8 @@
 //
 // Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
 // matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
-// cores. There a reduction of whole rows is worth a kernel of its own, and so is an op that computes something from an
-// operand that lies the other way round (sched/transposed.h).
+// cores. There a reduction of whole rows is worth a kernel of its own, and so is an op that reads an operand which
+// lies the other way round (sched/transposed.h), be it a copy: tier 1 moves it in smaller squares, by single elements.
 #include <climits>
 
 #include "llvm/ADT/SetVector.h"
@@ -278,8 +278,7 @@ class Fuser {
 
   // One op of a CUDA device that is worth a kernel for how an operand lies.
   bool ReadsAcross(const Group& g) {
-    if (options_.device.empty() || g.columns.count > 0 || g.gather != nullptr || llvm::none_of(g.ops, Computes))
-      return false;
+    if (options_.device.empty() || g.columns.count > 0 || g.gather != nullptr) return false;
     Builder b(trace_.getContext());
     return llvm::any_of(g.reads, [&](Value v) {
       return LiesAcross(trace_, DimsOf(v.getType()), cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef());

@@ -27,14 +27,6 @@ inline bool LiesAcross(graph::TraceOp trace, llvm::ArrayRef<Dim> dims, llvm::Arr
   return false;
 }
 
-/// Does it compute something from what it reads? Tier 1 moves elements through shared memory, too, and nothing else.
-inline bool Computes(mlir::Operation* op) {
-  const TableRow* row = RowOf(op);
-  if (row == nullptr || row->impl == "view" || row->name == "copy") return false;
-  auto element = [](mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()).getElementType(); };
-  return row->name != "cast" || element(op->getOperand(0)) != element(op->getResult(0));
-}
-
 }  // namespace tessera::compiler
 
 #endif  // TESSERA_TIERS_COMPILER_SCHED_TRANSPOSED_H_
