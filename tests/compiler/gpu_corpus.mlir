@@ -511,3 +511,70 @@ tsr_graph.trace "function" values [0, 1] strides [[], []] (%v0: !t, %v1: !r) {
   %v2 = tsr_graph.tanh %v0 step 0 values [2] until [1] : (!t) -> !t
   %v3 = tsr_graph.gt %v2, %v1 step 1 values [3] until [end] : (!t, !r) -> !b
 }
+
+// -----
+
+// transposed_exp_f32: 1
+!t = tensor<8192x4096xf32>
+!x = tensor<4096x8192xf32>
+tsr_graph.trace "function" values [0, 1] strides [[], []] (%v0: !x, %v1: !t) {
+  %v2 = tsr_graph.transpose %v0 step 0 values [2] until [2] {"tsr.strides" = array<i64: 1, -1>} : (!x) -> !t
+  %v3 = tsr_graph.exp %v2 step 1 values [3] until [2] : (!t) -> !t
+  %v4 = tsr_graph.add %v3, %v1 step 2 values [4] until [end] : (!t, !t) -> !t
+}
+
+// -----
+
+// transposed_gelu_bf16_symbolic: 1
+!t = tensor<?x?x?xbf16, [0, 1, 2]>
+!r = tensor<?xbf16, [2]>
+!n = tensor<?x1xbf16, [1, -1]>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[-1, 1, -1], [], [], []] likely [16, 1024, 4096]
+    (%v0: !t, %v1: !r, %v2: !n, %v3: !t) {
+  %v4 = tsr_graph.add %v0, %v1 step 0 values [4] until [1] : (!t, !r) -> !t
+  %v5 = tsr_graph.gelu %v4 step 1 values [5] until [2] : (!t) -> !t
+  %v6 = tsr_graph.mul %v5, %v2 step 2 values [6] until [3] : (!t, !n) -> !t
+  %v7 = tsr_graph.add %v6, %v3 step 3 values [7] until [end] : (!t, !t) -> !t
+}
+
+// -----
+
+// transposed_cast_alone: 1
+!x = tensor<4096x8192xf32>
+!t = tensor<4096x8192xbf16>
+tsr_graph.trace "function" values [0] strides [[1, -1]] (%v0: !x) {
+  %v1 = tsr_graph.cast %v0 step 0 values [1] until [end] : (!x) -> !t
+}
+
+// -----
+
+// transposed_copy_alone: 1
+!t = tensor<4096x8192xf32>
+tsr_graph.trace "function" values [0] strides [[1, -1]] (%v0: !t) {
+  %v1 = tsr_graph.copy %v0 step 0 values [1] until [end] : (!t) -> !t
+}
+
+// -----
+
+// transposed_two_f64: 1
+!t = tensor<?x?xf64, [0, 1]>
+!f = tensor<?x?xf32, [0, 1]>
+tsr_graph.trace "function" values [0, 1, 2] strides [[1, -1], [1, -1], []] (%v0: !t, %v1: !f, %v2: !t) {
+  %v3 = tsr_graph.cast %v1 step 0 values [3] until [1] : (!f) -> !t
+  %v4 = tsr_graph.mul %v0, %v3 step 1 values [4] until [2] : (!t, !t) -> !t
+  %v5 = tsr_graph.add %v4, %v2 step 2 values [5] until [end] : (!t, !t) -> !t
+}
+
+// -----
+
+// transposed_many_operands_f32: 1
+!t = tensor<?x?xf32, [0, 1]>
+!b = tensor<?x?xi1, [0, 1]>
+tsr_graph.trace "function" values [0, 1, 2, 3, 4] strides [[1, -1], [], [], [1, -1], []] likely [4000, 4000]
+    (%v0: !t, %v1: !t, %v2: !t, %v3: !t, %v4: !t) {
+  %v5 = tsr_graph.mul %v0, %v1 step 0 values [5] until [1] : (!t, !t) -> !t
+  %v6 = tsr_graph.tanh %v5 step 1 values [6] until [end] : (!t) -> !t
+  %v7 = tsr_graph.sub %v6, %v2 step 2 values [7] until [3] : (!t, !t) -> !t
+  %v8 = tsr_graph.mul %v7, %v3 step 3 values [8] until [4] : (!t, !t) -> !t
+  %v9 = tsr_graph.gt %v8, %v4 step 4 values [9] until [end] : (!t, !t) -> !b
+}

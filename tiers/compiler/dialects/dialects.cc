@@ -293,7 +293,8 @@ LogicalResult LoadOp::verify() { return VerifyTile(*this, getTile().getType(), g
 LogicalResult StoreOp::verify() {
   if (getCondition()) {
     auto vector = dyn_cast<VectorType>(getTile().getType());
-    const unsigned bits = getDtype().getIntOrFloatBitWidth() * (vector ? vector.getNumElements() : 1);
+    // A bool is a byte.
+    const unsigned bits = std::max(8u, getDtype().getIntOrFloatBitWidth()) * (vector ? vector.getNumElements() : 1);
     if (!getAligned() || bits % 32 != 0) return emitOpError("with a condition is aligned and has words of 32 bits");
   }
   return VerifyTile(*this, getTile().getType(), getDtype());

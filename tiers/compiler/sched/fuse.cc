@@ -35,7 +35,8 @@
 //
 // Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
 // matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
-// cores. There a reduction of whole rows is worth a kernel of its own.
+// cores. There a reduction of whole rows is worth a kernel of its own, and so is an op that reads an operand which
+// lies the other way round (sched/transposed.h), be it a copy: tier 1 moves it in smaller squares, by single elements.
 #include <climits>
 
 #include "llvm/ADT/SetVector.h"
@@ -44,6 +45,7 @@
 #include "tiers/compiler/sched/columns.h"
 #include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/product.h"
+#include "tiers/compiler/sched/transposed.h"
 
 using namespace mlir;
 
@@ -133,19 +135,6 @@ bool IsForTensorCores(Operation* op, const CompileOptions& options) {
         return false;
   }
   return true;
-}
-
-// Rows of something, at indices that the core can look at before the kernel runs.
-bool IsCheckedGather(Operation* op, const CompileOptions& options) {
-  if (!options.device.empty() || !IsGather(op)) return false;
-  Value ids = op->getOperand(1);
-  Type index = cast<RankedTensorType>(ids.getType()).getElementType();
-  if (RankOf(ids) == 0 || !(index.isInteger(64) || index.isInteger(32))) return false;
-  auto trace = dyn_cast<graph::TraceOp>(op->getParentOp());
-  if (trace && trace.getSymName() == "eager" && !isa<BlockArgument>(ids)) return false;
-  // Rows of one element would be the innermost loop along the indices.
-  const SmallVector<Dim> table = DimsOf(op->getOperand(0).getType());
-  return llvm::any_of(ArrayRef<Dim>(table).drop_front(), [](const Dim& d) { return !d.is_one(); });
 }
 
 Kind KindOf(Operation* op, const CompileOptions& options) {
@@ -282,9 +271,18 @@ class Fuser {
     for (auto& g : groups_) {
       if (g->ops.empty()) continue;
       const bool is_row = g->normalises || (g->row > 0 && !options_.device.empty());
-      if (options_.fuse && g->compute < 2 && !is_row && g->product == nullptr) continue;
+      if (options_.fuse && g->compute < 2 && !is_row && g->product == nullptr && !ReadsAcross(*g)) continue;
       Emit(*g);
     }
+  }
+
+  // One op of a CUDA device that is worth a kernel for how an operand lies.
+  bool ReadsAcross(const Group& g) {
+    if (options_.device.empty() || g.columns.count > 0 || g.gather != nullptr) return false;
+    Builder b(trace_.getContext());
+    return llvm::any_of(g.reads, [&](Value v) {
+      return LiesAcross(trace_, DimsOf(v.getType()), cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef());
+    });
   }
 
   static bool IsView(Operation* op) { return RowOf(op) != nullptr && RowOf(op)->impl == "view"; }

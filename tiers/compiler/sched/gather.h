@@ -3,6 +3,7 @@
 #define TESSERA_TIERS_COMPILER_SCHED_GATHER_H_
 
 #include "tiers/compiler/dialects/dialects.h"
+#include "tiers/compiler/passes.h"
 
 namespace tessera::compiler {
 
@@ -21,6 +22,20 @@ inline bool IsGather(mlir::Operation* op) {
 /// How many dims a row has.
 inline int64_t RowRankOf(mlir::Operation* gather) {
   return mlir::cast<mlir::RankedTensorType>(gather->getOperand(0).getType()).getRank() - 1;
+}
+
+/// Rows of something, at indices that the core can look at before the kernel runs?
+inline bool IsCheckedGather(mlir::Operation* op, const CompileOptions& options) {
+  if (!options.device.empty() || !IsGather(op)) return false;
+  mlir::Value ids = op->getOperand(1);
+  auto type = mlir::cast<mlir::RankedTensorType>(ids.getType());
+  mlir::Type index = type.getElementType();
+  if (type.getRank() == 0 || !(index.isInteger(64) || index.isInteger(32))) return false;
+  auto trace = mlir::dyn_cast<graph::TraceOp>(op->getParentOp());
+  if (trace && trace.getSymName() == "eager" && !mlir::isa<mlir::BlockArgument>(ids)) return false;
+  // Rows of one element would be the innermost loop along the indices.
+  const llvm::SmallVector<Dim> table = DimsOf(op->getOperand(0).getType());
+  return llvm::any_of(llvm::ArrayRef<Dim>(table).drop_front(), [](const Dim& d) { return !d.is_one(); });
 }
 
 }  // namespace tessera::compiler

@@ -25,14 +25,15 @@
 //
 // Where all results are narrow floats, functions such as exp are those of target/math_narrow.h.
 //
-// Kernels with a matrix product are those of tile/lower_product_gpu.cc, and with sums along columns those of
-// tile/lower_columns_gpu.cc. Kernels that no geometry suits are left to tier
-// 1: their steps are in no kernel.
+// Kernels with a matrix product are those of tile/lower_product_gpu.cc, with sums along columns those of
+// tile/lower_columns_gpu.cc, and with operands that lie the other way round those of tile/lower_transposed_gpu.cc.
+// Kernels that no geometry suits are left to tier 1: their steps are in no kernel.
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "tiers/compiler/tile/gpu_geometry.h"
 #include "tiers/compiler/tile/gpu_rows.h"
 #include "tiers/compiler/tile/lower_columns_gpu.h"
 #include "tiers/compiler/tile/lower_product_gpu.h"
+#include "tiers/compiler/tile/lower_transposed_gpu.h"
 
 using namespace mlir;
 
@@ -620,7 +621,7 @@ class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPas
       }
       if (nest->count > 0)
         LowerColumnsGpu(kernel, *std::move(nest), options_, at);
-      else
+      else if (!LowerTransposedGpu(kernel, *nest, options_, at))
         GpuLowering(kernel, *std::move(nest), options_).Run(at);
     }
     SmallVector<graph::TraceOp> traces;
