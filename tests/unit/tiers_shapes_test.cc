@@ -57,6 +57,37 @@ double PartInVersions(const TestProgram& program) {
   return static_cast<double>(version_ops) / static_cast<double>(version_ops + executed);
 }
 
+/// Versions are built while others run, made ready for their first run on the thread that builds, and evicted.
+TEST(TiersShapes, TwoThreadsWhileVersionsAreBuiltAndEvicted) {
+  auto program = [](Log& log) {
+    constexpr int kThreads = 2, kRounds = 150;
+    std::vector<std::vector<Tensor>> results(kThreads);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([t, &results] {
+        const Tensor w = Values({16, 16}, t), bias = Values({16}, t + 1);
+        for (int i = 0; i < kRounds; ++i) {
+          const Tensor y = Layer(Values({SizeAt(i), 16}, i), w, bias, 0.1 * i);
+          // Two more places, so that there are more versions than may stay.
+          const Tensor z = tanh(y * 0.5) + y;
+          if (i % 10 == 0) results[static_cast<size_t>(t)].push_back(sum(z));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::vector<Tensor>& list : results)
+      for (const Tensor& result : list) log.Add(result);
+  };
+  const int64_t recorded = MetricNow("traces_recorded");
+  auto options = HotAtOnce();
+  options["background"] = "true";
+  options["version_count"] = "1";
+  RunBoth(program, options);
+  tiers::Manager::Get().Drain();
+  EXPECT_LE(tiers::Manager::Get().num_versions(), 1);
+  EXPECT_GT(MetricNow("traces_recorded"), recorded);
+}
+
 TEST(TiersShapes, AnotherOneInEveryRound) {
   const double part = PartInVersions([](Log& log) {
     const Tensor w = Values({16, 16}, 1), bias = Values({16}, 2);
