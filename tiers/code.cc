@@ -116,6 +116,10 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       written[static_cast<size_t>(kernel.views[v])] = true;
     for (int64_t n = plan.Word(); n > 0 && plan.ok(); --n) {
       const int64_t value = plan.Word(), dim = plan.Word();
+      if (value == kErrorEntry && dim == 0 && header.kind != kHostObject) {
+        kernel.dims.push_back({static_cast<ValueId>(value), 0});
+        continue;
+      }
       if (value < 0 || value >= num_values || dim >= trace.values[static_cast<size_t>(value)].type.rank ||
           -1 - dim >= trace.values[static_cast<size_t>(value)].type.rank) {
         return Damaged();
@@ -182,7 +186,9 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       if (s > kernel.position) return Damaged();
       const tracer::TraceStep& step = trace.steps[static_cast<size_t>(s)];
       // Of a take these are rows only along the first axis, and no other is in a kernel.
-      if (step.kind == tracer::TraceStep::Kind::op && (step.op == ir::Op::k_embedding || step.op == ir::Op::k_take))
+      // Kernels of devices look at indices themselves.
+      if (header.kind == kHostObject && step.kind == tracer::TraceStep::Kind::op &&
+          (step.op == ir::Op::k_embedding || step.op == ir::Op::k_take))
         kernel.gathers.push_back({step.in[0], step.in[1]});
       for (ValueId v : trace.steps[static_cast<size_t>(s)].out)
         if (!written[static_cast<size_t>(v)]) kernel.inner.push_back(v);

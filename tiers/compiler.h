@@ -105,6 +105,8 @@ inline constexpr int64_t MostOfMany(int64_t parameters) { return (511 - 1) / (pa
 /// What the object of an artifact is. PTX is text that ends with a NUL, where no assembler was at hand: the driver has
 /// one.
 enum ArtifactKind : uint32_t { kHostObject = 0, kCubin = 1, kPtx = 2 };
+/// In place of a value in the pairs of dims, for kernels of devices: where they leave an error that depends on values.
+constexpr int64_t kErrorEntry = -1;
 
 }  // namespace tessera::tiers
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "interp/cpu/ids.h"
+#include "interp/device_error.h"
 #include "runtime/metrics.h"
 #include "runtime/thread_pool.h"
 
@@ -85,6 +86,10 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
     Bound& b = bound_[k];
     b.dims.clear();
     for (const auto& [value, dim] : kernel.dims) {
+      if (value == kErrorEntry) {
+        b.dims.push_back(interp::AddressOfError(*device_));
+        continue;
+      }
       const View& view = views[static_cast<size_t>(value)];
       b.dims.push_back(dim >= 0 ? view.dims[dim] : view.strides[-1 - dim]);
     }

@@ -578,3 +578,55 @@ tsr_graph.trace "function" values [0, 1, 2, 3, 4] strides [[1, -1], [], [], [1, 
   %v8 = tsr_graph.mul %v7, %v3 step 3 values [8] until [4] : (!t, !t) -> !t
   %v9 = tsr_graph.gt %v8, %v4 step 4 values [9] until [end] : (!t, !t) -> !b
 }
+
+// -----
+
+// tokens_and_positions_norm: 1
+!t = tensor<?x?xf32, [0, 1]>
+!p = tensor<?x?xbf16, [3, 1]>
+!x = tensor<?x?x?xf32, [2, 3, 1]>
+!r = tensor<?xf32, [1]>
+!i = tensor<?x?xi64, [2, 3]>
+tsr_graph.trace "function" values [0, 1, 2, 3, 8, 9] strides [[], [], [], [], [], []]
+    likely [50000, 1024, 8, 2048, 4096]
+    (%v0: !t, %v1: !i, %v2: tensor<?x?xbf16, [4, 1]>, %v3: tensor<?xi32, [3]>, %v8: !r, %v9: !r) {
+  %v4 = tsr_graph.embedding %v0, %v1 step 0 values [4] until [3] : (!t, !i) -> !x
+  %v5 = tsr_graph.take %v2, %v3 step 1 values [5] until [2] {axis = 0 : i64} : (tensor<?x?xbf16, [4, 1]>, tensor<?xi32, [3]>) -> !p
+  %c = tsr_graph.cast %v5 : (!p) -> tensor<?x?xf32, [3, 1]>
+  %v6 = tsr_graph.add %v4, %c step 2 values [6] until [3] : (!x, tensor<?x?xf32, [3, 1]>) -> !x
+  %v7 = tsr_graph.layer_norm %v6, %v8, %v9 step 3 values [7] until [end] {dims = 1 : i64, eps = 1.0e-05 : f64} : (!x, !r, !r) -> !x
+}
+
+// -----
+
+// embedding_add_bf16: 1
+!t = tensor<50000x1024xbf16>
+!i = tensor<16384xi64>
+!x = tensor<16384x1024xbf16>
+tsr_graph.trace "eager" values [0, 1, 2] strides [[], [], []] (%v0: !t, %v1: !i, %v2: !x) {
+  %v3 = tsr_graph.embedding %v0, %v1 step 0 values [3] until [1] : (!t, !i) -> !x
+  %v4 = tsr_graph.add %v3, %v2 step 1 values [4] until [end] : (!x, !x) -> !x
+}
+
+// -----
+
+// embedding_alone: 0
+!t = tensor<50000x1024xbf16>
+!i = tensor<16384xi64>
+!x = tensor<16384x1024xbf16>
+tsr_graph.trace "function" values [0, 1] strides [[], []] (%v0: !t, %v1: !i) {
+  %v2 = tsr_graph.embedding %v0, %v1 step 0 values [2] until [end] : (!t, !i) -> !x
+}
+
+// -----
+
+// take_of_odd_rows_f64: 1
+!t = tensor<500x77xf64>
+!i = tensor<4000xi32>
+!x = tensor<4000x77xf64>
+!s = tensor<4000xf64>
+tsr_graph.trace "function" values [0, 1] strides [[-1, 1], []] (%v0: !t, %v1: !i) {
+  %v2 = tsr_graph.take %v0, %v1 step 0 values [2] until [1] {axis = 0 : i64} : (!t, !i) -> !x
+  %v3 = tsr_graph.square %v2 step 1 values [3] until [2] : (!x) -> !x
+  %v4 = tsr_graph.sum %v3 step 2 values [4] until [end] {axes = array<i64: 1>} : (!x) -> !s
+}

@@ -123,3 +123,11 @@ tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks 
   // expected-error@+1 {{takes sixteens of the sums}}
   %1, %2 = tsr_tile.collect %0[56] : vector<64xf32> -> vector<8xf32>
 }
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  // expected-error@+1 {{names no op: embeding}}
+  tsr_tile.report "embeding" %begin of %end to %begin
+}

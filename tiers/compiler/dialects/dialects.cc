@@ -97,6 +97,15 @@ const TableRow* RowOf(Operation* op) {
   return it == rows->end() ? nullptr : &it->second;
 }
 
+int32_t NumberOf(StringRef op) {
+  static constexpr StringLiteral names[] = {
+#define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary) #name,
+#include "ir/ops.def"
+  };
+  const auto* it = llvm::find(names, op);
+  return it == std::end(names) ? -1 : static_cast<int32_t>(it - std::begin(names));
+}
+
 bool IsElementwise(Operation* op) {
   const TableRow* row = RowOf(op);
   return row != nullptr && row->impl == "ew";
@@ -251,6 +260,10 @@ LogicalResult FetchOp::verify() {
   const int64_t bytes = static_cast<int64_t>(getLanes()) * getDtype().getIntOrFloatBitWidth() / 8;
   if (bytes != 4 && bytes != 8 && bytes % 16 != 0) return emitOpError("copies 4, 8 or a multiple of 16 bytes");
   return success();
+}
+
+LogicalResult ReportOp::verify() {
+  return NumberOf(getOp()) >= 0 ? success() : emitOpError("names no op: ") << getOp();
 }
 
 LogicalResult CopyOp::verify() {

@@ -69,6 +69,8 @@ struct TableRow {
   int min_operands;
 };
 const TableRow* RowOf(mlir::Operation* op);
+/// The number of an op of the table (ir::Op); -1: there is none of that name.
+int32_t NumberOf(llvm::StringRef op);
 bool IsElementwise(mlir::Operation* op);
 /// A matrix product that kernels may hold.
 bool IsProduct(mlir::Operation* op);

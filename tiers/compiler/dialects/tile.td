@@ -257,6 +257,21 @@ def TsrTile_BarrierOp : TsrTile_Op<"barrier", [MemoryEffects<[MemRead, MemWrite]
   let assemblyFormat = "attr-dict";
 }
 
+def TsrTile_ReportOp : TsrTile_Op<"report", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Leaves an error that depends on values for the host, which finds it when it next waits for the device";
+  let description = [{
+    `error` is the address of the device's error (an entry of the table, of value -1), `value` an index of the op of that
+    name which is outside its dim, `bound`. The first one wins.
+
+    ```mlir
+    tsr_tile.report "embedding" %n of %n to %offset
+    ```
+  }];
+  let arguments = (ins StrAttr:$op, I64:$value, I64:$bound, I64:$error);
+  let assemblyFormat = "$op $value `of` $bound `to` $error attr-dict";
+  let hasVerifier = 1;
+}
+
 def TsrTile_FetchOp : TsrTile_Op<"fetch", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Starts to copy elements that this thread will need to memory of its block";
   let description = [{

@@ -28,6 +28,7 @@
 // of the kernel and leaves the trace there, so a gather closes all groups but its own, and is the first op of that;
 // more gathers join it where their indices are there by then, and dims that they do not have are broadcast. In an eager
 // trace the core looks when the op comes, because an error is raised there: the indices must be operands of the trace.
+// On a CUDA device the kernel looks at them, and an error is raised when the host next waits, as in tier 1.
 //
 // Sums along columns (over dims before the last one, and not over that) join a group of the same space and may have
 // company there, but nothing in the kernel uses them. How they are cut for threads, and whether a CUDA device has

@@ -24,17 +24,21 @@ inline int64_t RowRankOf(mlir::Operation* gather) {
   return mlir::cast<mlir::RankedTensorType>(gather->getOperand(0).getType()).getRank() - 1;
 }
 
-/// Rows of something, at indices that the core can look at before the kernel runs?
+/// Rows of something, at indices that the core can look at before the kernel runs? On a CUDA device the kernel does it,
+/// as those of tier 1 do.
 inline bool IsCheckedGather(mlir::Operation* op, const CompileOptions& options) {
-  if (!options.device.empty() || !IsGather(op)) return false;
+  if (!IsGather(op)) return false;
   mlir::Value ids = op->getOperand(1);
   auto type = mlir::cast<mlir::RankedTensorType>(ids.getType());
   mlir::Type index = type.getElementType();
   if (type.getRank() == 0 || !(index.isInteger(64) || index.isInteger(32))) return false;
   auto trace = mlir::dyn_cast<graph::TraceOp>(op->getParentOp());
-  if (trace && trace.getSymName() == "eager" && !mlir::isa<mlir::BlockArgument>(ids)) return false;
-  // Rows of one element would be the innermost loop along the indices.
+  const bool is_device = !options.device.empty();
+  if (!is_device && trace && trace.getSymName() == "eager" && !mlir::isa<mlir::BlockArgument>(ids)) return false;
   const llvm::SmallVector<Dim> table = DimsOf(op->getOperand(0).getType());
+  // A device goes on with the first row where an index is outside.
+  if (is_device && !table[0].is_symbol && table[0].value == 0) return false;
+  // Rows of one element would be the innermost loop along the indices.
   return llvm::any_of(llvm::ArrayRef<Dim>(table).drop_front(), [](const Dim& d) { return !d.is_one(); });
 }
 

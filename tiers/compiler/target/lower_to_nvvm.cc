@@ -246,6 +246,19 @@ class DeviceLowering : public TileLowering {
     }
   }
 
+  // The fields of a cuda::DeviceError. In text, so that there is no branch in the middle of a block.
+  void Report(tile::ReportOp op) {
+    const std::string text =
+        "{\n.reg .pred p;\n.reg .b64 t;\n.reg .b32 o;\nld.b64 t, [$0+24];\natom.cas.b32 o, [t], 0, 1;\n"
+        "setp.eq.b32 p, o, 0;\n@p st.b32 [$0+4], $3;\n@p st.b64 [$0+8], $1;\n@p st.b64 [$0+16], $2;\n"
+        "@p st.b32 [$0], 1;\n}";
+    LLVM::InlineAsmOp::create(b_, loc_, TypeRange(),
+                              ValueRange({op.getError(), op.getValue(), op.getBound(), Small(NumberOf(op.getOp()))}),
+                              text, "l,l,l,r,~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
+                              LLVM::tailcallkind::TailCallKind::None,
+                              LLVM::AsmDialectAttr::get(b_.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+  }
+
   Value LoadFetched(tile::FetchedOp op) {
     Type memory = MemoryType(op.getDtype()), tile = op.getTile().getType();
     const int64_t lanes = LanesOf(tile);
@@ -391,6 +404,10 @@ class DeviceLowering : public TileLowering {
     }
     if (auto fetch = dyn_cast<tile::FetchOp>(op)) {
       Fetch(fetch);
+      return Value();
+    }
+    if (auto report = dyn_cast<tile::ReportOp>(op)) {
+      Report(report);
       return Value();
     }
     if (isa<tile::AwaitOp>(op)) {

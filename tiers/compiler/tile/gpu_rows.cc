@@ -2,6 +2,7 @@
 
 #include "llvm/ADT/StringSet.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "tiers/compiler/sched/gather.h"
 
 using namespace mlir;
 
@@ -33,6 +34,8 @@ Value GpuRows::AreAligned(int64_t lanes, Value also) {
     add(LLVM::PtrToIntOp::create(b_, loc_, b_.getI64Type(), view_args_[k]), bytes - 1);
     for (size_t l = 0; l < Outer(); ++l)
       if (loop_strides_[k][l]) add(loop_strides_[k][l], lanes - 1);
+    // Rows of a table begin at multiples of this.
+    if (nest_.views[k].is_table) add(StrideOfDim(nest_.views[k], 0), lanes - 1);
   }
   if (also) add(also, lanes - 1);
   return bits ? Compare(arith::CmpIPredicate::eq, bits, I64(0)) : Value();
@@ -53,6 +56,15 @@ Value GpuRows::Tile(Value v, Chunk& chunk) {
     Value stride = IsRun(k) ? Value() : loop_strides_[k].back();
     Value step = stride ? Mul(chunk.at, stride) : chunk.at;
     result = Load(k, Sum(offsets_[k], step), chunk.lanes, stride, chunk.aligned && !stride);
+  } else if (Value row = gathered_.lookup(v.getDefiningOp())) {
+    const size_t k = cast<BlockArgument>(v.getDefiningOp()->getOperand(0)).getArgNumber();
+    if (!MovesInside(k)) {
+      result = Splat(Load(k, row, 1, Value()), chunk.lanes);
+    } else {
+      Value stride = IsRun(k) ? Value() : loop_strides_[k].back();
+      Value step = stride ? Mul(chunk.at, stride) : chunk.at;
+      result = Load(k, Sum(row, step), chunk.lanes, stride, chunk.aligned && !stride);
+    }
   } else {
     SmallVector<Value> operands;
     for (Value o : v.getDefiningOp()->getOperands()) operands.push_back(Tile(o, chunk));
@@ -63,7 +75,7 @@ Value GpuRows::Tile(Value v, Chunk& chunk) {
 
 void GpuRows::LoadFor(Value v, Chunk& chunk) {
   if (is_row_.lookup(v) || chunk.tiles.contains(v)) return;
-  if (isa<BlockArgument>(v)) {
+  if (isa<BlockArgument>(v) || IsGather(v.getDefiningOp())) {
     Tile(v, chunk);
     return;
   }

@@ -53,6 +53,11 @@ class GpuLowering : public GpuRows {
     const std::optional<GpuGeometry> geometry = ChooseGeometry(Facts());
     if (!geometry) return;
     g_ = *geometry;
+    // Rows that an index names are not fetched ahead. Where each begins takes registers.
+    if (HasTables()) {
+      g_.fetches = false;
+      if (IsReduction()) g_.blocks = std::max<int64_t>(1, g_.blocks * 2 / 3);
+    }
     Begin(at);
     team_thread_ = Place("thread");
     n_ = inner_ >= 0 ? sizes_.back() : I64(1);
@@ -76,6 +81,9 @@ class GpuLowering : public GpuRows {
   // ---- what is known
 
   bool IsReduction() const { return nest_.row > 0; }
+  bool HasTables() const {
+    return llvm::any_of(nest_.views, [](const ViewPlan& v) { return v.is_table; });
+  }
 
   // The size of a loop, as far as it is known or was seen.
   int64_t LikelyLoop(size_t l, bool* is_exact = nullptr) {
@@ -124,6 +132,7 @@ class GpuLowering : public GpuRows {
       if (early.contains(Argument(k))) facts.early_bytes += bytes;
       facts.num_whole += IsWhole(k);
     }
+    if (HasTables()) facts.num_whole = 0;
     for (Operation& op : Body().without_terminator())
       facts.computed = std::max(facts.computed, BytesOf(ComputeType(ElementOf(op.getResult(0)))));
     ClassifyValues();

@@ -6,6 +6,7 @@
 #include "llvm/ADT/StringSet.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "tiers/compiler.h"
 #include "tiers/compiler/sched/gather.h"
 
 using namespace mlir;
@@ -183,7 +184,8 @@ void RowLowering::SetOffsets(ArrayRef<Value> indices) {
     }
     offsets_.push_back(offset ? offset : I64(0));
   }
-  // The core has seen that all indices are in range; negative ones count from the end.
+  // Negative indices count from the end. On the host the core has seen that all are in range; a device says which one
+  // is not, and goes on with the first row.
   for (Operation& op : Body().without_terminator()) {
     if (!IsGather(&op)) continue;
     const size_t table = cast<BlockArgument>(op.getOperand(0)).getArgNumber();
@@ -193,7 +195,19 @@ void RowLowering::SetOffsets(ArrayRef<Value> indices) {
     if (!id.getType().isInteger(64)) id = arith::ExtSIOp::create(b_, loc_, b_.getI64Type(), id);
     Value is_negative = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::slt, id, I64(0));
     Value rows = SizeOf(DimOf(nest_.views[table].type, 0));
+    Value given = id;
     id = arith::SelectOp::create(b_, loc_, is_negative, Sum(id, rows), id);
+    if (is_device_) {
+      Value is_outside = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::uge, id, rows);
+      Value error = TableValue(Entry(tiers::kErrorEntry, 0));
+      auto where = scf::IfOp::create(b_, loc_, is_outside, /*withElseRegion=*/false);
+      {
+        OpBuilder::InsertionGuard guard(b_);
+        b_.setInsertionPointToStart(where.thenBlock());
+        tile::ReportOp::create(b_, loc_, b_.getStringAttr(RowOf(&op)->name), given, rows, error);
+      }
+      id = arith::SelectOp::create(b_, loc_, is_outside, I64(0), id);
+    }
     gathered_[&op] = Sum(offsets_[table], Mul(id, StrideOfDim(nest_.views[table], 0)));
   }
 }
