@@ -134,7 +134,7 @@ void SetShape(const GemmArgs& p, const BlasMatrix& a, const BlasMatrix& b, Produ
 absl::Status FloatProduct(const interp::KernelArgs& args, GemmArgs p) {
   Device& device = DeviceOf(*args.device);
   MergeRows(p);
-  if (IsSkinny(p)) return SkinnyProduct(args, p);
+  if (IsSkinny(device, p)) return SkinnyProduct(args, p);
   TSR_ASSIGN_OR_RETURN(LibraryProducts * library, LibraryProducts::On(device));
   ProductKind kind = {};
   kind.in = kind.out = p.dtype;
@@ -219,7 +219,8 @@ absl::Status k_matmul(const interp::KernelArgs& args) { return Product(args, int
 absl::Status MatmulWithEpilogue(const interp::KernelArgs& args, const interp::Epilogue& epilogue, bool submit) {
   GemmArgs p = interp::DescribeMatmul(args);
   MergeRows(p);
-  if (IsSkinny(p)) return Unsupported("the product has few rows: faster without what follows it");
+  if (IsSkinny(DeviceOf(*args.device), p))
+    return Unsupported("the product has few rows: faster without what follows it");
   TSR_ASSIGN_OR_RETURN(LibraryProducts * library, LibraryProducts::On(DeviceOf(*args.device)));
   BlasMatrix fa, fb;
   if (!AsBlasMatrix(p.m, p.k, p.a.row, p.a.col, &fa) || !AsBlasMatrix(p.k, p.n, p.b.row, p.b.col, &fb))

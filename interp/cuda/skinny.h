@@ -5,12 +5,13 @@
 
 #include "interp/kernel.h"
 #include "interp/product.h"
+#include "runtime/cuda/device.h"
 
 namespace tessera::cuda {
 
-/// Whether SkinnyProduct() computes it: rows are few, the matrix is large and lies as it can be read. The batch was
-/// made rows where it could be.
-bool IsSkinny(const interp::GemmArgs& p);
+/// Whether SkinnyProduct() computes it, faster than cuBLASLt does: rows are few, and the matrix lies by rows and is so
+/// wide that all of the device is busy. The batch was made rows where it could be.
+bool IsSkinny(const Device& device, const interp::GemmArgs& p);
 /// Submits the product.
 absl::Status SkinnyProduct(const interp::KernelArgs& args, const interp::GemmArgs& p);
 

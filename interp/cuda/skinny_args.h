@@ -6,20 +6,16 @@
 
 namespace tessera::cuda {
 
-/// Columns of the result that a block computes, rows of a tile, threads and warps of a block.
-inline constexpr int kSkinnyColumns = 64, kSkinnyRows = 16, kSkinnyThreads = 256, kSkinnyWarps = 8;
-/// Sums of one tile: of a block's columns and 16 rows.
-inline constexpr int kSkinnySums = kSkinnyColumns * kSkinnyRows;
+/// What a block computes: all rows, of which there are at most this many, of some columns.
+inline constexpr int kSkinnyRows = 16, kSkinnyColumns = 64;
+inline constexpr int kSkinnyWarps = 8;
 
-/// c[m, n] = a[m, k] b[k, n]. c is contiguous; rows of a, and rows or columns of b, begin at multiples of 16 bytes.
+/// c[m, n] = a[m, k] b[k, n]. c is contiguous; rows of a and b begin at multiples of 16 bytes; n and k are multiples
+/// of 8.
 struct SkinnyArgs {
   Address c, a, b;
-  /// Where there are several splits: sums of each block in f32, and how many blocks of some columns are through, 0
-  /// before and after.
-  Address partial, arrived;
-  int64_t a_row, b_ld;
+  int64_t a_row, b_row;
   int32_t m, n, k;
-  int32_t splits, each;  // into how many stretches k is cut, and how long one is: a multiple of 32
 };
 
 }  // namespace tessera::cuda

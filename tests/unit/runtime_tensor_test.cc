@@ -50,13 +50,13 @@ struct DiesWithThread {
   ~DiesWithThread() { tensor = {}; }
 };
 
-TEST(Tensor, TypeText) {
+TEST(RuntimeTensor, TypeText) {
   EXPECT_EQ(ToString(Type(DType::f32, {2, 3})), "f32[2,3]");
   EXPECT_EQ(ToString(Type(DType::boolean, {})), "bool[]");
   EXPECT_EQ(ToString(Type(DType::bf16, {-1, 0, 7})), "bf16[?,0,7]");
 }
 
-TEST(Tensor, MakeIsContiguousAndGivesMemoryBack) {
+TEST(RuntimeTensor, MakeIsContiguousAndGivesMemoryBack) {
   const int64_t before = InUse();
   {
     Ref<TensorImpl> t = MakeOrDie(Cpu(), Type(DType::f64, {2, 3, 4}));
@@ -79,7 +79,7 @@ TEST(Tensor, MakeIsContiguousAndGivesMemoryBack) {
   EXPECT_EQ(InUse(), before);
 }
 
-TEST(Tensor, RecycledObjectsStartAfresh) {
+TEST(RuntimeTensor, RecycledObjectsStartAfresh) {
   for (int i = 0; i < 3; ++i) {
     TensorImpl* raw = TensorImpl::New();
     EXPECT_EQ(raw->storage(), nullptr);
@@ -92,7 +92,7 @@ TEST(Tensor, RecycledObjectsStartAfresh) {
   }
 }
 
-TEST(Tensor, ViewsShareStorage) {
+TEST(RuntimeTensor, ViewsShareStorage) {
   const int64_t before = InUse();
   Ref<TensorImpl> base = MakeOrDie(Cpu(), Type(DType::f32, {100}));
   Ref<TensorImpl> view = Ref<TensorImpl>::Adopt(TensorImpl::New());
@@ -111,7 +111,7 @@ TEST(Tensor, ViewsShareStorage) {
   EXPECT_EQ(InUse(), before);
 }
 
-TEST(Tensor, WrappedMemoryIsReportedDoneOnce) {
+TEST(RuntimeTensor, WrappedMemoryIsReportedDoneOnce) {
   float values[4] = {1, 2, 3, 4};
   int done = 0;
   {
@@ -127,7 +127,7 @@ TEST(Tensor, WrappedMemoryIsReportedDoneOnce) {
   EXPECT_EQ(done, 1) << "a recycled Storage must not keep the callback";
 }
 
-TEST(Tensor, EmptyAndScalar) {
+TEST(RuntimeTensor, EmptyAndScalar) {
   Ref<TensorImpl> scalar = MakeOrDie(Cpu(), Type(DType::i64, {}));
   EXPECT_EQ(scalar->size(), 1);
   EXPECT_EQ(scalar->storage()->bytes(), 8u);
@@ -137,7 +137,7 @@ TEST(Tensor, EmptyAndScalar) {
   EXPECT_TRUE(empty->IsContiguous());
 }
 
-TEST(Tensor, BadTypesAndNoMemoryAreErrors) {
+TEST(RuntimeTensor, BadTypesAndNoMemoryAreErrors) {
   const int64_t before = InUse();
   const auto negative = TensorImpl::Make(Cpu(), Type(DType::f32, {2, -1}));
   ASSERT_EQ(negative.status().code(), absl::StatusCode::kInvalidArgument);
@@ -157,7 +157,7 @@ TEST(Tensor, BadTypesAndNoMemoryAreErrors) {
   EXPECT_EQ(InUse(), before);
 }
 
-TEST(Tensor, OutlivesItsThread) {
+TEST(RuntimeTensor, OutlivesItsThread) {
   const int64_t before = InUse();
   std::vector<Ref<TensorImpl>> kept;
   std::thread([&] {
@@ -168,7 +168,7 @@ TEST(Tensor, OutlivesItsThread) {
   EXPECT_EQ(InUse(), before);
 }
 
-TEST(Tensor, DiesWhileItsThreadEnds) {
+TEST(RuntimeTensor, DiesWhileItsThreadEnds) {
   const int64_t before = InUse();
   std::thread([] {
     thread_local DiesWithThread first;  // constructed before the free lists: destroyed after them
@@ -180,7 +180,7 @@ TEST(Tensor, DiesWhileItsThreadEnds) {
   EXPECT_EQ(InUse(), before);
 }
 
-TEST(Tensor, SharedBetweenThreads) {
+TEST(RuntimeTensor, SharedBetweenThreads) {
   const int64_t before = InUse();
   for (int round = 0; round < 200; ++round) {
     Ref<TensorImpl> t = MakeOrDie(Cpu(), Type(DType::i32, {16}));
@@ -192,7 +192,7 @@ TEST(Tensor, SharedBetweenThreads) {
   EXPECT_EQ(InUse(), before);
 }
 
-TEST(Tensor, DiesInStaticDestructor) {
+TEST(RuntimeTensor, DiesInStaticDestructor) {
   dies_last.small = MakeOrDie(Cpu(), Type(DType::f32, {3}));
   dies_last.large = MakeOrDie(Cpu(), Type(DType::f32, {1000, 1000}));
 }
