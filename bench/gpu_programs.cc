@@ -148,6 +148,29 @@ const Op kOps[] = {
     {"sort", 2 * kMatrix, [](const Tensor& x, const Tensor&) { return tessera::sort(x, 1).values; }},
 };
 
+// ---- gpu_moves
+
+/// Functions that read elsewhere than they write: transposed operands, rows that indices name.
+struct Move {
+  const char* task;
+  double bytes;
+  const char* text;
+};
+constexpr int64_t kWords = 50304, kModel = 768;
+const Move kMoves[] = {
+    {"transposed_gelu", 3 * kMatrix,
+     "func @f(%x: tensor<4096 x 16384 x bf16>, %y: tensor<16384 x 4096 x bf16>) -> tensor<16384 x 4096 x bf16> {\n"
+     "  %t = transpose %x\n  %s = add %t, %y\n  %g = gelu %s\n  return %g\n}\n"},
+    {"transposed_copy", 2 * kMatrix,
+     "func @f(%x: tensor<4096 x 16384 x bf16>, %y: tensor<16384 x 4096 x bf16>) -> tensor<16384 x 4096 x bf16> {\n"
+     "  %t = transpose %x\n  %c = copy %t\n  return %c\n}\n"},
+    {"embedding_norm", 2.0 * kRows * kModel * 3 + 8.0 * kRows,
+     "func @f(%t: tensor<50304 x 768 x bf16>, %i: tensor<16384 x i64>, %p: tensor<16384 x 768 x bf16>, %g: tensor<768 "
+     "x "
+     "bf16>, %b: tensor<768 x bf16>) -> tensor<16384 x 768 x bf16> {\n"
+     "  %e = embedding %t, %i\n  %s = add %e, %p\n  %n = layer_norm %s, %g, %b\n  return %n\n}\n"},
+};
+
 }  // namespace
 
 Timed GpuProgramTask(const std::string& task) {
@@ -165,6 +188,18 @@ Timed GpuProgramTask(const std::string& task) {
     return GpuWork([=, is_causal = causal == "causal"] { tessera::attention(q, k, v, {}, is_causal); });
   }
   if (name == "until") return SolveTask();
+  if (name == "move") {
+    words >> name;
+    for (const Move& move : kMoves) {
+      if (name != move.task) continue;
+      const Function f = Function::parse(move.text).value();
+      std::vector<Tensor> args = {normal({kColumns, kRows}, 1), normal({kRows, kColumns}, 2)};
+      if (name == "embedding_norm")
+        args = {normal({kWords, kModel}, 1), tessera::random_int(7, 0, {kRows}, 0, kWords), normal({kRows, kModel}, 2),
+                normal({kModel}, 3), normal({kModel}, 4)};
+      return GpuWork([f, args] { f(args); });
+    }
+  }
   if (name != "op") return {};
   words >> name;
   for (const Op& op : kOps) {
@@ -295,6 +330,22 @@ void GpuOps() {
             .goal = {Goal::ratio_at_least, 1},
             .note = "tier 1, bf16, 16384x4096"},
            RunRace(contenders, Budget()), peers);
+  }
+}
+
+void GpuMoves() {
+  CheckGpu();
+  const Process ours = StartGpu(Tier::all), tier1 = StartGpu(Tier::one), raw = StartRaw();
+  for (const Move& move : kMoves) {
+    const std::string task = std::string("move ") + move.task;
+    std::vector<Timed> contenders = {PeerProcess::Task(ours, task), PeerProcess::Task(tier1, task)};
+    std::vector<std::string> peers = {"tier 1"};
+    AddPeer(contenders, peers, raw, "copy " + std::to_string(static_cast<int64_t>(move.bytes / 2)),
+            "a copy of the same bytes");
+    Figure figure{.name = std::string("gpu_moves/") + move.task, .unit = Rate("GB/s", move.bytes * 1e-9)};
+    const Race race = RunRace(contenders, Budget());
+    figure.more = {{"generated_kernels", Json(PeerProcess::Task(ours, "generated " + task)(1))}};
+    Report(figure, race, peers);
   }
 }
 
