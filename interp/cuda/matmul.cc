@@ -1,5 +1,4 @@
-// matmul and dot_general on a CUDA device: cuBLASLt for floats, kernels of our own for few rows of narrow floats and
-// for integers.
+// matmul and dot_general on a CUDA device: cuBLASLt for floats, a kernel of our own for integers.
 //
 // f8 products run in f8 where cuBLASLt can (e4m3, multiples of 16), which rounds its f32 sums to f8 as a cast does.
 // Else they run in f16, which holds all of their values, with sums that are stored as f32 and rounded to f8 once.
@@ -7,7 +6,6 @@
 #include "interp/cuda/gemm_args.h"
 #include "interp/cuda/launch.h"
 #include "interp/cuda/library_product.h"
-#include "interp/cuda/skinny.h"
 #include "interp/product.h"
 #include "runtime/options.h"
 
@@ -133,9 +131,8 @@ void SetShape(const GemmArgs& p, const BlasMatrix& a, const BlasMatrix& b, Produ
 
 absl::Status FloatProduct(const interp::KernelArgs& args, GemmArgs p) {
   Device& device = DeviceOf(*args.device);
-  MergeRows(p);
-  if (IsSkinny(device, p)) return SkinnyProduct(args, p);
   TSR_ASSIGN_OR_RETURN(LibraryProducts * library, LibraryProducts::On(device));
+  MergeRows(p);
   ProductKind kind = {};
   kind.in = kind.out = p.dtype;
   Scratch a_scratch, b_scratch;
@@ -217,11 +214,9 @@ absl::Status Product(const interp::KernelArgs& args, const GemmArgs& p) {
 absl::Status k_matmul(const interp::KernelArgs& args) { return Product(args, interp::DescribeMatmul(args)); }
 
 absl::Status MatmulWithEpilogue(const interp::KernelArgs& args, const interp::Epilogue& epilogue, bool submit) {
+  TSR_ASSIGN_OR_RETURN(LibraryProducts * library, LibraryProducts::On(DeviceOf(*args.device)));
   GemmArgs p = interp::DescribeMatmul(args);
   MergeRows(p);
-  if (IsSkinny(DeviceOf(*args.device), p))
-    return Unsupported("the product has few rows: faster without what follows it");
-  TSR_ASSIGN_OR_RETURN(LibraryProducts * library, LibraryProducts::On(DeviceOf(*args.device)));
   BlasMatrix fa, fb;
   if (!AsBlasMatrix(p.m, p.k, p.a.row, p.a.col, &fa) || !AsBlasMatrix(p.k, p.n, p.b.row, p.b.col, &fb))
     return Unsupported("the factors of the product would have to be copied first");
