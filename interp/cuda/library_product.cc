@@ -145,14 +145,17 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
   std::lock_guard lock(mutex_);
   const auto it = prepared_.find(kind);
   const bool is_new = it == prepared_.end();
+  // A graph runs what was recorded again and again; and a choice that is borrowed first and then one's own may round
+  // otherwise, which is not for runs that are to be the same to the bit.
+  const auto may_borrow = [&] {
+    return !(runs > 0 && device_.stream() != device_.live_stream()) && !rt::options().bitwise();
+  };
   if (!is_new) [[likely]] {
     const Prepared& known = *it->second;
     TSR_RETURN_IF_ERROR(known.status);
     if (!known.is_borrowed) [[likely]]
       return it->second;
-    // A graph runs what was recorded again and again.
-    const bool is_recorded = runs > 0 && device_.stream() != device_.live_stream();
-    if (!is_recorded && known.runs + runs <= kBorrowedRuns) {
+    if (may_borrow() && known.runs + runs <= kBorrowedRuns) {
       known.runs += runs;
       return it->second;
     }
@@ -161,13 +164,10 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
   TSR_RETURN_IF_ERROR(Describe(kind, made.get()));
   if (prepared_.size() >= kMostKinds) prepared_.clear();
   if (choices_.size() >= kMostKinds) choices_.clear();
-  // A choice that is borrowed first and then one's own may round otherwise: not where runs are to be the same to the
-  // bit.
   const bool is_wide = kind.in == DType::f64 || (kind.in == DType::f32 && !kind.tf32);
   const double products = double(kind.m) * double(kind.n) * double(kind.k) * double(kind.batches);
-  const bool may_borrow =
-      is_new && (asked_ >= kAskedFirst || !is_wide) && products < kLongProduct && !rt::options().bitwise();
-  if (const cublasLtMatmulAlgo_t* near = may_borrow ? Borrow(kind, *made) : nullptr) {
+  const bool borrows = is_new && (asked_ >= kAskedFirst || !is_wide) && products < kLongProduct && may_borrow();
+  if (const cublasLtMatmulAlgo_t* near = borrows ? Borrow(kind, *made) : nullptr) {
     made->algo = *near;
     made->is_borrowed = true;
   } else {
