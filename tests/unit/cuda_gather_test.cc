@@ -1,24 +1,14 @@
 // Gathers of rows in generated kernels, with what is computed from them; indices are looked at on the device.
 #include <limits>
-#include <random>
 
 #include "cuda_kernels_testing.h"
+#include "tests/unit/ids_testing.h"
 
 namespace tessera {
 namespace {
 
 class CudaGather : public CudaKernels {
  protected:
-  /// Indices in [-rows, rows).
-  static Tensor Ids(const Dims& dims, int64_t rows, uint64_t seed, DType dtype = i64) {
-    std::mt19937_64 rng(seed);
-    int64_t size = 1;
-    for (const int64_t d : dims) size *= d;
-    std::vector<int64_t> ids;
-    for (int64_t i = 0; i < size; ++i)
-      ids.push_back(static_cast<int64_t>(rng() % static_cast<uint64_t>(2 * rows)) - rows);
-    return Tensor::from<int64_t>(ids, dims).cast(dtype);
-  }
   static Tensor There(const Tensor& ids) { return ids.to(Device::cpu()); }
 };
 

@@ -1,5 +1,6 @@
 // Gathers of rows in generated kernels against tier 1, to the bit: shapes, layouts, dtypes, indices from the end, and
 // errors of indices at the op that has them.
+#include "tests/unit/ids_testing.h"
 #include "tests/unit/tiers_code_testing.h"
 
 namespace tessera {
@@ -11,17 +12,6 @@ class TiersCodeGather : public ::testing::Test {
     if (!HasCompiler()) GTEST_SKIP() << "no compiler";
   }
 };
-
-/// Indices in [-rows, rows).
-Tensor Ids(const Dims& dims, int64_t rows, uint64_t seed, DType dtype = i64) {
-  std::mt19937_64 rng(seed);
-  int64_t size = 1;
-  for (const int64_t d : dims) size *= d;
-  std::vector<int64_t> ids;
-  for (int64_t i = 0; i < size; ++i)
-    ids.push_back(static_cast<int64_t>(rng() % static_cast<uint64_t>(2 * rows)) - rows);
-  return cast(reshape(Tensor::from(ids), dims), dtype);
-}
 
 TEST_F(TiersCodeGather, ShapesAndDTypes) {
   const Dims tables[] = {{7, 5}, {3, 33}, {9, 4, 6}, {5, 2, 3, 7}, {4, 1, 8}, {4, 8, 1}, {1, 19}};
