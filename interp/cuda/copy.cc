@@ -76,7 +76,12 @@ absl::Status Move(const interp::KernelArgs& op, const View& in, const View& out)
     a.batch.rank = from.rank - 2;
     a.batches = 1;
     for (int d = 0; d < a.batch.rank; ++d) a.batches *= from.dims[d];
-    const int64_t tiles = a.batches * ((a.rows + 31) / 32) * ((a.cols + 31) / 32);
+    const auto size = static_cast<int64_t>(SizeOf(in.dtype)), word = std::max<int64_t>(1, 4 / size);
+    int64_t all = a.rows | a.cols | a.col;
+    for (int d = 0; d < a.batch.rank; ++d) all |= a.batch.strides[d];
+    a.in_words = size <= 4 && all % word == 0 && (a.in | a.out) % 4 == 0;
+    const int64_t side = a.in_words ? 32 * word : 32;
+    const int64_t tiles = a.batches * ((a.rows + side - 1) / side) * ((a.cols + side - 1) / side);
     return Launch(op, kCopyTiles[SizeIndex(in.dtype)], Grid{std::min<int64_t>(tiles, 1 << 20), kThreads}, a);
   }
   CopyArgs a = {};

@@ -19,6 +19,7 @@ struct CopyTilesArgs {
   int64_t batches, rows, cols;
   int64_t row, col;  // strides
   Layout batch;
+  int32_t in_words;  // elements come and go by four bytes
 };
 
 }  // namespace tessera::cuda

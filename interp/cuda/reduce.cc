@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kMostAcc = 24;        // bytes of an accumulator
 constexpr int64_t kShortExtent = 32;    // elements that one thread adds alone
 constexpr int64_t kBlockExtent = 4096;  // elements worth a block
+constexpr int64_t kManyTimes = 8;       // where warps would come this often, one reads so many times more
 constexpr int64_t kChunkMin = 8192;     // elements of an output worth a block of their own
 
 /// Appends a dim, merged with the one before where they walk as one.
@@ -123,7 +124,8 @@ absl::Status RunReduction(const interp::KernelArgs& args, uint32_t axes, const R
     const int64_t each = a.reduced.rank == 1 ? a.extent : run;
     a.lanes = 4;
     while (a.lanes < 32 && a.lanes * 8 < each) a.lanes *= 2;
-    if (each >= kBlockExtent || (few && each >= kBlockExtent / 4)) a.lanes = kThreads;
+    const bool many = a.outputs * 32 >= kManyTimes * units * kThreads;
+    if (each >= (many ? kManyTimes * kBlockExtent : few ? kBlockExtent / 4 : kBlockExtent)) a.lanes = kThreads;
     const int64_t groups = kThreads / a.lanes;
     blocks = (a.outputs + groups - 1) / groups;
     Cut(blocks, wanted, kChunkMin / groups, &a);

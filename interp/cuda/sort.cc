@@ -18,6 +18,14 @@ constexpr int64_t kBatch = int64_t{1} << 26;
 // By size of an element: 1, 2, 4, 8 bytes.
 const Kernel kTileSort[] = {
     {kImage, "tile_sort_1"}, {kImage, "tile_sort_2"}, {kImage, "tile_sort_4"}, {kImage, "tile_sort_8"}};
+/// By size of an element up to 4 bytes, and slots: 1024, 2048, 4096, 8192.
+const Kernel kRowSort[3][4] = {
+    {{kImage, "row_sort_1_1024"}, {kImage, "row_sort_1_2048"}, {kImage, "row_sort_1_4096"}, {kImage, "row_sort_1_8192"}},
+    {{kImage, "row_sort_2_1024"}, {kImage, "row_sort_2_2048"}, {kImage, "row_sort_2_4096"}, {kImage, "row_sort_2_8192"}},
+    {{kImage, "row_sort_4_1024"}, {kImage, "row_sort_4_2048"}, {kImage, "row_sort_4_4096"}, {nullptr, ""}}};
+constexpr int64_t kRowSlots = 1024;  // of the first
+/// Longer rows fill a block; shorter ones share it.
+constexpr int64_t kShortRow = 256;
 const Kernel kKeys[] = {{kImage, "sort_keys_1_4"}, {kImage, "sort_keys_2_4"}, {kImage, "sort_keys_4_4"}};
 const Kernel kKeysWide[] = {
     {kImage, "sort_keys_1_8"}, {kImage, "sort_keys_2_8"}, {kImage, "sort_keys_4_8"}, {kImage, "sort_keys_8_8"}};
@@ -87,6 +95,27 @@ absl::Status OrderTiles(const interp::KernelArgs& args, const SortRows& rows, co
   }
 }
 
+/// Rows that one block sorts in shared memory.
+bool SuitsRowSort(size_t size, int64_t extent) {
+  return size <= 4 && extent > kShortRow && extent <= kRowSlots * (size == 4 ? 4 : 8);
+}
+
+absl::Status OrderRows(const interp::KernelArgs& args, const SortRows& rows, const cpu::AxisSplit& s, int64_t k) {
+  TileSortArgs a{};
+  a.rows = rows;
+  a.values = AddressOf(*args.out[0]);
+  a.indices = AddressOf(*args.out[1]);
+  a.count = s.outer * s.inner;
+  a.length = s.extent;
+  a.k = k;
+  a.inner = s.inner;
+  int which = 0;
+  while (kRowSlots << which < s.extent) ++which;
+  const int threads = which == 3 ? 512 : 256;
+  return Launch(args, kRowSort[Log2(SizeOf(args.out[0]->dtype))][which], {std::min<int64_t>(a.count, 1 << 20), threads},
+                a);
+}
+
 absl::Status OrderRadix(const interp::KernelArgs& args, const SortRows& rows, const cpu::AxisSplit& s, int64_t k) {
   const View &values = *args.out[0], &indices = *args.out[1];
   const size_t size = SizeOf(values.dtype);
@@ -119,6 +148,7 @@ absl::Status Order(const interp::KernelArgs& args, const cpu::AxisSplit& s, int6
   rows.rest = Merged(rest);
   rows.stride = x.strides[s.axis];
   rows.rule = RuleOf(x.dtype, order);
+  if (SuitsRowSort(SizeOf(x.dtype), s.extent)) return OrderRows(args, rows, s, k);
   if (s.extent <= kSortTile || (k <= kSelectK && s.extent < UINT32_MAX)) return OrderTiles(args, rows, s, k);
   return OrderRadix(args, rows, s, k);
 }

@@ -68,7 +68,7 @@ __device__ __forceinline__ void ForRuns(const Layout& l, int64_t r0, int64_t r1,
 template <class P, class T, class C>
 __device__ __forceinline__ void WalkRow(const ReduceArgs& a, const T* x0, int64_t r0, int64_t r1, int t, C m,
                                         typename P::Acc& acc) {
-  constexpr int V = kPack<T>, U = V == 8 ? 2 : 4;
+  constexpr int V = kPack<T>, U = 4;
   constexpr bool kPacks = P::kPacks && !std::is_same_v<T, E4M3> && !std::is_same_v<T, E5M2>;
   const int lanes = a.lanes;
   const int64_t stride = a.reduced.strides[a.reduced.rank - 1];
@@ -406,7 +406,18 @@ template <class P>
 __device__ __forceinline__ typename P::Acc JoinChunks(const ReduceArgs& a, int64_t o) {
   typename P::Acc acc = P::Start();
   const typename P::Acc* parts = At<const typename P::Acc>(a.part) + o * a.chunks;
-  for (int64_t c = threadIdx.x % 32; c < a.chunks; c += 32) P::Merge(acc, parts[c]);
+  constexpr int U = 8;  // reads on their way
+  int64_t c = threadIdx.x % 32;
+#pragma unroll 1
+  for (; c + (U - 1) * 32 < a.chunks; c += U * 32) {
+    typename P::Acc e[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u) e[u] = parts[c + u * 32];
+#pragma unroll
+    for (int u = 0; u < U; ++u) P::Merge(acc, e[u]);
+  }
+#pragma unroll 1
+  for (; c < a.chunks; c += 32) P::Merge(acc, parts[c]);
   __syncwarp();
   return GroupMerge(acc, 32, static_cast<typename P::Acc*>(nullptr), P::Start(),
                     [](typename P::Acc& x, const typename P::Acc& y) { P::Merge(x, y); });

@@ -1,6 +1,6 @@
 // Stable sort and top k. (key, index) pairs are all different, so any sort of them is stable and its result is unique:
-// rows that fit into shared memory are sorted there by a bitonic network, many at once; longer ones by radix, least
-// significant digit first, through global memory.
+// short rows are sorted in shared memory by a bitonic network, many at once; those that fill a block by radix, least
+// significant digit first, also there; longer ones by radix through global memory.
 #include "interp/cuda/kernels/moves.cuh"
 #include "interp/cuda/sort_args.h"
 
@@ -8,7 +8,7 @@ namespace tessera::cuda {
 namespace {
 
 constexpr int kBlock = 256;
-constexpr int kWarps = kBlock / 32;
+constexpr int kBlockWarps = kBlock / 32;
 constexpr int kItems = kRadixTile / kBlock;
 static_assert(kBlock == kDigits);
 
@@ -32,6 +32,20 @@ __device__ __forceinline__ B KeyOf(B bits, const KeyRule& rule) {
     key = static_cast<B>(bits ^ static_cast<B>(rule.flip));
   }
   return rule.order == SortOrder::ascending ? key : static_cast<B>(~key);
+}
+
+/// The element of a key, where only one has it: not of zeros and NaNs.
+template <class B>
+__device__ __forceinline__ bool BitsOf(B key, const KeyRule& rule, B* bits) {
+  constexpr B kAll = static_cast<B>(~B{0}), kSign = static_cast<B>(B{1} << (sizeof(B) * 8 - 1));
+  if (rule.floating && rule.order == SortOrder::descending && key == kAll) return false;
+  if (rule.order != SortOrder::ascending) key = static_cast<B>(~key);
+  if (!rule.floating) {
+    *bits = static_cast<B>(key ^ static_cast<B>(rule.flip));
+    return true;
+  }
+  *bits = static_cast<B>((key & kSign) != 0 ? key & ~kSign : ~key);
+  return key != kAll && key != kSign;
 }
 
 /// Keys of up to four bytes and indices below 2^32 - 1, as one number.
@@ -169,8 +183,8 @@ __device__ __forceinline__ void SortEmit(const SortEmitArgs& a) {
 
 // ---- radix sort. A pass counts digits in every tile, adds the counts up, and moves each tile's elements.
 
-/// The sum of x over the block's threads before this one; *total is that of all. `shared` has room for kWarps.
-template <class T>
+/// The sum of x over the block's threads before this one; *total is that of all. `shared` has room for its warps.
+template <int kWarps = kBlock / 32, class T>
 __device__ __forceinline__ T SumBefore(T x, T* shared, T* total) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   T sum = x;
@@ -197,6 +211,92 @@ __device__ __forceinline__ int DigitOf(K key, int shift) {
   return static_cast<int>(key >> shift) & (kDigits - 1);
 }
 
+/// The lanes among `of` that have the same digit.
+__device__ __forceinline__ unsigned PeersOf(int digit, unsigned of) {
+#pragma unroll
+  for (int b = 0; b < 8; ++b) {
+    const bool bit = (digit >> b & 1) != 0;
+    const unsigned with = __ballot_sync(kAllLanes, bit);
+    of &= bit ? with : ~with;
+  }
+  return of;
+}
+
+/// A row in shared memory: so many items for each thread. Keys of up to two bytes and their indices are one number of
+/// four bytes, those of four bytes one of eight.
+template <class B, int kRowItems, int kRowThreads>
+__device__ __forceinline__ void RowSort(const TileSortArgs& a) {
+  using E = std::conditional_t<sizeof(B) <= 2, uint32_t, uint64_t>;
+  constexpr int kRowWarps = kRowThreads / 32, kIndexBits = sizeof(E) * 4;
+  constexpr E kIndexMask = (E{1} << kIndexBits) - 1;
+  __shared__ E s[kRowItems * kRowThreads];
+  __shared__ uint16_t counts[kRowWarps][kDigits];  // of a warp's digits; then: where it puts the first one
+  __shared__ uint32_t sums[kRowWarps];
+  const B* x = At<const B>(a.rows.x);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const unsigned lower = (1u << lane) - 1;
+  // A warp has a contiguous part, of which it goes through 32 items at a time: in order.
+  const int part = warp * (kRowItems * 32) + lane, length = static_cast<int>(a.length);
+  for (int64_t row = blockIdx.x; row < a.count; row += gridDim.x) {
+    const B* from = x + OffsetOf(a.rows.rest, row);
+    E e[kRowItems];
+#pragma unroll
+    for (int j = 0; j < kRowItems; ++j) {
+      const int at = part + j * 32;
+      e[j] = ~E{0};  // after all others, being last
+      if (at < length) e[j] = static_cast<E>(KeyOf(from[at * a.rows.stride], a.rows.rule)) << kIndexBits | E(at);
+    }
+#pragma unroll 1
+    for (int shift = kIndexBits; shift < kIndexBits + static_cast<int>(sizeof(B)) * 8; shift += 8) {
+      if (shift > kIndexBits) {
+#pragma unroll
+        for (int j = 0; j < kRowItems; ++j) e[j] = s[part + j * 32];
+      }
+      for (int i = threadIdx.x; i < kRowWarps * kDigits; i += kRowThreads) (&counts[0][0])[i] = 0;
+      __syncthreads();
+      uint32_t rank[kRowItems];  // equal digits before it in the part
+#pragma unroll
+      for (int j = 0; j < kRowItems; ++j) {
+        const int digit = DigitOf(e[j], shift);
+        const unsigned peers = PeersOf(digit, kAllLanes);
+        const uint32_t seen = counts[warp][digit];
+        __syncwarp();
+        if ((peers & lower) == 0) counts[warp][digit] = static_cast<uint16_t>(seen + __popc(peers));
+        __syncwarp();
+        rank[j] = seen + __popc(peers & lower);
+      }
+      __syncthreads();
+      uint32_t all = 0, ignored;
+      if (threadIdx.x < kDigits) {
+#pragma unroll
+        for (int w = 0; w < kRowWarps; ++w) all += counts[w][threadIdx.x];
+      }
+      uint32_t start = SumBefore<kRowWarps>(all, sums, &ignored);
+      if (threadIdx.x < kDigits) {
+#pragma unroll
+        for (int w = 0; w < kRowWarps; ++w) {
+          const uint32_t c = counts[w][threadIdx.x];
+          counts[w][threadIdx.x] = static_cast<uint16_t>(start);
+          start += c;
+        }
+      }
+      __syncthreads();
+#pragma unroll
+      for (int j = 0; j < kRowItems; ++j) s[counts[warp][DigitOf(e[j], shift)] + rank[j]] = e[j];
+      __syncthreads();
+    }
+    for (int at = threadIdx.x; at < a.k; at += kRowThreads) {
+      const E entry = s[at];
+      const int64_t index = static_cast<int64_t>(entry & kIndexMask), place = PlaceOf(row, at, a.k, a.inner);
+      B value;
+      if (!BitsOf(static_cast<B>(entry >> kIndexBits), a.rows.rule, &value)) value = from[index * a.rows.stride];
+      At<B>(a.values)[place] = value;
+      At<int64_t>(a.indices)[place] = index;
+    }
+    __syncthreads();  // the next row overwrites s
+  }
+}
+
 template <class K, class I>
 __device__ __forceinline__ void RadixCount(const RadixArgs& a) {
   __shared__ uint32_t counts[kDigits];
@@ -220,7 +320,7 @@ __device__ __forceinline__ void RadixCount(const RadixArgs& a) {
 /// A block for each digit of each row.
 template <class I>
 __device__ __forceinline__ void RadixScan(const RadixArgs& a) {
-  __shared__ I shared[kWarps];
+  __shared__ I shared[kBlockWarps];
   for (int64_t block = blockIdx.x; block < a.rows * kDigits; block += gridDim.x) {
     I* counts = At<I>(a.counts) + block * a.tiles;
     I carry = 0;
@@ -240,10 +340,10 @@ template <class K, class I>
 __device__ __forceinline__ void RadixMove(const RadixArgs& a) {
   __shared__ K staged_keys[kRadixTile];
   __shared__ I staged_index[kRadixTile];
-  __shared__ uint32_t warp_counts[kWarps][kDigits];  // then: elements of that digit in the warps before
+  __shared__ uint32_t warp_counts[kBlockWarps][kDigits];  // then: elements of that digit in the warps before
   __shared__ uint32_t starts[kDigits];               // where a digit begins in the tile
   __shared__ I bases[kDigits];                       // a tile's slot + base is the place in the row
-  __shared__ I shared[kWarps];
+  __shared__ I shared[kBlockWarps];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const unsigned lower = (1u << lane) - 1;
   for (int64_t block = blockIdx.x; block < a.rows * a.tiles; block += gridDim.x) {
@@ -254,11 +354,11 @@ __device__ __forceinline__ void RadixMove(const RadixArgs& a) {
     const K* keys = At<const K>(a.keys_in) + row + begin;
     __syncthreads();
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) warp_counts[w][threadIdx.x] = 0;
+    for (int w = 0; w < kBlockWarps; ++w) warp_counts[w][threadIdx.x] = 0;
     __syncthreads();
 
     // A warp goes through a contiguous part in order, 32 elements at a time. rank: equal digits before it in the part.
-    const int part = warp * (kRadixTile / kWarps) + lane;
+    const int part = warp * (kRadixTile / kBlockWarps) + lane;
     K key[kItems];
     uint32_t rank[kItems];
 #pragma unroll
@@ -267,13 +367,7 @@ __device__ __forceinline__ void RadixMove(const RadixArgs& a) {
     for (int j = 0; j < kItems; ++j) {
       const bool valid = part + j * 32 < count;
       const int digit = DigitOf(key[j], a.shift);
-      unsigned peers = __ballot_sync(kAllLanes, valid);
-#pragma unroll
-      for (int b = 0; b < 8; ++b) {
-        const bool bit = (digit >> b & 1) != 0;
-        const unsigned with = __ballot_sync(kAllLanes, bit);
-        peers &= bit ? with : ~with;
-      }
+      const unsigned peers = PeersOf(digit, __ballot_sync(kAllLanes, valid));
       uint32_t seen = 0;
       if (valid) seen = warp_counts[warp][digit];
       __syncwarp();
@@ -286,7 +380,7 @@ __device__ __forceinline__ void RadixMove(const RadixArgs& a) {
     const int digit = threadIdx.x;
     uint32_t in_tile = 0;
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
+    for (int w = 0; w < kBlockWarps; ++w) {
       const uint32_t c = warp_counts[w][digit];
       warp_counts[w][digit] = in_tile;
       in_tile += c;
@@ -331,6 +425,24 @@ TSR_KERNEL(tile_sort_1, TileSortArgs, TSR_TYPED(TileSort<uint8_t, Entry32>))
 TSR_KERNEL(tile_sort_2, TileSortArgs, TSR_TYPED(TileSort<uint16_t, Entry32>))
 TSR_KERNEL(tile_sort_4, TileSortArgs, TSR_TYPED(TileSort<uint32_t, Entry32>))
 TSR_KERNEL(tile_sort_8, TileSortArgs, TSR_TYPED(TileSort<uint64_t, Entry64>))
+
+// By bytes of an element and items of a row.
+#define TSR_ROW_SORT(bytes, slots, B, items, threads)                                                  \
+  extern "C" __global__ void __launch_bounds__(threads)                                                \
+      row_sort_##bytes##_##slots(const __grid_constant__ TileSortArgs a) {                             \
+    RowSort<B, items, threads>(a);                                                                     \
+  }
+TSR_ROW_SORT(1, 1024, uint8_t, 4, 256)
+TSR_ROW_SORT(1, 2048, uint8_t, 8, 256)
+TSR_ROW_SORT(1, 4096, uint8_t, 16, 256)
+TSR_ROW_SORT(1, 8192, uint8_t, 16, 512)
+TSR_ROW_SORT(2, 1024, uint16_t, 4, 256)
+TSR_ROW_SORT(2, 2048, uint16_t, 8, 256)
+TSR_ROW_SORT(2, 4096, uint16_t, 16, 256)
+TSR_ROW_SORT(2, 8192, uint16_t, 16, 512)
+TSR_ROW_SORT(4, 1024, uint32_t, 4, 256)
+TSR_ROW_SORT(4, 2048, uint32_t, 8, 256)
+TSR_ROW_SORT(4, 4096, uint32_t, 16, 256)
 
 // By bytes of an element and of a key.
 TSR_KERNEL(sort_keys_1_4, SortKeysArgs, TSR_TYPED(SortKeys<uint8_t, uint32_t>))
