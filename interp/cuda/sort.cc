@@ -20,8 +20,14 @@ const Kernel kTileSort[] = {
     {kImage, "tile_sort_1"}, {kImage, "tile_sort_2"}, {kImage, "tile_sort_4"}, {kImage, "tile_sort_8"}};
 /// By size of an element up to 4 bytes, and slots: 1024, 2048, 4096, 8192.
 const Kernel kRowSort[3][4] = {
-    {{kImage, "row_sort_1_1024"}, {kImage, "row_sort_1_2048"}, {kImage, "row_sort_1_4096"}, {kImage, "row_sort_1_8192"}},
-    {{kImage, "row_sort_2_1024"}, {kImage, "row_sort_2_2048"}, {kImage, "row_sort_2_4096"}, {kImage, "row_sort_2_8192"}},
+    {{kImage, "row_sort_1_1024"},
+     {kImage, "row_sort_1_2048"},
+     {kImage, "row_sort_1_4096"},
+     {kImage, "row_sort_1_8192"}},
+    {{kImage, "row_sort_2_1024"},
+     {kImage, "row_sort_2_2048"},
+     {kImage, "row_sort_2_4096"},
+     {kImage, "row_sort_2_8192"}},
     {{kImage, "row_sort_4_1024"}, {kImage, "row_sort_4_2048"}, {kImage, "row_sort_4_4096"}, {nullptr, ""}}};
 constexpr int64_t kRowSlots = 1024;  // of the first
 /// Longer rows fill a block; shorter ones share it.

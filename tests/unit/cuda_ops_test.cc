@@ -598,10 +598,41 @@ TEST_F(CudaOps, Indexing) {
   Compare(Op::k_one_hot, {Ids({5, 6}, 9)}, {int64_t{7}, DType::bf16});
 }
 
+TEST_F(CudaOps, CopiesOfTransposedMatrices) {
+  for (DType dtype : kAll)
+    // Whole tiles, parts of them, and sides that words of several elements do not divide.
+    for (const std::vector<int64_t>& dims :
+         {std::vector<int64_t>{64, 128}, {130, 68}, {72, 66}, {33, 70}, {70, 33}, {8, 8}, {3, 132, 260}, {2, 31, 65}})
+      for (const int64_t from : {0, 1}) {
+        // From the second element on: rows begin beside a word.
+        const auto x = Random(dtype, dims, 2);
+        ir::Ints start(dims.size(), 0), stop(dims.begin(), dims.end()), step(dims.size(), 1);
+        start.back() = from;
+        const auto part = Run1(Op::k_slice, {x}, {start, stop, step});
+        ir::Ints perm;
+        for (size_t i = 0; i < dims.size(); ++i) perm.push_back(static_cast<int64_t>(i));
+        std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+        Compare(Op::k_copy, {Run1(Op::k_transpose, {part}, {perm})}, {});
+      }
+}
+
 TEST_F(CudaOps, SortAndTopk) {
   for (DType dtype : kAll) {
-    for (const std::vector<int64_t>& dims :
-         {std::vector<int64_t>{1}, {37}, {9, 100}, {100, 9}, {3, 5000}, {70000}, {0, 5}}) {
+    for (const std::vector<int64_t>& dims : {std::vector<int64_t>{1},
+                                             {37},
+                                             {9, 100},
+                                             {100, 9},
+                                             {3, 257},
+                                             {2, 1024},
+                                             {1025, 3},
+                                             {3, 2049},
+                                             {2, 4096},
+                                             {4097},
+                                             {3, 5000},
+                                             {8192},
+                                             {8193},
+                                             {70000},
+                                             {0, 5}}) {
       for (bool flag : {false, true}) {
         for (int64_t axis : {int64_t{0}, int64_t{-1}}) {
           const auto x = Random(dtype, dims, 1, true);
