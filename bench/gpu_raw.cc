@@ -172,6 +172,7 @@ struct Gemm {
   std::vector<cublasLtMatmulHeuristicResult_t> algos;
   size_t best = 0;
   CUdeviceptr pa = 0, pb = 0, pc = 0, workspace = 0;
+  bool has_other = false;  // what would be added has another dtype than the result, so it must not be its memory
   static constexpr size_t kWorkspace = size_t{32} << 20;
 
   template <class F>
@@ -189,8 +190,8 @@ struct Gemm {
   void Run(size_t k) {
     const float one = 1, zero = 0;
     const auto p = [](CUdeviceptr x) { return reinterpret_cast<void*>(x); };
-    if (api.f_cublasLtMatmul(handle, op, &one, p(pa), a, p(pb), b, &zero, p(pc), c, p(pc), d, &algos[k].algo,
-                             p(workspace), kWorkspace, Driver().stream) != CUBLAS_STATUS_SUCCESS)
+    if (api.f_cublasLtMatmul(handle, op, &one, p(pa), a, p(pb), b, &zero, has_other ? nullptr : p(pc), c, p(pc), d,
+                             &algos[k].algo, p(workspace), kWorkspace, Driver().stream) != CUBLAS_STATUS_SUCCESS)
       throw std::runtime_error("cublasLtMatmul failed");
   }
 };
@@ -204,6 +205,7 @@ std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::strin
                             : dtype == "f8e4m3" ? CUDA_R_8F_E4M3
                                                 : CUDA_R_32F;
   const cudaDataType_t added = in == CUDA_R_8F_E4M3 ? CUDA_R_16BF : in;  // nothing, but it has a dtype
+  g->has_other = added != in;
   const size_t bytes = in == CUDA_R_32F ? 4 : in == CUDA_R_8F_E4M3 ? 1 : 2;
   const auto check = [](cublasStatus_t s) {
     if (s != CUBLAS_STATUS_SUCCESS) throw std::runtime_error("cuBLASLt gives " + std::to_string(s));
