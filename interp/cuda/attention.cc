@@ -1,6 +1,8 @@
 // The ops attention and attention_grad: on tensor cores, by tiles of queries, or one query (or key) by one.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "interp/cpu/strided.h"
 #include "interp/cuda/attention_args.h"
@@ -9,6 +11,7 @@
 TSR_CUDA_IMAGE(attention);
 extern "C" const unsigned char* tessera_cuda_image_attention_mma();
 extern "C" const unsigned char* tessera_cuda_image_attention_hopper();
+extern "C" const unsigned char* tessera_cuda_image_attention_pieces_hopper();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad_mma();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad_hopper();
@@ -35,6 +38,13 @@ constexpr int kMmaThreads = 128;
 constexpr Image kHopper = tessera_cuda_image_attention_hopper, kGradHopper = tessera_cuda_image_attention_grad_hopper;
 const Kernel kOnHopper[2][2] = {{{kHopper, "attention_hopper_f16_64"}, {kHopper, "attention_hopper_f16_128"}},
                                 {{kHopper, "attention_hopper_bf16_64"}, {kHopper, "attention_hopper_bf16_128"}}};
+
+/// The same, for operands that the device can copy pieces of.
+constexpr Image kPieces = tessera_cuda_image_attention_pieces_hopper;
+const Kernel kByPieces[2][2] = {{{kPieces, "attention_pieces_f16_64"}, {kPieces, "attention_pieces_f16_128"}},
+                                {{kPieces, "attention_pieces_bf16_64"}, {kPieces, "attention_pieces_bf16_128"}}};
+/// Keys and values of heads that are worked on at a time; the second-level cache has more.
+constexpr int64_t kBytesTogether = int64_t{32} << 20;
 
 constexpr Image kGrad = tessera_cuda_image_attention_grad, kGradMma = tessera_cuda_image_attention_grad_mma;
 /// dq, then dk and dv.
@@ -91,21 +101,62 @@ bool SuitsHopper(const interp::KernelArgs& args, const AttentionArgs& a) {
   return device.major == 9 && device.minor == 0 && a.has_mask == 0 && std::max(a.dim, a.value_dim) <= 128;
 }
 
+/// For pieces of 64 columns and `piece` rows. `inner`: matrices of the inner one of the two dims that they are in.
+bool MapMatrices(Device& device, const Matrices& m, int64_t rows, int64_t cols, int piece, TileMap* map,
+                 int32_t* inner) {
+  // Where an address is to be looked up, there is nothing to make a map of.
+  if ((m.data & kIndirect) != 0 || m.at.rank > 2) return false;
+  rt::PieceShape shape = {2, 4, {cols, rows, 1, 1}, {2, m.row * 2}, {64, piece, 1, 1}};
+  for (int d = 0; d < m.at.rank; ++d) {
+    shape.dims[1 + m.at.rank - d] = m.at.dims[d];
+    shape.strides[1 + m.at.rank - d] = m.at.strides[d] * 2;
+  }
+  *inner = static_cast<int32_t>(shape.dims[2]);
+  rt::PieceMap made;
+  if (!device.MapPieces(shape, std::bit_cast<const void*>(m.data), &made)) return false;
+  static_assert(sizeof made == sizeof *map);
+  std::memcpy(map, &made, sizeof made);
+  return true;
+}
+
+/// Whether attention_pieces_hopper.cu can do it; then what it takes.
+bool PiecesOf(Device& device, const AttentionArgs& a, const PiecesBlock& block, AttentionPiecesArgs* pieces) {
+  const Matrices y = {a.y, {1, a.dtype, {a.heads}, {int64_t{a.queries} * a.value_dim}}, a.value_dim, 1};
+  int32_t all;
+  if (!MapMatrices(device, a.q, a.queries, a.dim, 64, &pieces->q, &pieces->inner_q) ||
+      !MapMatrices(device, a.k, a.keys, a.dim, block.keys, &pieces->k, &pieces->inner_k) ||
+      !MapMatrices(device, a.v, a.keys, a.value_dim, block.keys, &pieces->v, &pieces->inner_v) ||
+      !MapMatrices(device, y, a.queries, a.value_dim, 64, &pieces->y, &all))
+    return false;
+  pieces->a = a;
+  // Without a causal mask all parts are of one size, and those of one head go together.
+  const int64_t bytes = int64_t{a.keys} * (a.dim + a.value_dim) * 2;
+  const int64_t together = a.causal ? std::max<int64_t>(1, kBytesTogether / bytes) * a.share : 1;
+  pieces->together = static_cast<int32_t>(std::min(a.heads, together));
+  return true;
+}
+
 absl::Status OnTensorCores(const interp::KernelArgs& args, const AttentionArgs& a) {
   const int dim = std::max(a.dim, a.value_dim), which = dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
+  const bool is_bf16 = static_cast<DType>(a.dtype) == DType::bf16;
   if (SuitsHopper(args, a)) {
+    const PiecesBlock& block = kPiecesBlocks[which];
+    AttentionPiecesArgs pieces;
+    if (PiecesOf(DeviceOf(*args.device), a, block, &pieces)) {
+      const int64_t parts = a.heads * ((a.queries + 64 * block.groups - 1) / (64 * block.groups));
+      return Launch(args, kByPieces[is_bf16][which], {parts, block.threads(), block.shared(), 1}, pieces);
+    }
     const int groups = which == 0 ? kHopperGroups64 : kHopperGroups128;
     const int64_t rows = 64 * groups, pitch = (int64_t{64} << which) * 2;
     return Launch(
-        args, kOnHopper[static_cast<DType>(a.dtype) == DType::bf16][which],
+        args, kOnHopper[is_bf16][which],
         {a.heads * ((a.queries + rows - 1) / rows), groups * 128, static_cast<int>((rows + 4 * kHopperStep) * pitch)},
         a);
   }
   const int64_t rows = which == 2 ? 64 : 128, pitch = (int64_t{64} << which) * 2 + 16;
   const int64_t bytes = (rows + 2 * kMmaKeys) * pitch + (a.has_mask != 0 ? rows * kMmaKeys * 4 : 0);
   const int64_t blocks = a.heads * ((a.queries + rows - 1) / rows);
-  return Launch(args, kMatrices[static_cast<DType>(a.dtype) == DType::bf16][which][a.has_mask],
-                {blocks, kMmaThreads, static_cast<int>(bytes)}, a);
+  return Launch(args, kMatrices[is_bf16][which][a.has_mask], {blocks, kMmaThreads, static_cast<int>(bytes)}, a);
 }
 
 /// q, k, v, the mask, which is operand number `mask_at`, and the attributes.

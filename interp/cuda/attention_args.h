@@ -33,6 +33,35 @@ struct AttentionArgs {
   double scale;
 };
 
+/// What the device's kernels are given of a view that they copy pieces of: rt::PieceMap.
+struct alignas(128) TileMap {
+  unsigned char bytes[128];
+};
+
+/// Blocks of attention_pieces_hopper.cu for heads of so many columns.
+struct PiecesBlock {
+  int columns;
+  int groups;  // warpgroups of 64 queries; one more brings the tiles
+  int keys;    // of a tile
+  int stages;  // tiles of keys, and of values, that are there at a time
+
+  constexpr int threads() const { return (groups + 1) * 128; }
+  /// Bytes of shared memory: two parts' queries, tiles, barriers, and the two parts.
+  constexpr int shared() const {
+    return 4 * (groups * 64 + stages * keys) * columns + stages * 32 + groups * 32 + groups * 32;
+  }
+};
+constexpr PiecesBlock kPiecesBlocks[2] = {{64, 3, 96, 3}, {128, 2, 128, 2}};
+
+/// Pieces have 64 columns of 64 queries, or of as many keys as a tile has. Maps have four dims: columns, rows, and two
+/// that together are the heads; of the inner one there are `inner`. y has none but the first three.
+struct AttentionPiecesArgs {
+  TileMap q, k, v, y;
+  AttentionArgs a;
+  int32_t inner_q, inner_k, inner_v;
+  int32_t together;  // heads that are worked on at a time
+};
+
 /// forward.y is not used.
 struct AttentionGradArgs {
   AttentionArgs forward;
