@@ -70,6 +70,35 @@ struct AttentionGradArgs {
   Address logs, sums;  // of each query: the logarithm of its weights' sum, and its row's sum of g y
 };
 
+/// Blocks of attention_grad_pieces_hopper.cu: two groups of 64 queries and tiles of keys, or the other way round.
+struct GradPiecesBlock {
+  int columns;
+  int rows;      // of a tile
+  int stages;    // tiles of keys, or of queries and gradients
+  int stages_2;  // tiles of values; 0: as many as of the others, and with the numbers of queries beside them
+
+  static constexpr int threads() { return 3 * 128; }
+  constexpr int shared() const {
+    const int own = 4 * 128 * columns, tile = 2 * rows * columns;
+    if (stages_2 == 0) return own + stages * (2 * tile + rows * 8) + stages * 16 + 16;
+    return own + (stages + stages_2) * tile + (stages + stages_2) * 16 + 16;
+  }
+};
+constexpr GradPiecesBlock kGradQueriesBlocks[2] = {{64, 128, 3, 2}, {128, 96, 3, 2}};
+constexpr GradPiecesBlock kGradKeysBlocks[2] = {{64, 96, 4, 0}, {128, 64, 4, 0}};
+/// Numbers of queries are in rows of a multiple of this many: of all that are of one tile.
+constexpr int kGradPitch = 384;
+
+/// As AttentionPiecesArgs. Pieces of what a block has as its own have 64 rows.
+struct AttentionGradPiecesArgs {
+  TileMap q, k, v, g;
+  TileMap results[2];  // dq; or dk and dv
+  AttentionGradArgs a;
+  int32_t inner_q, inner_k, inner_v, inner_g;
+  int32_t together;
+  int32_t pitch;  // of logs and sums, from head to head
+};
+
 }  // namespace tessera::cuda
 
 #endif  // TESSERA_INTERP_CUDA_ATTENTION_ARGS_H_

@@ -585,6 +585,19 @@ TEST_F(CudaOps, AttentionLooksAddressesUp) {
   }
 }
 
+TEST_F(CudaOps, AttentionGradOfLargeScores) {
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    for (int64_t d : {64, 128}) {
+      // They grow against the order of keys, so that sums are scaled anew.
+      const auto k =
+          Run1(Op::k_concat, {Random(dtype, {1, 2, 180, d}, 8), Random(dtype, {1, 2, 320, d}, 0.01)}, {int64_t{2}});
+      const Inputs in = {Random(dtype, {1, 2, 300, d}), k, Random(dtype, {1, 2, 500, d}),
+                         Random(dtype, {1, 2, 300, d}, 0.3), Random(dtype, {1, 2, 300, d})};
+      Compare(Op::k_attention_grad, in, {false, 0.0}, 16, 16);
+    }
+  }
+}
+
 TEST_F(CudaOps, AttentionGrad) {
   for (DType dtype : kFloats) {
     // On tensor cores weights and their gradients are rounded on the way, and what is added up may cancel.
@@ -620,6 +633,12 @@ TEST_F(CudaOps, AttentionGrad) {
     }
     grads({2, 3, 200, 64}, {2, 3, 333, 64}, 64, {true, 0.1}, Random(DType::boolean, {3, 200, 333}));
     grads({1, 2, 515, 64}, {1, 1, 515, 64}, 64, {true, 0.0});
+    // Tiles and blocks that are just whole, keys that no query sees, and queries that see none.
+    for (int64_t d : {64, 128}) {
+      grads({1, 2, 192, d}, {1, 2, 128, d}, d, {true, 0.0});
+      grads({1, 3, 128, d}, {1, 1, 384, d}, 40, {true, 0.0});
+      grads({3, 4, 97, d}, {3, 2, 129, d}, d, {false, 0.0});
+    }
   }
 }
 

@@ -46,6 +46,13 @@ __device__ __forceinline__ void CopyPiece(uint32_t to, const void* map, uint32_t
       : "memory");
 }
 
+/// The same of a run of bytes, a multiple of 16 that begins at one.
+__device__ __forceinline__ void CopyRun(uint32_t to, Address from, int bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
 /// One thread starts the copy of a piece to a tensor; what is outside is left out. The barriers have no part in it:
 /// shared memory may be written again when the thread has waited for its copies.
 __device__ __forceinline__ void StorePiece(const void* map, uint32_t from, int c0, int c1, int c2, int c3) {
