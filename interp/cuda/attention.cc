@@ -1,6 +1,8 @@
 // The ops attention and attention_grad: on tensor cores, by tiles of queries, or one query (or key) by one.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "interp/cpu/strided.h"
 #include "interp/cuda/attention_args.h"
@@ -9,9 +11,11 @@
 TSR_CUDA_IMAGE(attention);
 extern "C" const unsigned char* tessera_cuda_image_attention_mma();
 extern "C" const unsigned char* tessera_cuda_image_attention_hopper();
+extern "C" const unsigned char* tessera_cuda_image_attention_pieces_hopper();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad_mma();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad_hopper();
+extern "C" const unsigned char* tessera_cuda_image_attention_grad_pieces_hopper();
 
 namespace tessera::cuda {
 namespace {
@@ -36,6 +40,13 @@ constexpr Image kHopper = tessera_cuda_image_attention_hopper, kGradHopper = tes
 const Kernel kOnHopper[2][2] = {{{kHopper, "attention_hopper_f16_64"}, {kHopper, "attention_hopper_f16_128"}},
                                 {{kHopper, "attention_hopper_bf16_64"}, {kHopper, "attention_hopper_bf16_128"}}};
 
+/// The same, for operands that the device can copy pieces of.
+constexpr Image kPieces = tessera_cuda_image_attention_pieces_hopper;
+const Kernel kByPieces[2][2] = {{{kPieces, "attention_pieces_f16_64"}, {kPieces, "attention_pieces_f16_128"}},
+                                {{kPieces, "attention_pieces_bf16_64"}, {kPieces, "attention_pieces_bf16_128"}}};
+/// Keys and values of heads that are worked on at a time; the second-level cache has more.
+constexpr int64_t kBytesTogether = int64_t{32} << 20;
+
 constexpr Image kGrad = tessera_cuda_image_attention_grad, kGradMma = tessera_cuda_image_attention_grad_mma;
 /// dq, then dk and dv.
 const Kernel kGradRows[2][2] = {{{kGrad, "attention_grad_queries_rows_f32"}, {kGrad, "attention_grad_keys_rows_f32"}},
@@ -58,6 +69,17 @@ const Kernel kGradMatrices[2][2][2][2] = {{{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_P
 const Kernel kGradOnHopper[2][2][2] = {{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_128")},
                                        {TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_128")}};
 #undef TSR_GRAD_PARTS
+/// The same, for operands that the device can copy pieces of. Before these two, by dtype, there is a third.
+constexpr Image kGradPieces = tessera_cuda_image_attention_grad_pieces_hopper;
+#define TSR_GRAD_PARTS(what)                                                                                  \
+  {                                                                                                           \
+    {kGradPieces, "attention_grad_pieces_queries_" what}, { kGradPieces, "attention_grad_pieces_keys_" what } \
+  }
+const Kernel kGradByPieces[2][2][2] = {{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_128")},
+                                       {TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_128")}};
+#undef TSR_GRAD_PARTS
+const Kernel kGradSums[2] = {{kGradPieces, "attention_grad_pieces_sums_f16"},
+                             {kGradPieces, "attention_grad_pieces_sums_bf16"}};
 constexpr int64_t kGradColumns = 128;
 constexpr int kGradThreads = 128;
 
@@ -91,21 +113,94 @@ bool SuitsHopper(const interp::KernelArgs& args, const AttentionArgs& a) {
   return device.major == 9 && device.minor == 0 && a.has_mask == 0 && std::max(a.dim, a.value_dim) <= 128;
 }
 
+/// For pieces of 64 columns and `piece` rows. `inner`: matrices of the inner one of the two dims that they are in.
+bool MapMatrices(Device& device, const Matrices& m, int64_t rows, int64_t cols, int piece, TileMap* map,
+                 int32_t* inner) {
+  // Where an address is to be looked up, there is nothing to make a map of.
+  if ((m.data & kIndirect) != 0 || m.at.rank > 2) return false;
+  rt::PieceShape shape = {2, 4, {cols, rows, 1, 1}, {2, m.row * 2}, {64, piece, 1, 1}};
+  for (int d = 0; d < m.at.rank; ++d) {
+    shape.dims[1 + m.at.rank - d] = m.at.dims[d];
+    shape.strides[1 + m.at.rank - d] = m.at.strides[d] * 2;
+  }
+  *inner = static_cast<int32_t>(shape.dims[2]);
+  rt::PieceMap made;
+  if (!device.MapPieces(shape, std::bit_cast<const void*>(m.data), &made)) return false;
+  static_assert(sizeof made == sizeof *map);
+  std::memcpy(map, &made, sizeof made);
+  return true;
+}
+
+/// The same of results, which have no gaps.
+bool MapResults(Device& device, Address data, int64_t matrices, int64_t rows, int64_t cols, TileMap* map) {
+  int32_t all;
+  return MapMatrices(device, {data, {1, 0, {matrices}, {rows * cols}}, cols, 1}, rows, cols, 64, map, &all);
+}
+
+/// Heads to work on at a time. Without a causal mask all parts are of one size, and those of one head go together.
+int32_t Together(const AttentionArgs& a, int64_t heads, int64_t rows, int64_t share) {
+  if (a.causal == 0) return 1;
+  const int64_t bytes = rows * (a.dim + a.value_dim) * 2;
+  return static_cast<int32_t>(std::min(heads, std::max<int64_t>(1, kBytesTogether / bytes) * share));
+}
+
+/// Whether attention_pieces_hopper.cu can do it; then what it takes.
+bool PiecesOf(Device& device, const AttentionArgs& a, const PiecesBlock& block, AttentionPiecesArgs* pieces) {
+  if (!MapMatrices(device, a.q, a.queries, a.dim, 64, &pieces->q, &pieces->inner_q) ||
+      !MapMatrices(device, a.k, a.keys, a.dim, block.keys, &pieces->k, &pieces->inner_k) ||
+      !MapMatrices(device, a.v, a.keys, a.value_dim, block.keys, &pieces->v, &pieces->inner_v) ||
+      !MapResults(device, a.y, a.heads, a.queries, a.value_dim, &pieces->y))
+    return false;
+  pieces->a = a;
+  pieces->together = Together(a, a.heads, a.keys, a.share);
+  return true;
+}
+
+/// The same for the kernels of attention_grad_pieces_hopper.cu: of queries, and of keys.
+bool PiecesOf(Device& device, const AttentionGradArgs& a, int which, AttentionGradPiecesArgs (&pieces)[2]) {
+  const AttentionArgs& f = a.forward;
+  const int64_t kv_heads = f.heads / f.share;
+  if ((a.y.data & kIndirect) != 0) return false;
+  for (int part = 0; part < 2; ++part) {
+    AttentionGradPiecesArgs& p = pieces[part];
+    const int tile = (part == 0 ? kGradQueriesBlocks : kGradKeysBlocks)[which].rows;
+    const int queries = part == 0 ? 64 : tile, keys = part == 0 ? tile : 64;
+    if (!MapMatrices(device, f.q, f.queries, f.dim, queries, &p.q, &p.inner_q) ||
+        !MapMatrices(device, a.g, f.queries, f.value_dim, queries, &p.g, &p.inner_g) ||
+        !MapMatrices(device, f.k, f.keys, f.dim, keys, &p.k, &p.inner_k) ||
+        !MapMatrices(device, f.v, f.keys, f.value_dim, keys, &p.v, &p.inner_v))
+      return false;
+    p.a = a;
+    p.pitch = (f.queries + kGradPitch - 1) / kGradPitch * kGradPitch;
+  }
+  pieces[0].together = Together(f, f.heads, f.keys, f.share);
+  pieces[1].together = Together(f, kv_heads, f.queries * f.share, 1);
+  return MapResults(device, a.dq, f.heads, f.queries, f.dim, &pieces[0].results[0]) &&
+         MapResults(device, a.dk, kv_heads, f.keys, f.dim, &pieces[1].results[0]) &&
+         MapResults(device, a.dv, kv_heads, f.keys, f.value_dim, &pieces[1].results[1]);
+}
+
 absl::Status OnTensorCores(const interp::KernelArgs& args, const AttentionArgs& a) {
   const int dim = std::max(a.dim, a.value_dim), which = dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
+  const bool is_bf16 = static_cast<DType>(a.dtype) == DType::bf16;
   if (SuitsHopper(args, a)) {
+    const PiecesBlock& block = kPiecesBlocks[which];
+    AttentionPiecesArgs pieces;
+    if (PiecesOf(DeviceOf(*args.device), a, block, &pieces)) {
+      const int64_t parts = a.heads * ((a.queries + 64 * block.groups - 1) / (64 * block.groups));
+      return Launch(args, kByPieces[is_bf16][which], {parts, block.threads(), block.shared(), 1}, pieces);
+    }
     const int groups = which == 0 ? kHopperGroups64 : kHopperGroups128;
     const int64_t rows = 64 * groups, pitch = (int64_t{64} << which) * 2;
     return Launch(
-        args, kOnHopper[static_cast<DType>(a.dtype) == DType::bf16][which],
+        args, kOnHopper[is_bf16][which],
         {a.heads * ((a.queries + rows - 1) / rows), groups * 128, static_cast<int>((rows + 4 * kHopperStep) * pitch)},
         a);
   }
   const int64_t rows = which == 2 ? 64 : 128, pitch = (int64_t{64} << which) * 2 + 16;
   const int64_t bytes = (rows + 2 * kMmaKeys) * pitch + (a.has_mask != 0 ? rows * kMmaKeys * 4 : 0);
   const int64_t blocks = a.heads * ((a.queries + rows - 1) / rows);
-  return Launch(args, kMatrices[static_cast<DType>(a.dtype) == DType::bf16][which][a.has_mask],
-                {blocks, kMmaThreads, static_cast<int>(bytes)}, a);
+  return Launch(args, kMatrices[is_bf16][which][a.has_mask], {blocks, kMmaThreads, static_cast<int>(bytes)}, a);
 }
 
 /// q, k, v, the mask, which is operand number `mask_at`, and the attributes.
@@ -169,11 +264,13 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   a.dv = AddressOf(*args.out[2]);
   const int64_t rows = forward.heads * forward.queries, kv_heads = forward.heads / std::max<int64_t>(1, forward.share);
   const bool wide = args.out[0]->dtype == DType::f64;
+  // In rows of the pitch that copies by pieces want.
+  const int64_t room = forward.heads * ((forward.queries + kGradPitch - 1) / kGradPitch * kGradPitch);
   TSR_ASSIGN_OR_RETURN(
       const Scratch numbers,
-      Scratch::Make(*args.device, static_cast<size_t>(std::max<int64_t>(1, 2 * rows)) * (wide ? 8 : 4)));
+      Scratch::Make(*args.device, static_cast<size_t>(std::max<int64_t>(1, 2 * room)) * (wide ? 8 : 4)));
   a.logs = numbers.address();
-  a.sums = a.logs + static_cast<Address>(rows) * (wide ? 8 : 4);
+  a.sums = a.logs + static_cast<Address>(room) * (wide ? 8 : 4);
 
   const int64_t columns = std::max(forward.dim, forward.value_dim);
   const bool on_tensor_cores = SuitsTensorCores(forward) && columns <= kGradColumns &&
@@ -187,10 +284,18 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   }
   const int which = columns <= 64 ? 0 : 1;
   const bool on_hopper = SuitsHopper(args, forward);
+  const bool is_bf16 = args.out[0]->dtype == DType::bf16;
+  if (AttentionGradPiecesArgs pieces[2]; on_hopper && PiecesOf(DeviceOf(*args.device), a, which, pieces)) {
+    TSR_RETURN_IF_ERROR(Launch(args, kGradSums[is_bf16], {(room * 16 + kThreads - 1) / kThreads, kThreads}, pieces[0]));
+    const auto launch = [&](int part, const GradPiecesBlock& block, int64_t parts) {
+      return Launch(args, kGradByPieces[is_bf16][which][part], {parts, block.threads(), block.shared()}, pieces[part]);
+    };
+    TSR_RETURN_IF_ERROR(launch(0, kGradQueriesBlocks[which], forward.heads * ((forward.queries + 127) / 128)));
+    return launch(1, kGradKeysBlocks[which], kv_heads * ((forward.keys + 127) / 128));
+  }
   const int64_t pitch = (int64_t{64} << which) * 2 + (on_hopper ? 0 : 16);
   const int64_t key_rows = which == 0 && !on_hopper ? 128 : 64, query_rows = on_hopper ? 64 : 128;
   const int64_t step = on_hopper ? kHopperStep : which == 0 ? kGradStep64 : kGradStep128;
-  const bool is_bf16 = args.out[0]->dtype == DType::bf16;
   const auto& kernels = on_hopper ? kGradOnHopper[is_bf16][which] : kGradMatrices[is_bf16][which][forward.has_mask];
   const auto launch = [&](const Kernel& kernel, int64_t heads, int64_t all, int64_t own, int64_t more) {
     const int64_t blocks = heads * ((all + own - 1) / own);

@@ -33,12 +33,70 @@ struct AttentionArgs {
   double scale;
 };
 
+/// What the device's kernels are given of a view that they copy pieces of: rt::PieceMap.
+struct alignas(128) TileMap {
+  unsigned char bytes[128];
+};
+
+/// Blocks of attention_pieces_hopper.cu for heads of so many columns.
+struct PiecesBlock {
+  int columns;
+  int groups;  // warpgroups of 64 queries; one more brings the tiles
+  int keys;    // of a tile
+  int stages;  // tiles of keys, and of values, that are there at a time
+
+  constexpr int threads() const { return (groups + 1) * 128; }
+  /// Bytes of shared memory: two parts' queries, tiles, barriers, and the two parts.
+  constexpr int shared() const {
+    return 4 * (groups * 64 + stages * keys) * columns + stages * 32 + groups * 32 + groups * 32;
+  }
+};
+constexpr PiecesBlock kPiecesBlocks[2] = {{64, 3, 96, 3}, {128, 2, 128, 2}};
+
+/// Pieces have 64 columns of 64 queries, or of as many keys as a tile has. Maps have four dims: columns, rows, and two
+/// that together are the heads; of the inner one there are `inner`. y has none but the first three.
+struct AttentionPiecesArgs {
+  TileMap q, k, v, y;
+  AttentionArgs a;
+  int32_t inner_q, inner_k, inner_v;
+  int32_t together;  // heads that are worked on at a time
+};
+
 /// forward.y is not used.
 struct AttentionGradArgs {
   AttentionArgs forward;
   Matrices y, g;
   Address dq, dk, dv;
   Address logs, sums;  // of each query: the logarithm of its weights' sum, and its row's sum of g y
+};
+
+/// Blocks of attention_grad_pieces_hopper.cu: two groups of 64 queries and tiles of keys, or the other way round.
+struct GradPiecesBlock {
+  int columns;
+  int rows;      // of a tile
+  int stages;    // tiles of keys, or of queries and gradients
+  int stages_2;  // tiles of values; 0: as many as of the others, and with the numbers of queries beside them
+
+  static constexpr int threads() { return 3 * 128; }
+  constexpr int shared() const {
+    const int own = 4 * 128 * columns, tile = 2 * rows * columns;
+    if (stages_2 == 0) return own + stages * (2 * tile + rows * 8) + stages * 16 + 16;
+    return own + (stages + stages_2) * tile + (stages + stages_2) * 16 + 16;
+  }
+};
+constexpr GradPiecesBlock kGradQueriesBlocks[2] = {{64, 128, 3, 2}, {128, 96, 3, 2}};
+constexpr GradPiecesBlock kGradKeysBlocks[2] = {{64, 96, 4, 0}, {128, 64, 4, 0}};
+/// Numbers of queries are in rows of a multiple of this many: of all that are of one tile.
+constexpr int kGradPitch = 384;
+
+/// As AttentionPiecesArgs. Pieces of what a block has as its own have 64 rows.
+struct AttentionGradPiecesArgs {
+  TileMap q, k, v, g;
+  TileMap results[2];  // dq; or dk and dv
+  AttentionGradArgs a;
+  int32_t inner_q, inner_k, inner_v, inner_g;
+  int32_t together;
+  int32_t pitch;  // of logs and sums, from head to head
 };
 
 }  // namespace tessera::cuda

@@ -3,6 +3,7 @@
 // is nothing to run.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -516,6 +517,87 @@ TEST_F(CudaOps, Attention) {
   }
 }
 
+// What decides between the kernels of sm_90, and what is an edge in the one that copies by pieces.
+TEST_F(CudaOps, AttentionByPieces) {
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    for (int64_t d : {64, 128}) {
+      const auto compare = [&](const Inputs& in) {
+        for (bool causal : {false, true}) Compare(Op::k_attention, in, {causal, 0.0}, 2, 2);
+      };
+      const auto simple = [&](std::vector<int64_t> q, std::vector<int64_t> k) {
+        compare({Random(dtype, q), Random(dtype, k), Random(dtype, k)});
+      };
+      // More parts than blocks run at a time, with heads that share keys.
+      simple({5, 32, 129, d}, {5, 8, 140, d});
+      // Whole parts that see no key, and queries that see one after a tile of which they see none.
+      simple({1, 4, 700, d}, {1, 1, 77, d});
+      for (int64_t more : {95, 127, 191, 255}) simple({1, 2, 200, d}, {1, 2, 200 + more, d});
+      // One tile, exactly so; one key.
+      simple({1, 2, 192, d}, {1, 2, 96, d});
+      simple({1, 2, 128, d}, {1, 2, 128, d});
+      simple({2, 1, 65, d}, {2, 1, 1, d});
+      // Scores that grow by more than weights can, against the order of keys, and some that are no numbers.
+      Inputs grows = {Random(dtype, {1, 2, 300, d}), {}, Random(dtype, {1, 2, 500, d})};
+      for (bool special : {false, true}) {
+        const auto last = Random(dtype, {1, 2, 20, d}, 1, special);
+        grows[1] = Run1(Op::k_concat, {Random(dtype, {1, 2, 180, d}, 40), Random(dtype, {1, 2, 300, d}, 0.01), last},
+                        {int64_t{2}});
+        Compare(Op::k_attention, grows, {false, 0.0}, 2, 2);
+      }
+      // Queries, keys and values inside of one tensor, some columns of which belong to none.
+      const auto packed = Random(dtype, {2, 150, 3, 4, d + 8});
+      Inputs inside;
+      for (int64_t i = 0; i < 3; ++i) {
+        const auto part =
+            Run1(Op::k_slice, {packed}, {ir::Ints{i, 8}, ir::Ints{i + 1, d + 8}, ir::Ints{}, ir::Ints{2, 4}});
+        inside.push_back(Run1(Op::k_transpose, {Run1(Op::k_squeeze, {part}, {ir::Ints{2}})}, {ir::Ints{0, 2, 1, 3}}));
+      }
+      compare(inside);
+      // Of these there are no maps: a batch that is repeated, and heads in three dims apart from each other.
+      const auto repeated = Run1(Op::k_broadcast, {Random(dtype, {1, 2, 150, d})}, {ir::Ints{3, 2, 150, d}});
+      compare({Random(dtype, {3, 2, 150, d}), repeated, repeated});
+      const auto apart = [&](int64_t rows) {
+        return Run1(Op::k_transpose, {Random(dtype, {2, rows, 3, 2, d})}, {ir::Ints{3, 0, 2, 1, 4}});
+      };
+      compare({apart(100), apart(150), apart(150)});
+    }
+  }
+}
+
+TEST_F(CudaOps, AttentionLooksAddressesUp) {
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    const Inputs in = {Random(dtype, {2, 3, 200, 64}), Random(dtype, {2, 3, 150, 64}), Random(dtype, {2, 3, 150, 64})};
+    const auto want = Run1(Op::k_attention, in, {});
+    for (size_t which = 0; which < 3; ++which) {
+      Inputs there;
+      for (const auto& x : in) there.push_back(ToCuda(x));
+      Ref<rt::Storage> slot = *rt::Storage::Make(*cuda_, sizeof(uint64_t));
+      const auto address = std::bit_cast<uint64_t>(there[which]->data);
+      ASSERT_TRUE(cuda_->CopyFromHost(slot->data(), &address, sizeof address).ok());
+      // The highest bit says that the address is that of a slot.
+      there[which]->data = std::bit_cast<void*>(std::bit_cast<uint64_t>(slot->data()) | uint64_t{1} << 63);
+      auto got = RunOn(*cuda_, Op::k_attention, there, {});
+      ASSERT_TRUE(got.ok()) << got.status();
+      auto host = interp::OnHost(*(*got)[0]);
+      ASSERT_TRUE(host.ok()) << host.status();
+      Same(*want, **host, 2, 2);
+    }
+  }
+}
+
+TEST_F(CudaOps, AttentionGradOfLargeScores) {
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    for (int64_t d : {64, 128}) {
+      // They grow against the order of keys, so that sums are scaled anew.
+      const auto k =
+          Run1(Op::k_concat, {Random(dtype, {1, 2, 180, d}, 8), Random(dtype, {1, 2, 320, d}, 0.01)}, {int64_t{2}});
+      const Inputs in = {Random(dtype, {1, 2, 300, d}), k, Random(dtype, {1, 2, 500, d}),
+                         Random(dtype, {1, 2, 300, d}, 0.3), Random(dtype, {1, 2, 300, d})};
+      Compare(Op::k_attention_grad, in, {false, 0.0}, 16, 16);
+    }
+  }
+}
+
 TEST_F(CudaOps, AttentionGrad) {
   for (DType dtype : kFloats) {
     // On tensor cores weights and their gradients are rounded on the way, and what is added up may cancel.
@@ -551,6 +633,12 @@ TEST_F(CudaOps, AttentionGrad) {
     }
     grads({2, 3, 200, 64}, {2, 3, 333, 64}, 64, {true, 0.1}, Random(DType::boolean, {3, 200, 333}));
     grads({1, 2, 515, 64}, {1, 1, 515, 64}, 64, {true, 0.0});
+    // Tiles and blocks that are just whole, keys that no query sees, and queries that see none.
+    for (int64_t d : {64, 128}) {
+      grads({1, 2, 192, d}, {1, 2, 128, d}, d, {true, 0.0});
+      grads({1, 3, 128, d}, {1, 1, 384, d}, 40, {true, 0.0});
+      grads({3, 4, 97, d}, {3, 2, 129, d}, d, {false, 0.0});
+    }
   }
 }
 

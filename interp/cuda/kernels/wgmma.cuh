@@ -28,6 +28,11 @@ __device__ __forceinline__ uint64_t Descriptor(uint32_t tile) {
   return (uint64_t{1} << 62) | (uint64_t{kEightRows / 16} << 32) | tile;
 }
 constexpr uint32_t kStepColumns = 2, kStepRows = 128;
+/// Of a right operand that is read by its rows: the tiles of 64 columns beside each other have kRows rows.
+template <int kRows>
+__device__ __forceinline__ uint64_t WideDescriptor(uint32_t tile) {
+  return Descriptor((kRows * kRowBytes / 16) << 16 | (tile & 0xffffu));
+}
 
 /// What threads have stored to shared memory is seen by the products they start.
 __device__ __forceinline__ void ShowStores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -35,49 +40,103 @@ __device__ __forceinline__ void ShowStores() { asm volatile("fence.proxy.async.s
 __device__ __forceinline__ void BeginProducts() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void CommitProducts() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
+/// As GroupSums, with as many columns.
+template <int kColumns>
+using WideSums = float[kColumns / 2];
+
+/// Products of 64 rows and kColumns columns; the dtype is GroupOfF16 or GroupOfBF16.
+/// Multiply: sums += rows by 16 columns of a left operand in registers, times 16 rows by kColumns columns of a tile.
+/// BeginAcross, AddAcross: 64 rows by 16 columns of a tile, times those of another with kColumns rows; Begin writes the
+/// sums, Add adds to them.
+/// Wait: all but the kPending groups that were committed last are done; `sums` may be read. WaitElse is Wait<0>, for
+/// the other branch of an if: it has another text, so that the two are not made one before the branch.
+template <class DType, int kColumns>
+struct Wide;
+struct GroupOfF16;
+struct GroupOfBF16;
+
 #define TSR_SUMS(how, s, first)                                                                                 \
   how(s[first]), how(s[first + 1]), how(s[first + 2]), how(s[first + 3]), how(s[first + 4]), how(s[first + 5]), \
       how(s[first + 6]), how(s[first + 7])
-#define TSR_ALL_SUMS(how, s) TSR_SUMS(how, s, 0), TSR_SUMS(how, s, 8), TSR_SUMS(how, s, 16), TSR_SUMS(how, s, 24)
-#define TSR_SUM_NAMES                                                                                               \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
-  "%24, %25, %26, %27, %28, %29, %30, %31}"
+#define TSR_NAMES_0 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define TSR_NAMES_8 "%8, %9, %10, %11, %12, %13, %14, %15"
+#define TSR_NAMES_16 "%16, %17, %18, %19, %20, %21, %22, %23"
+#define TSR_NAMES_24 "%24, %25, %26, %27, %28, %29, %30, %31"
+#define TSR_NAMES_32 "%32, %33, %34, %35, %36, %37, %38, %39"
+#define TSR_NAMES_40 "%40, %41, %42, %43, %44, %45, %46, %47"
+#define TSR_NAMES_48 "%48, %49, %50, %51, %52, %53, %54, %55"
+#define TSR_NAMES_56 "%56, %57, %58, %59, %60, %61, %62, %63"
+#define TSR_SUMS_64(how, s) TSR_SUMS(how, s, 0), TSR_SUMS(how, s, 8), TSR_SUMS(how, s, 16), TSR_SUMS(how, s, 24)
+#define TSR_SUM_NAMES_64 "{" TSR_NAMES_0 ", " TSR_NAMES_8 ", " TSR_NAMES_16 ", " TSR_NAMES_24 "}"
+#define TSR_SUMS_96(how, s)                                                                                   \
+  TSR_SUMS(how, s, 0), TSR_SUMS(how, s, 8), TSR_SUMS(how, s, 16), TSR_SUMS(how, s, 24), TSR_SUMS(how, s, 32), \
+      TSR_SUMS(how, s, 40)
+#define TSR_SUM_NAMES_96 \
+  "{" TSR_NAMES_0 ", " TSR_NAMES_8 ", " TSR_NAMES_16 ", " TSR_NAMES_24 ", " TSR_NAMES_32 ", " TSR_NAMES_40 "}"
+#define TSR_SUMS_128(how, s)                                                                                  \
+  TSR_SUMS(how, s, 0), TSR_SUMS(how, s, 8), TSR_SUMS(how, s, 16), TSR_SUMS(how, s, 24), TSR_SUMS(how, s, 32), \
+      TSR_SUMS(how, s, 40), TSR_SUMS(how, s, 48), TSR_SUMS(how, s, 56)
+#define TSR_SUM_NAMES_128                                                                                  \
+  "{" TSR_NAMES_0 ", " TSR_NAMES_8 ", " TSR_NAMES_16 ", " TSR_NAMES_24 ", " TSR_NAMES_32 ", " TSR_NAMES_40 \
+  ", " TSR_NAMES_48 ", " TSR_NAMES_56 "}"
+#define TSR_WIDE(products, dtype, columns, a, b, c, d, e)                                                              \
+  template <>                                                                                                          \
+  struct Wide<products, columns> {                                                                                     \
+    using Sums = WideSums<columns>;                                                                                    \
+    static __device__ __forceinline__ void Multiply(Sums& s, const GroupRows& rows, uint64_t right) {                  \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." dtype "." dtype " " TSR_SUM_NAMES_##columns \
+                   ", {%" #a ", %" #b ", %" #c ", %" #d "}, %" #e ", 1, 1, 1, 1;"                                      \
+                   : TSR_SUMS_##columns("+f", s)                                                                       \
+                   : "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), "l"(right));                              \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void BeginAcross(Sums& s, uint64_t left, uint64_t right) {                       \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." dtype "." dtype " " TSR_SUM_NAMES_##columns \
+                   ", %" #a ", %" #b ", 0, 1, 1, 0, 0;"                                                                \
+                   : TSR_SUMS_##columns("=f", s)                                                                       \
+                   : "l"(left), "l"(right));                                                                           \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void AddAcross(Sums& s, uint64_t left, uint64_t right) {                         \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." dtype "." dtype " " TSR_SUM_NAMES_##columns \
+                   ", %" #a ", %" #b ", 1, 1, 1, 0, 0;"                                                                \
+                   : TSR_SUMS_##columns("+f", s)                                                                       \
+                   : "l"(left), "l"(right));                                                                           \
+    }                                                                                                                  \
+    template <int kPending>                                                                                            \
+    static __device__ __forceinline__ void Wait(Sums& s) {                                                             \
+      asm volatile("wgmma.wait_group.sync.aligned %" #a ";" : TSR_SUMS_##columns("+f", s) : "n"(kPending) : "memory"); \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void WaitElse(Sums& s) {                                                         \
+      asm volatile("wgmma.wait_group.sync.aligned 0; // else" : TSR_SUMS_##columns("+f", s)::"memory");                \
+    }                                                                                                                  \
+  };
+TSR_WIDE(GroupOfF16, "f16", 64, 32, 33, 34, 35, 36)
+TSR_WIDE(GroupOfBF16, "bf16", 64, 32, 33, 34, 35, 36)
+TSR_WIDE(GroupOfF16, "f16", 96, 48, 49, 50, 51, 52)
+TSR_WIDE(GroupOfBF16, "bf16", 96, 48, 49, 50, 51, 52)
+TSR_WIDE(GroupOfF16, "f16", 128, 64, 65, 66, 67, 68)
+TSR_WIDE(GroupOfBF16, "bf16", 128, 64, 65, 66, 67, 68)
+#undef TSR_WIDE
+#undef TSR_SUM_NAMES_64
+#undef TSR_SUMS_64
+#undef TSR_SUM_NAMES_96
+#undef TSR_SUMS_96
+#undef TSR_SUM_NAMES_128
+#undef TSR_SUMS_128
+#undef TSR_NAMES_0
+#undef TSR_NAMES_8
+#undef TSR_NAMES_16
+#undef TSR_NAMES_24
+#undef TSR_NAMES_32
+#undef TSR_NAMES_40
+#undef TSR_NAMES_48
+#undef TSR_NAMES_56
+#undef TSR_SUMS
 
-/// All but the kPending groups that were committed last are done; `sums` may be read.
+/// The same for sums of 64 columns, whatever they are sums of.
 template <int kPending>
 __device__ __forceinline__ void WaitForProducts(GroupSums& sums) {
-  asm volatile("wgmma.wait_group.sync.aligned %32;" : TSR_ALL_SUMS("+f", sums) : "n"(kPending) : "memory");
+  Wide<GroupOfF16, 64>::Wait<kPending>(sums);
 }
-
-/// Multiply: sums += rows by 16 columns of a left operand in registers, times 16 rows by 64 columns of a tile.
-/// MultiplyAcross: 64 rows by 16 columns of a tile, times those of another; Begin writes the sums, Add adds to them.
-#define TSR_PRODUCTS(name, dtype)                                                                   \
-  struct name {                                                                                     \
-    static __device__ __forceinline__ void Multiply(GroupSums& s, const GroupRows& a, uint64_t b) { \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." dtype "." dtype " " TSR_SUM_NAMES  \
-                   ", {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                                       \
-                   : TSR_ALL_SUMS("+f", s)                                                          \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                           \
-    }                                                                                               \
-    static __device__ __forceinline__ void BeginAcross(GroupSums& s, uint64_t a, uint64_t b) {      \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." dtype "." dtype " " TSR_SUM_NAMES  \
-                   ", %32, %33, 0, 1, 1, 0, 0;"                                                     \
-                   : TSR_ALL_SUMS("=f", s)                                                          \
-                   : "l"(a), "l"(b));                                                               \
-    }                                                                                               \
-    static __device__ __forceinline__ void AddAcross(GroupSums& s, uint64_t a, uint64_t b) {        \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." dtype "." dtype " " TSR_SUM_NAMES  \
-                   ", %32, %33, 1, 1, 1, 0, 0;"                                                     \
-                   : TSR_ALL_SUMS("+f", s)                                                          \
-                   : "l"(a), "l"(b));                                                               \
-    }                                                                                               \
-  };
-TSR_PRODUCTS(GroupOfF16, "f16")
-TSR_PRODUCTS(GroupOfBF16, "bf16")
-#undef TSR_PRODUCTS
-#undef TSR_SUM_NAMES
-#undef TSR_ALL_SUMS
-#undef TSR_SUMS
 
 /// Copies tile after tile of kRows rows of a matrix, kDim / 64 tiles side by side: kDim columns, of which `cols` are
 /// there, and `rows` rows; the rest are zeros.
@@ -125,18 +184,18 @@ __device__ __forceinline__ void CopyNumber(uint32_t to, const float* from, bool 
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(inside ? 4 : 0) : "memory");
 }
 
-/// sums = a b^T: a is 64 rows of a tile of kRows, b a tile of 64 rows.
-template <class Products, int kDim, int kRows>
-__device__ __forceinline__ void MultiplyRows(GroupSums& sums, uint32_t rows, uint32_t tile) {
+/// sums = a b^T: a is 64 rows of a tile of kRows, b a tile of kColumns rows. Both have kDim columns.
+template <class Products, int kDim, int kRows, int kColumns = 64>
+__device__ __forceinline__ void MultiplyRows(WideSums<kColumns>& sums, uint32_t rows, uint32_t tile) {
   const uint32_t a = TileAt(rows), b = TileAt(tile);
 #pragma unroll
   for (int d = 0; d < kDim / 16; ++d) {
-    const uint64_t right = Descriptor(b + d / 4 * (64 * kRowBytes / 16) + d % 4 * kStepColumns);
+    const uint64_t right = Descriptor(b + d / 4 * (kColumns * kRowBytes / 16) + d % 4 * kStepColumns);
     const uint64_t left = Descriptor(a + d / 4 * (kRows * kRowBytes / 16) + d % 4 * kStepColumns);
     if (d == 0)
-      Products::BeginAcross(sums, left, right);
+      Wide<Products, kColumns>::BeginAcross(sums, left, right);
     else
-      Products::AddAcross(sums, left, right);
+      Wide<Products, kColumns>::AddAcross(sums, left, right);
   }
 }
 
@@ -157,7 +216,7 @@ __device__ __forceinline__ void AddProduct(GroupSums (&sums)[kDim / 64], const G
   for (int d = 0; d < 4; ++d)
 #pragma unroll
     for (int n = 0; n < kDim / 64; ++n)
-      Products::Multiply(sums[n], rows[d], Descriptor(b + d * kStepRows + n * (64 * kRowBytes / 16)));
+      Wide<Products, 64>::Multiply(sums[n], rows[d], Descriptor(b + d * kStepRows + n * (64 * kRowBytes / 16)));
 }
 
 /// Writes the warpgroup's rows, times `by`, from `row` on, to a matrix without gaps.
@@ -177,6 +236,33 @@ __device__ __forceinline__ void WriteRows(const GroupSums (&sums)[kDim / 64], co
       const float* s = &sums[n / 8][n % 8 * 4 + h * 2];
       if (c < cols) *reinterpret_cast<uint32_t*>(y + c) = Of::Pack2(s[0] * by[h], s[1] * by[h]);
     }
+  }
+}
+
+/// sums += rows b: b is a tile of kRows rows and kDim columns.
+template <class Products, int kDim, int kRows>
+__device__ __forceinline__ void AddWide(WideSums<kDim>& sums, const GroupRows (&rows)[kRows / 16], uint32_t tile) {
+#pragma unroll
+  for (int d = 0; d < kRows / 16; ++d)
+    Wide<Products, kDim>::Multiply(sums, rows[d], WideDescriptor<kRows>(TileAt(tile) + d * kStepRows));
+}
+
+/// The warpgroup's rows, times `by`, to a tile of 64 rows.
+template <class Of, int kDim>
+__device__ __forceinline__ void StoreWide(const WideSums<kDim>& sums, const float (&by)[2], uint32_t tile) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  // Four matrices of 8 by 8 at a time: eight rows, the next eight, and the same of the columns beside them.
+  const uint32_t row = tile + (warp * 16 + lane % 16) * kRowBytes;
+#pragma unroll
+  for (int n = 0; n < kDim / 8; n += 2) {
+    uint32_t two[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      two[i] = Of::Pack2(sums[n * 4 + i * 2] * by[i % 2], sums[n * 4 + i * 2 + 1] * by[i % 2]);
+    const uint32_t to = row + n / 8 * (64 * kRowBytes) + ((n % 8 + lane / 16) ^ (lane % 8)) * 16;
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(two[0]), "r"(two[1]),
+                 "r"(two[2]), "r"(two[3])
+                 : "memory");
   }
 }
 
