@@ -49,6 +49,7 @@
   X(gpu_fused, GpuFused, "chains, norms, softmax and sums of large rows on a GPU, a copy and torch.compile")         \
   X(gpu_gemm_tier1, GpuGemmTier1, "products of all sizes and dtypes on a GPU, and cuBLASLt")                         \
   X(gpu_attention, GpuAttention, "attention in tier 1 on a GPU, and PyTorch")                                        \
+  X(gpu_decode, GpuDecode, "attention of one query and many keys in tier 1 on a GPU, PyTorch, and a copy")           \
   X(gpu_epilogues, GpuEpilogues,                                                                                     \
     "products of cuBLASLt and what follows them in one call, in versions; tier 1, cuBLASLt")                         \
   X(gpu_linear, GpuLinear, "products and what follows them in one kernel, torch.compile and cuBLASLt's epilogues")   \

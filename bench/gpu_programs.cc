@@ -1,5 +1,5 @@
 // Benchmarks of whole programs and of single ops of tier 1 on a CUDA device: gpu_shape_churn, gpu_until, gpu_attention,
-// gpu_ops.
+// gpu_decode, gpu_ops.
 #include <tessera/tessera.h>
 
 #include <algorithm>
@@ -187,6 +187,12 @@ Timed GpuProgramTask(const std::string& task) {
     const Tensor q = normal({b, h, s, d}, 1), k = normal({b, kv, s, d}, 2), v = normal({b, kv, s, d}, 3);
     return GpuWork([=, is_causal = causal == "causal"] { tessera::attention(q, k, v, {}, is_causal); });
   }
+  if (name == "decode") {
+    int64_t b = 0, h = 0, kv = 0, s = 0, d = 0;
+    words >> b >> h >> kv >> s >> d;
+    const Tensor q = normal({b, h, 1, d}, 1), k = normal({b, kv, s, d}, 2), v = normal({b, kv, s, d}, 3);
+    return GpuWork([=] { tessera::attention(q, k, v); });
+  }
   if (name == "until") return SolveTask();
   if (name == "move") {
     words >> name;
@@ -297,6 +303,33 @@ void GpuAttention() {
     Report({.name = "gpu_attention/bf16_" + name,
             .unit = Rate("TFLOP/s", flop * 1e-12),
             .note = "tier 1: batch, heads, heads of keys, length, columns"},
+           RunRace(contenders, Budget()), peers);
+  }
+}
+
+void GpuDecode() {
+  CheckGpu();
+  const Process ours = StartGpu(Tier::one), raw = StartRaw(), torch = StartTorch();
+  struct Shape {
+    int64_t b, h, kv, s, d;
+  };
+  for (const Shape& s :
+       {Shape{128, 32, 8, 8192, 128}, {16, 32, 32, 4096, 128}, {64, 12, 12, 1024, 64}, {1, 32, 8, 8192, 128}}) {
+    std::ostringstream task;
+    task << "decode " << s.b << " " << s.h << " " << s.kv << " " << s.s << " " << s.d;
+    const auto bytes = 4.0 * static_cast<double>(s.b * s.kv * s.s * s.d);
+    std::vector<Timed> contenders = {PeerProcess::Task(ours, task.str())};
+    std::vector<std::string> peers;
+    AddPeer(contenders, peers, raw, "copy " + std::to_string(static_cast<int64_t>(bytes / 2)),
+            "a copy of the same bytes");
+    AddPeer(contenders, peers, torch, task.str(), "PyTorch (FlashAttention-2)");
+    AddPeer(contenders, peers, torch, "cudnn_" + task.str(), "PyTorch (cuDNN)");
+    std::string name = task.str().substr(7);
+    std::replace(name.begin(), name.end(), ' ', '_');
+    Report({.name = "gpu_decode/bf16_" + name,
+            .unit = Rate("GB/s", bytes * 1e-9),
+            .goal = {Goal::ratio_at_least, 0.9},
+            .note = "tier 1, one query: batch, heads, heads of keys, keys, columns; bytes of keys and values"},
            RunRace(contenders, Budget()), peers);
   }
 }

@@ -81,16 +81,18 @@ def attention(words, backend):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     batch, heads, keys, length, columns = map(int, words[1:6])
 
-    def normal(h):
-        return torch.randn(batch, h, length, columns, device="cuda", dtype=torch.bfloat16)
+    is_decode = words[0].endswith("decode")
 
-    q, k, v = normal(heads), normal(keys), normal(keys)
+    def normal(h, rows):
+        return torch.randn(batch, h, rows, columns, device="cuda", dtype=torch.bfloat16)
+
+    q, k, v = normal(heads, 1 if is_decode else length), normal(keys, length), normal(keys, length)
     kind = SDPBackend.CUDNN_ATTENTION if backend == "cudnn" else SDPBackend.FLASH_ATTENTION
 
     def function():
         with sdpa_kernel(kind):
             return torch.nn.functional.scaled_dot_product_attention(
-                q, k, v, is_causal=words[6] == "causal", enable_gqa=heads != keys)
+                q, k, v, is_causal=words[-1] == "causal", enable_gqa=heads != keys)
 
     return function
 
@@ -134,7 +136,7 @@ def find(task):
         return until(), True
     if words[0] == "loop":
         return loop(), True
-    if words[0] in ("attention", "cudnn_attention"):
+    if words[0] in ("attention", "cudnn_attention", "decode", "cudnn_decode"):
         return attention(words, words[0].split("_")[0]), False
     if words[0] in ("linear", "compiled_linear"):
         function = linear(words)

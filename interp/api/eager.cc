@@ -48,11 +48,14 @@ union ScalarRoom {
 }
 
 inline const View* Operand(ir::Op op, size_t i, const Arg& arg, ScalarRoom& room) {
+  // Asked for first: nearly all are tensors, and a jump through a table would cost more than the rest.
+  if (arg.kind() == Arg::Kind::tensor) [[likely]] {
+    if (!arg.tensor().defined()) [[unlikely]]
+      ThrowEmpty(op, i, arg.where());
+    return arg.tensor().waiting_impl();
+  }
   switch (arg.kind()) {
     case Arg::Kind::tensor:
-      if (!arg.tensor().defined()) [[unlikely]]
-        ThrowEmpty(op, i, arg.where());
-      return arg.tensor().waiting_impl();
     case Arg::Kind::none: return nullptr;
     case Arg::Kind::boolean: return new (&room.view) ScalarView(arg.integer() != 0);
     case Arg::Kind::integer: return new (&room.view) ScalarView(arg.integer());

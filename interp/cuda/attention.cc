@@ -12,6 +12,7 @@ TSR_CUDA_IMAGE(attention);
 extern "C" const unsigned char* tessera_cuda_image_attention_mma();
 extern "C" const unsigned char* tessera_cuda_image_attention_hopper();
 extern "C" const unsigned char* tessera_cuda_image_attention_pieces_hopper();
+extern "C" const unsigned char* tessera_cuda_image_attention_few();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad_mma();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad_hopper();
@@ -82,6 +83,17 @@ const Kernel kGradSums[2] = {{kGradPieces, "attention_grad_pieces_sums_f16"},
                              {kGradPieces, "attention_grad_pieces_sums_bf16"}};
 constexpr int64_t kGradColumns = 128;
 constexpr int kGradThreads = 128;
+
+/// Of few queries, by dtype: 64 and 128 columns, and the end.
+constexpr Image kFewImage = tessera_cuda_image_attention_few;
+const Kernel kFew[2][3] = {
+    {{kFewImage, "attention_few_f16_64"}, {kFewImage, "attention_few_f16_128"}, {kFewImage, "attention_few_f16_end"}},
+    {{kFewImage, "attention_few_bf16_64"},
+     {kFewImage, "attention_few_bf16_128"},
+     {kFewImage, "attention_few_bf16_end"}}};
+constexpr int64_t kFewRows = 16, kFewWarps = 4;
+constexpr int64_t kShortestStretch = 128;  // of keys, for a warp
+constexpr int64_t kWarpsWanted = 64;       // for each multiprocessor, several times what it holds
 
 constexpr int64_t kTileQueries = 64;
 constexpr int64_t kFewQueries = 8;  // a tile would be nearly empty
@@ -203,6 +215,37 @@ absl::Status OnTensorCores(const interp::KernelArgs& args, const AttentionArgs& 
   return Launch(args, kMatrices[is_bf16][which][a.has_mask], {blocks, kMmaThreads, static_cast<int>(bytes)}, a);
 }
 
+/// Few queries on tensor cores, where attention_few.cu can.
+bool SuitsFew(const AttentionArgs& a) {
+  return a.queries <= kFewQueries && a.has_mask == 0 && std::max(a.dim, a.value_dim) <= 128 && SuitsTensorCores(a);
+}
+
+absl::Status OfFewQueries(const interp::KernelArgs& args, const AttentionArgs& a) {
+  const int64_t units = DeviceOf(*args.device).properties().multiprocessors, rows = a.share * a.queries;
+  AttentionFewArgs few = {};
+  few.a = a;
+  few.groups = a.heads / a.share;
+  few.tiles = static_cast<int32_t>((rows + kFewRows - 1) / kFewRows);
+  const int64_t at_once = few.groups * few.tiles;
+  const int64_t wanted = std::clamp<int64_t>((kWarpsWanted * units + at_once - 1) / at_once, 1,
+                                             std::max<int64_t>(1, a.keys / kShortestStretch));
+  few.stretch = static_cast<int32_t>(((a.keys + wanted - 1) / wanted + kFewRows - 1) / kFewRows * kFewRows);
+  few.stretches =
+      static_cast<int32_t>(std::max<int64_t>(1, (int64_t{a.keys} + few.stretch - 1) / std::max(1, few.stretch)));
+  const auto& kernels = kFew[static_cast<DType>(a.dtype) == DType::bf16];
+  const Kernel& walk = kernels[std::max(a.dim, a.value_dim) > 64];
+  const auto grid = [](int64_t warps) { return Grid{(warps + kFewWarps - 1) / kFewWarps, kFewWarps * 32}; };
+  const int64_t warps = at_once * few.stretches;
+  if (few.stretches == 1) return Launch(args, walk, grid(warps), few);
+  const int64_t places = few.groups * few.stretches * rows;
+  TSR_ASSIGN_OR_RETURN(const Scratch scratch,
+                       Scratch::Make(*args.device, static_cast<size_t>(places * (a.value_dim + 2) * 4)));
+  few.sums = scratch.address();
+  few.weights = few.sums + static_cast<Address>(places * a.value_dim * 4);
+  TSR_RETURN_IF_ERROR(Launch(args, walk, grid(warps), few));
+  return Launch(args, kernels[2], grid(few.groups * rows), few);
+}
+
 /// q, k, v, the mask, which is operand number `mask_at`, and the attributes.
 absl::StatusOr<AttentionArgs> ArgsOf(const interp::KernelArgs& args, size_t mask_at) {
   const View &q = *args.in[0], &k = *args.in[1], &v = *args.in[2];
@@ -247,6 +290,7 @@ absl::Status k_attention(const interp::KernelArgs& args) {
   a.y = AddressOf(y);
   const bool wide = y.dtype == DType::f64;
   const int64_t blocks = a.heads * ((a.queries + kTileQueries - 1) / kTileQueries);
+  if (SuitsFew(a)) return OfFewQueries(args, a);
   if (wide || a.queries <= kFewQueries || a.value_dim > kTileColumns || blocks > INT32_MAX)
     return Launch(args, kRows[wide], {std::min<int64_t>(a.heads * a.queries, 1 << 20), kThreads}, a);
   if (SuitsTensorCores(a)) return OnTensorCores(args, a);

@@ -62,6 +62,18 @@ struct AttentionPiecesArgs {
   int32_t together;  // heads that are worked on at a time
 };
 
+/// Of attention_few.cu. Rows of a group are the queries of all heads that share keys: those of the first head, and so
+/// on.
+struct AttentionFewArgs {
+  AttentionArgs a;
+  int64_t groups;     // heads of keys, of all batches
+  int32_t tiles;      // of 16 rows, of a group
+  int32_t stretches;  // of the keys
+  int32_t stretch;    // keys of one
+  Address sums;       // [groups, stretches, rows, columns] f32: weighted sums of values
+  Address weights;    // [groups, stretches, rows] of two f32: the largest score as a power of two, the sum of weights
+};
+
 /// forward.y is not used.
 struct AttentionGradArgs {
   AttentionArgs forward;

@@ -564,25 +564,59 @@ TEST_F(CudaOps, AttentionByPieces) {
   }
 }
 
-TEST_F(CudaOps, AttentionLooksAddressesUp) {
+TEST_F(CudaOps, AttentionOfFewQueries) {
   for (DType dtype : {DType::f16, DType::bf16}) {
-    const Inputs in = {Random(dtype, {2, 3, 200, 64}), Random(dtype, {2, 3, 150, 64}), Random(dtype, {2, 3, 150, 64})};
-    const auto want = Run1(Op::k_attention, in, {});
-    for (size_t which = 0; which < 3; ++which) {
-      Inputs there;
-      for (const auto& x : in) there.push_back(ToCuda(x));
-      Ref<rt::Storage> slot = *rt::Storage::Make(*cuda_, sizeof(uint64_t));
-      const auto address = std::bit_cast<uint64_t>(there[which]->data);
-      ASSERT_TRUE(cuda_->CopyFromHost(slot->data(), &address, sizeof address).ok());
-      // The highest bit says that the address is that of a slot.
-      there[which]->data = std::bit_cast<void*>(std::bit_cast<uint64_t>(slot->data()) | uint64_t{1} << 63);
-      auto got = RunOn(*cuda_, Op::k_attention, there, {});
-      ASSERT_TRUE(got.ok()) << got.status();
-      auto host = interp::OnHost(*(*got)[0]);
-      ASSERT_TRUE(host.ok()) << host.status();
-      Same(*want, **host, 2, 2);
+    const auto compare = [&](int64_t heads, int64_t kv, int64_t queries, int64_t keys, int64_t d, int64_t columns) {
+      const Inputs in = {Random(dtype, {2, heads, queries, d}), Random(dtype, {2, kv, keys, d}),
+                         Random(dtype, {2, kv, keys, columns})};
+      for (bool causal : {false, true}) Compare(Op::k_attention, in, {causal, 0.0}, 2, 2);
+    };
+    for (int64_t d : {8, 40, 64, 96, 128}) {
+      compare(3, 3, 1, 1, d, d);      // one key
+      compare(8, 2, 1, 16, d, d);     // one step, and heads that share keys
+      compare(8, 2, 3, 250, d, d);    // the last step is not whole
+      compare(4, 1, 8, 1000, d, 64);  // two tiles of rows, several stretches, values of other columns
+      compare(4, 2, 1, 5003, d, d);
+    }
+    compare(40, 1, 1, 300, 128, 128);  // rows of which the last tile has few
+    compare(2, 2, 8, 3, 64, 64);       // some queries see no key
+    // Keys as a cache has them: room for more, heads beside each other.
+    const auto cache = Random(dtype, {2, 700, 3, 128});
+    const auto part = Run1(Op::k_slice, {cache}, {ir::Ints{0}, ir::Ints{601}, ir::Ints{}, ir::Ints{1}});
+    const auto keys = Run1(Op::k_transpose, {part}, {ir::Ints{0, 2, 1, 3}});
+    Compare(Op::k_attention, {Random(dtype, {2, 6, 1, 128}), keys, keys}, {true, 0.1}, 2, 2);
+    // Scores that grow by more than weights can, and some that are no numbers.
+    for (bool special : {false, true}) {
+      const auto k = Run1(Op::k_concat,
+                          {Random(dtype, {1, 2, 180, 64}, 40), Random(dtype, {1, 2, 600, 64}, 0.01),
+                           Random(dtype, {1, 2, 20, 64}, 1, special)},
+                          {int64_t{2}});
+      Compare(Op::k_attention, {Random(dtype, {1, 4, 2, 64}), k, Random(dtype, {1, 2, 800, 64})}, {false, 0.0}, 2, 2);
     }
   }
+}
+
+TEST_F(CudaOps, AttentionLooksAddressesUp) {
+  for (DType dtype : {DType::f16, DType::bf16})
+    for (const int64_t queries : {200, 2}) {
+      const Inputs in = {Random(dtype, {2, 3, queries, 64}), Random(dtype, {2, 3, 150, 64}),
+                         Random(dtype, {2, 3, 150, 64})};
+      const auto want = Run1(Op::k_attention, in, {});
+      for (size_t which = 0; which < 3; ++which) {
+        Inputs there;
+        for (const auto& x : in) there.push_back(ToCuda(x));
+        Ref<rt::Storage> slot = *rt::Storage::Make(*cuda_, sizeof(uint64_t));
+        const auto address = std::bit_cast<uint64_t>(there[which]->data);
+        ASSERT_TRUE(cuda_->CopyFromHost(slot->data(), &address, sizeof address).ok());
+        // The highest bit says that the address is that of a slot.
+        there[which]->data = std::bit_cast<void*>(std::bit_cast<uint64_t>(slot->data()) | uint64_t{1} << 63);
+        auto got = RunOn(*cuda_, Op::k_attention, there, {});
+        ASSERT_TRUE(got.ok()) << got.status();
+        auto host = interp::OnHost(*(*got)[0]);
+        ASSERT_TRUE(host.ok()) << host.status();
+        Same(*want, **host, 2, 2);
+      }
+    }
 }
 
 TEST_F(CudaOps, AttentionGradOfLargeScores) {
