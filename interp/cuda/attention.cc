@@ -42,8 +42,16 @@ const Kernel kOnHopper[2][2] = {{{kHopper, "attention_hopper_f16_64"}, {kHopper,
 
 /// The same, for operands that the device can copy pieces of.
 constexpr Image kPieces = tessera_cuda_image_attention_pieces_hopper;
-const Kernel kByPieces[2][2] = {{{kPieces, "attention_pieces_f16_64"}, {kPieces, "attention_pieces_f16_128"}},
-                                {{kPieces, "attention_pieces_bf16_64"}, {kPieces, "attention_pieces_bf16_128"}}};
+const Kernel kByPieces[2][3] = {{{kPieces, "attention_pieces_f16_64"},
+                                 {kPieces, "attention_pieces_f16_128"},
+                                 {kPieces, "attention_pieces_f16_64_few"}},
+                                {{kPieces, "attention_pieces_bf16_64"},
+                                 {kPieces, "attention_pieces_bf16_128"},
+                                 {kPieces, "attention_pieces_bf16_64_few"}}};
+/// From so many queries on, blocks with more of them are faster.
+constexpr int32_t kManyQueries = 2048;
+/// Gradients are copied by pieces from so many queries on: below that blocks are too few, or too much of one is empty.
+constexpr int32_t kGradQueries64 = 2048, kGradQueries128 = 768;
 /// Keys and values of heads that are worked on at a time; the second-level cache has more.
 constexpr int64_t kBytesTogether = int64_t{32} << 20;
 
@@ -184,11 +192,12 @@ absl::Status OnTensorCores(const interp::KernelArgs& args, const AttentionArgs& 
   const int dim = std::max(a.dim, a.value_dim), which = dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
   const bool is_bf16 = static_cast<DType>(a.dtype) == DType::bf16;
   if (SuitsHopper(args, a)) {
-    const PiecesBlock& block = kPiecesBlocks[which];
+    const int shape = which == 0 && a.queries < kManyQueries ? 2 : which;
+    const PiecesBlock& block = kPiecesBlocks[shape];
     AttentionPiecesArgs pieces;
     if (PiecesOf(DeviceOf(*args.device), a, block, &pieces)) {
       const int64_t parts = a.heads * ((a.queries + 64 * block.groups - 1) / (64 * block.groups));
-      return Launch(args, kByPieces[is_bf16][which], {parts, block.threads(), block.shared(), 1}, pieces);
+      return Launch(args, kByPieces[is_bf16][shape], {parts, block.threads(), block.shared(), 1}, pieces);
     }
     const int groups = which == 0 ? kHopperGroups64 : kHopperGroups128;
     const int64_t rows = 64 * groups, pitch = (int64_t{64} << which) * 2;
@@ -264,7 +273,7 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   a.dv = AddressOf(*args.out[2]);
   const int64_t rows = forward.heads * forward.queries, kv_heads = forward.heads / std::max<int64_t>(1, forward.share);
   const bool wide = args.out[0]->dtype == DType::f64;
-  // In rows of the pitch that copies by pieces want.
+  // In rows of the pitch that copies by pieces ask for.
   const int64_t room = forward.heads * ((forward.queries + kGradPitch - 1) / kGradPitch * kGradPitch);
   TSR_ASSIGN_OR_RETURN(
       const Scratch numbers,
@@ -285,7 +294,8 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   const int which = columns <= 64 ? 0 : 1;
   const bool on_hopper = SuitsHopper(args, forward);
   const bool is_bf16 = args.out[0]->dtype == DType::bf16;
-  if (AttentionGradPiecesArgs pieces[2]; on_hopper && PiecesOf(DeviceOf(*args.device), a, which, pieces)) {
+  const bool by_pieces = on_hopper && forward.queries >= (which == 0 ? kGradQueries64 : kGradQueries128);
+  if (AttentionGradPiecesArgs pieces[2]; by_pieces && PiecesOf(DeviceOf(*args.device), a, which, pieces)) {
     TSR_RETURN_IF_ERROR(Launch(args, kGradSums[is_bf16], {(room * 16 + kThreads - 1) / kThreads, kThreads}, pieces[0]));
     const auto launch = [&](int part, const GradPiecesBlock& block, int64_t parts) {
       return Launch(args, kGradByPieces[is_bf16][which][part], {parts, block.threads(), block.shared()}, pieces[part]);
