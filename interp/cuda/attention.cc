@@ -49,7 +49,7 @@ const Kernel kByPieces[2][3] = {{{kPieces, "attention_pieces_f16_64"},
                                  {kPieces, "attention_pieces_bf16_128"},
                                  {kPieces, "attention_pieces_bf16_64_few"}}};
 /// From so many queries on, blocks with more of them are faster.
-constexpr int32_t kManyQueries = 2048;
+constexpr int32_t kManyQueries = 1536;
 /// Gradients are copied by pieces from so many queries on: below that blocks are too few, or too much of one is empty.
 constexpr int32_t kGradQueries64 = 2048, kGradQueries128 = 768;
 /// Keys and values of heads that are worked on at a time; the second-level cache has more.
