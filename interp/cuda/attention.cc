@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "interp/cpu/strided.h"
 #include "interp/cuda/attention_args.h"
@@ -43,8 +44,16 @@ const Kernel kOnHopper[2][2] = {{{kHopper, "attention_hopper_f16_64"}, {kHopper,
 
 /// The same, for operands that the device can copy pieces of.
 constexpr Image kPieces = tessera_cuda_image_attention_pieces_hopper;
-const Kernel kByPieces[2][2] = {{{kPieces, "attention_pieces_f16_64"}, {kPieces, "attention_pieces_f16_128"}},
-                                {{kPieces, "attention_pieces_bf16_64"}, {kPieces, "attention_pieces_bf16_128"}}};
+const Kernel kByPieces[2][3] = {{{kPieces, "attention_pieces_f16_64"},
+                                 {kPieces, "attention_pieces_f16_128"},
+                                 {kPieces, "attention_pieces_f16_64_few"}},
+                                {{kPieces, "attention_pieces_bf16_64"},
+                                 {kPieces, "attention_pieces_bf16_128"},
+                                 {kPieces, "attention_pieces_bf16_64_few"}}};
+/// From so many queries on, blocks with more of them are faster.
+constexpr int32_t kManyQueries = 1536;
+/// Gradients are copied by pieces from so many queries on: below that blocks are too few, or too much of one is empty.
+constexpr int32_t kGradQueries64 = 2048, kGradQueries128 = 768;
 /// Keys and values of heads that are worked on at a time; the second-level cache has more.
 constexpr int64_t kBytesTogether = int64_t{32} << 20;
 
@@ -93,7 +102,8 @@ const Kernel kFew[2][3] = {
      {kFewImage, "attention_few_bf16_end"}}};
 constexpr int64_t kFewRows = 16, kFewWarps = 4;
 constexpr int64_t kShortestStretch = 128;  // of keys, for a warp
-constexpr int64_t kWarpsWanted = 64;       // for each multiprocessor, several times what it holds
+constexpr int64_t kMostWaves = 6;          // that stretches are made for
+constexpr double kStretchCost = 0.001;     // to begin and to join one, of the time for the keys of a group
 
 constexpr int64_t kTileQueries = 64;
 constexpr int64_t kFewQueries = 8;  // a tile would be nearly empty
@@ -196,11 +206,12 @@ absl::Status OnTensorCores(const interp::KernelArgs& args, const AttentionArgs& 
   const int dim = std::max(a.dim, a.value_dim), which = dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
   const bool is_bf16 = static_cast<DType>(a.dtype) == DType::bf16;
   if (SuitsHopper(args, a)) {
-    const PiecesBlock& block = kPiecesBlocks[which];
+    const int shape = which == 0 && a.queries < kManyQueries ? 2 : which;
+    const PiecesBlock& block = kPiecesBlocks[shape];
     AttentionPiecesArgs pieces;
     if (PiecesOf(DeviceOf(*args.device), a, block, &pieces)) {
       const int64_t parts = a.heads * ((a.queries + 64 * block.groups - 1) / (64 * block.groups));
-      return Launch(args, kByPieces[is_bf16][which], {parts, block.threads(), block.shared(), 1}, pieces);
+      return Launch(args, kByPieces[is_bf16][shape], {parts, block.threads(), block.shared(), 1}, pieces);
     }
     const int groups = which == 0 ? kHopperGroups64 : kHopperGroups128;
     const int64_t rows = 64 * groups, pitch = (int64_t{64} << which) * 2;
@@ -226,16 +237,24 @@ absl::Status OfFewQueries(const interp::KernelArgs& args, const AttentionArgs& a
   few.a = a;
   few.groups = a.heads / a.share;
   few.tiles = static_cast<int32_t>((rows + kFewRows - 1) / kFewRows);
-  const int64_t at_once = few.groups * few.tiles;
-  const int64_t wanted = std::clamp<int64_t>((kWarpsWanted * units + at_once - 1) / at_once, 1,
-                                             std::max<int64_t>(1, a.keys / kShortestStretch));
-  few.stretch = static_cast<int32_t>(((a.keys + wanted - 1) / wanted + kFewRows - 1) / kFewRows * kFewRows);
+  // Stretches as many as fill the device once, twice, ...: the last wave of warps is as full as the others.
+  const int64_t resident = units * kFewWarps * (std::max(a.dim, a.value_dim) > 64 ? 2 : 3);
+  const int64_t each = few.groups * few.tiles, most = std::max<int64_t>(1, a.keys / kShortestStretch);
+  int64_t best = 1;
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t wave = 1; wave <= kMostWaves; ++wave) {
+    const int64_t n = std::clamp<int64_t>(wave * resident / each, 1, most),
+                  waves = (each * n + resident - 1) / resident;
+    const double time = static_cast<double>(waves) * (1 / static_cast<double>(n) + kStretchCost);
+    if (time < least) least = time, best = n;
+  }
+  few.stretch = static_cast<int32_t>(((a.keys + best - 1) / best + kFewRows - 1) / kFewRows * kFewRows);
   few.stretches =
       static_cast<int32_t>(std::max<int64_t>(1, (int64_t{a.keys} + few.stretch - 1) / std::max(1, few.stretch)));
   const auto& kernels = kFew[static_cast<DType>(a.dtype) == DType::bf16];
   const Kernel& walk = kernels[std::max(a.dim, a.value_dim) > 64];
   const auto grid = [](int64_t warps) { return Grid{(warps + kFewWarps - 1) / kFewWarps, kFewWarps * 32}; };
-  const int64_t warps = at_once * few.stretches;
+  const int64_t warps = each * few.stretches;
   if (few.stretches == 1) return Launch(args, walk, grid(warps), few);
   const int64_t places = few.groups * few.stretches * rows;
   TSR_ASSIGN_OR_RETURN(const Scratch scratch,
@@ -243,7 +262,7 @@ absl::Status OfFewQueries(const interp::KernelArgs& args, const AttentionArgs& a
   few.sums = scratch.address();
   few.weights = few.sums + static_cast<Address>(places * a.value_dim * 4);
   TSR_RETURN_IF_ERROR(Launch(args, walk, grid(warps), few));
-  return Launch(args, kernels[2], grid(few.groups * rows), few);
+  return Launch(args, kernels[2], {few.groups * rows, kFewWarps * 32}, few);
 }
 
 /// q, k, v, the mask, which is operand number `mask_at`, and the attributes.
@@ -308,7 +327,7 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   a.dv = AddressOf(*args.out[2]);
   const int64_t rows = forward.heads * forward.queries, kv_heads = forward.heads / std::max<int64_t>(1, forward.share);
   const bool wide = args.out[0]->dtype == DType::f64;
-  // In rows of the pitch that copies by pieces want.
+  // In rows of the pitch that copies by pieces ask for.
   const int64_t room = forward.heads * ((forward.queries + kGradPitch - 1) / kGradPitch * kGradPitch);
   TSR_ASSIGN_OR_RETURN(
       const Scratch numbers,
@@ -329,7 +348,8 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   const int which = columns <= 64 ? 0 : 1;
   const bool on_hopper = SuitsHopper(args, forward);
   const bool is_bf16 = args.out[0]->dtype == DType::bf16;
-  if (AttentionGradPiecesArgs pieces[2]; on_hopper && PiecesOf(DeviceOf(*args.device), a, which, pieces)) {
+  const bool by_pieces = on_hopper && forward.queries >= (which == 0 ? kGradQueries64 : kGradQueries128);
+  if (AttentionGradPiecesArgs pieces[2]; by_pieces && PiecesOf(DeviceOf(*args.device), a, which, pieces)) {
     TSR_RETURN_IF_ERROR(Launch(args, kGradSums[is_bf16], {(room * 16 + kThreads - 1) / kThreads, kThreads}, pieces[0]));
     const auto launch = [&](int part, const GradPiecesBlock& block, int64_t parts) {
       return Launch(args, kGradByPieces[is_bf16][which][part], {parts, block.threads(), block.shared()}, pieces[part]);

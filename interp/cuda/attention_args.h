@@ -51,7 +51,8 @@ struct PiecesBlock {
     return 4 * (groups * 64 + stages * keys) * columns + stages * 32 + groups * 32 + groups * 32;
   }
 };
-constexpr PiecesBlock kPiecesBlocks[2] = {{64, 3, 96, 3}, {128, 2, 128, 2}};
+/// The last one is for few queries: of these the three groups would often have none.
+constexpr PiecesBlock kPiecesBlocks[3] = {{64, 3, 96, 3}, {128, 2, 128, 2}, {64, 2, 128, 2}};
 
 /// Pieces have 64 columns of 64 queries, or of as many keys as a tile has. Maps have four dims: columns, rows, and two
 /// that together are the heads; of the inner one there are `inner`. y has none but the first three.

@@ -529,6 +529,9 @@ TEST_F(CudaOps, AttentionByPieces) {
       };
       // More parts than blocks run at a time, with heads that share keys.
       simple({5, 32, 129, d}, {5, 8, 140, d});
+      // So many queries that blocks have other shapes.
+      simple({1, 2, 2050, d}, {1, 1, 300, d});
+      simple({1, 1, 2048, d}, {1, 1, 2048 + 95, d});
       // Whole parts that see no key, and queries that see one after a tile of which they see none.
       simple({1, 4, 700, d}, {1, 1, 77, d});
       for (int64_t more : {95, 127, 191, 255}) simple({1, 2, 200, d}, {1, 2, 200 + more, d});
@@ -619,14 +622,32 @@ TEST_F(CudaOps, AttentionLooksAddressesUp) {
     }
 }
 
-TEST_F(CudaOps, AttentionGradOfLargeScores) {
+// So many queries that gradients are copied by pieces, too.
+TEST_F(CudaOps, AttentionGradByPieces) {
   for (DType dtype : {DType::f16, DType::bf16}) {
     for (int64_t d : {64, 128}) {
-      // They grow against the order of keys, so that sums are scaled anew.
+      const int64_t queries = d == 64 ? 2048 : 768;
+      const auto compare = [&](int64_t more_queries, int64_t keys, int64_t heads, int64_t columns, bool causal) {
+        const int64_t s = queries + more_queries;
+        // Heads side by side, as they come from one product.
+        const auto lay = [&](int64_t h, int64_t rows, int64_t cols, double scale) {
+          return Run1(Op::k_transpose, {Random(dtype, {1, rows, h, cols}, scale)}, {ir::Ints{0, 2, 1, 3}});
+        };
+        const Inputs in = {lay(heads, s, d, 1), lay(1, keys, d, 1), lay(1, keys, columns, 1),
+                           lay(heads, s, columns, 0.3), lay(heads, s, columns, 1)};
+        Compare(Op::k_attention_grad, in, {causal, 0.0}, 8, 4);
+      };
+      // Tiles and blocks that are just whole, and not; keys that no query sees; queries that see none; heads that
+      // share.
+      compare(0, 384, 1, d, false);
+      compare(0, 384, 1, d, true);
+      compare(33, 333, 2, 40, true);
+      compare(1, queries + 200, 1, d, true);
+      // Scores that grow against the order of keys, so that sums are scaled anew.
       const auto k =
-          Run1(Op::k_concat, {Random(dtype, {1, 2, 180, d}, 8), Random(dtype, {1, 2, 320, d}, 0.01)}, {int64_t{2}});
-      const Inputs in = {Random(dtype, {1, 2, 300, d}), k, Random(dtype, {1, 2, 500, d}),
-                         Random(dtype, {1, 2, 300, d}, 0.3), Random(dtype, {1, 2, 300, d})};
+          Run1(Op::k_concat, {Random(dtype, {1, 1, 180, d}, 8), Random(dtype, {1, 1, 320, d}, 0.01)}, {int64_t{2}});
+      const Inputs in = {Random(dtype, {1, 1, queries, d}), k, Random(dtype, {1, 1, 500, d}),
+                         Random(dtype, {1, 1, queries, d}, 0.3), Random(dtype, {1, 1, queries, d})};
       Compare(Op::k_attention_grad, in, {false, 0.0}, 16, 16);
     }
   }
@@ -667,12 +688,6 @@ TEST_F(CudaOps, AttentionGrad) {
     }
     grads({2, 3, 200, 64}, {2, 3, 333, 64}, 64, {true, 0.1}, Random(DType::boolean, {3, 200, 333}));
     grads({1, 2, 515, 64}, {1, 1, 515, 64}, 64, {true, 0.0});
-    // Tiles and blocks that are just whole, keys that no query sees, and queries that see none.
-    for (int64_t d : {64, 128}) {
-      grads({1, 2, 192, d}, {1, 2, 128, d}, d, {true, 0.0});
-      grads({1, 3, 128, d}, {1, 1, 384, d}, 40, {true, 0.0});
-      grads({3, 4, 97, d}, {3, 2, 129, d}, d, {false, 0.0});
-    }
   }
 }
 

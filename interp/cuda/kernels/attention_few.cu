@@ -198,36 +198,66 @@ __device__ __forceinline__ void AttendFew(const AttentionFewArgs& few) {
   }
 }
 
-/// A warp for each row of the result; a thread has four columns.
+/// A block for each row of the result. A warp has every fourth stretch, a thread of it four columns.
 template <class Of>
 __device__ __forceinline__ void JoinStretches(const AttentionFewArgs& few) {
+  __shared__ float tops[kWarps], totals[kWarps], sums[kWarps][128];
   using T = typename Of::Element;
   const AttentionArgs& a = few.a;
-  const int64_t rows = a.share * a.queries, item = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (item >= few.groups * rows) return;
-  const int64_t group = item / rows, first = group * few.stretches * rows + item % rows;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t rows = a.share * a.queries, group = blockIdx.x / rows;
+  const int64_t first = group * few.stretches * rows + blockIdx.x % rows;
   const float2* weights = At<const float2>(few.weights) + first;
-  const int column = threadIdx.x % 32 * 4;
-  const bool is_there = column < a.value_dim;
-  const float* sums = At<const float>(few.sums) + first * a.value_dim + (is_there ? column : 0);
+
   float top = -Inf(0.0f);
-  for (int s = 0; s < few.stretches; ++s) top = fmaxf(top, weights[s * rows].x);
+  for (int s = threadIdx.x; s < few.stretches; s += kWarps * 32) top = fmaxf(top, weights[s * rows].x);
+#pragma unroll
+  for (int w = 1; w < 32; w *= 2) top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, w));
+  if (lane == 0) tops[warp] = top;
+  __syncthreads();
+  top = fmaxf(fmaxf(tops[0], tops[1]), fmaxf(tops[2], tops[3]));
+
+  const bool is_there = lane * 4 < a.value_dim;
+  const float* from = At<const float>(few.sums) + first * a.value_dim + (is_there ? lane * 4 : 0);
+  const int mine = (few.stretches - warp + kWarps - 1) / kWarps;  // this warp's
   float x[4] = {}, total = 0;
-#pragma unroll 4
-  for (int s = 0; s < few.stretches; ++s) {
-    const float2 w = weights[s * rows];
-    const float4 part = *reinterpret_cast<const float4*>(sums + s * rows * a.value_dim);
-    const float by = top == -Inf(0.0f) ? 0.0f : Exp2(w.x - top);
-    total = fmaf(w.y, by, total);
-    x[0] = fmaf(part.x, by, x[0]);
-    x[1] = fmaf(part.y, by, x[1]);
-    x[2] = fmaf(part.z, by, x[2]);
-    x[3] = fmaf(part.w, by, x[3]);
+  for (int begin = 0; begin < mine; begin += 32) {
+    // Each thread weighs one stretch; all need them one by one.
+    float factor = 0;
+    if (begin + lane < mine) {
+      const float2 w = weights[(warp + (begin + lane) * kWarps) * rows];
+      factor = top == -Inf(0.0f) ? 0.0f : Exp2(w.x - top);
+      total = fmaf(w.y, factor, total);
+    }
+    const int count = mine - begin < 32 ? mine - begin : 32;
+#pragma unroll 8
+    for (int i = 0; i < count; ++i) {
+      const float by = __shfl_sync(kAllLanes, factor, i);
+      const float4 part = *reinterpret_cast<const float4*>(from + (warp + (begin + i) * kWarps) * rows * a.value_dim);
+      x[0] = fmaf(part.x, by, x[0]);
+      x[1] = fmaf(part.y, by, x[1]);
+      x[2] = fmaf(part.z, by, x[2]);
+      x[3] = fmaf(part.w, by, x[3]);
+    }
   }
-  if (!is_there) return;
+#pragma unroll
+  for (int w = 1; w < 32; w *= 2) total += __shfl_xor_sync(kAllLanes, total, w);
+  if (lane == 0) totals[warp] = total;
+  *reinterpret_cast<float4*>(&sums[warp][lane * 4]) = make_float4(x[0], x[1], x[2], x[3]);
+  __syncthreads();
+  const int column = threadIdx.x * 2;
+  if (column >= a.value_dim) return;
+  total = 0;
+  float y[2] = {};
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    total += totals[w];
+    y[0] += sums[w][column];
+    y[1] += sums[w][column + 1];
+  }
   const float by = total == 0.0f ? 0.0f : 1.0f / total;
-  *reinterpret_cast<uint2*>(At<T>(a.y) + item * a.value_dim + column) =
-      make_uint2(Of::Pack2(x[0] * by, x[1] * by), Of::Pack2(x[2] * by, x[3] * by));
+  *reinterpret_cast<uint32_t*>(At<T>(a.y) + int64_t{blockIdx.x} * a.value_dim + column) =
+      Of::Pack2(y[0] * by, y[1] * by);
 }
 
 }  // namespace

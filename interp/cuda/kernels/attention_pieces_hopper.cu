@@ -85,7 +85,8 @@ struct Plan {
 template <int kWhich>
 using PlanOf = Plan<kPiecesBlocks[kWhich].columns, kPiecesBlocks[kWhich].groups, kPiecesBlocks[kWhich].keys,
                     kPiecesBlocks[kWhich].stages>;
-static_assert(PlanOf<0>::kBytes == kPiecesBlocks[0].shared() && PlanOf<1>::kBytes == kPiecesBlocks[1].shared());
+static_assert(PlanOf<0>::kBytes == kPiecesBlocks[0].shared() && PlanOf<1>::kBytes == kPiecesBlocks[1].shared() &&
+              PlanOf<2>::kBytes == kPiecesBlocks[2].shared());
 
 /// What the thread does that starts the copies.
 template <int kDim, int kGroups, int kKeys, int kStages>
@@ -452,7 +453,7 @@ __device__ __forceinline__ void Attend(const AttentionPiecesArgs& m) {
 
 }  // namespace
 
-// attention_pieces_bf16_64, ...
+// attention_pieces_bf16_64, attention_pieces_f16_64_few, ...
 #define TSR_ATTENTION(name, of, products, which, dim)                                  \
   extern "C" __global__ void __launch_bounds__(kPiecesBlocks[which].threads(), 1)      \
       attention_pieces_##name##_##dim(const __grid_constant__ AttentionPiecesArgs m) { \
@@ -460,7 +461,9 @@ __device__ __forceinline__ void Attend(const AttentionPiecesArgs& m) {
   }
 TSR_ATTENTION(f16, OfF16, GroupOfF16, 0, 64)
 TSR_ATTENTION(f16, OfF16, GroupOfF16, 1, 128)
+TSR_ATTENTION(f16, OfF16, GroupOfF16, 2, 64_few)
 TSR_ATTENTION(bf16, OfBF16, GroupOfBF16, 0, 64)
 TSR_ATTENTION(bf16, OfBF16, GroupOfBF16, 1, 128)
+TSR_ATTENTION(bf16, OfBF16, GroupOfBF16, 2, 64_few)
 
 }  // namespace tessera::cuda
