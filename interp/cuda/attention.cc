@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "interp/cpu/strided.h"
 #include "interp/cuda/attention_args.h"
@@ -102,8 +101,7 @@ const Kernel kFew[2][3] = {
      {kFewImage, "attention_few_bf16_end"}}};
 constexpr int64_t kFewRows = 16, kFewWarps = 4;
 constexpr int64_t kShortestStretch = 128;  // of keys, for a warp
-constexpr int64_t kMostWaves = 6;          // that stretches are made for
-constexpr double kStretchCost = 0.001;     // to begin and to join one, of the time for the keys of a group
+constexpr int64_t kWaves = 4;              // of warps, all full: with fewer, some would run alone at the end
 
 constexpr int64_t kTileQueries = 64;
 constexpr int64_t kFewQueries = 8;  // a tile would be nearly empty
@@ -237,18 +235,10 @@ absl::Status OfFewQueries(const interp::KernelArgs& args, const AttentionArgs& a
   few.a = a;
   few.groups = a.heads / a.share;
   few.tiles = static_cast<int32_t>((rows + kFewRows - 1) / kFewRows);
-  // Stretches as many as fill the device once, twice, ...: the last wave of warps is as full as the others.
   const int64_t resident = units * kFewWarps * (std::max(a.dim, a.value_dim) > 64 ? 2 : 3);
   const int64_t each = few.groups * few.tiles, most = std::max<int64_t>(1, a.keys / kShortestStretch);
-  int64_t best = 1;
-  double least = std::numeric_limits<double>::infinity();
-  for (int64_t wave = 1; wave <= kMostWaves; ++wave) {
-    const int64_t n = std::clamp<int64_t>(wave * resident / each, 1, most),
-                  waves = (each * n + resident - 1) / resident;
-    const double time = static_cast<double>(waves) * (1 / static_cast<double>(n) + kStretchCost);
-    if (time < least) least = time, best = n;
-  }
-  few.stretch = static_cast<int32_t>(((a.keys + best - 1) / best + kFewRows - 1) / kFewRows * kFewRows);
+  const int64_t wanted = std::clamp<int64_t>(kWaves * resident / each, 1, most);
+  few.stretch = static_cast<int32_t>(((a.keys + wanted - 1) / wanted + kFewRows - 1) / kFewRows * kFewRows);
   few.stretches =
       static_cast<int32_t>(std::max<int64_t>(1, (int64_t{a.keys} + few.stretch - 1) / std::max(1, few.stretch)));
   const auto& kernels = kFew[static_cast<DType>(a.dtype) == DType::bf16];
