@@ -592,7 +592,7 @@ class GpuLowering : public GpuRows {
     for (auto& [reduce, pass] : reductions_) CollectArguments(reduce.getX(), early);
     int64_t late = 0;
     for (Value v : operands) late += !is_row_.lookup(v) && !early.contains(v);
-    const int64_t room = kKeptElements - (g_.in_shared ? g_.in_registers : g_.chunks) * g_.lanes;
+    const int64_t room = g_.in_shared ? kKeptElements / 2 : kKeptElements - g_.chunks * g_.lanes;
     const int64_t most = room / ((LoadsEarly() ? 2 : 1) * g_.lanes * std::max<int64_t>(1, late));
     return static_cast<size_t>(std::clamp<int64_t>(most, 1, static_cast<int64_t>(chunks.size())));
   }
