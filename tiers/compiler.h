@@ -81,9 +81,9 @@ namespace tessera::tiers {
 ///
 /// A function for CUDA devices is named k<position>, as on the host. It takes parameters of 8 bytes: the views (inputs,
 /// then outputs), the entries of dims, and the number of tasks; then its maps, which are CUtensorMap of 128 bytes. It
-/// is launched with ceil(tasks / per_block) blocks, or fewer: blocks go on until all tasks are done. A view with bit 63
-/// set is, without that bit, the address of a place in device memory where the address of the data is: so a recorded
-/// launch can be given other tensors.
+/// is launched with ceil(tasks / per_block) blocks, or, where it says how many a multiprocessor has at most, with fewer:
+/// then blocks go on until all tasks are done. A view with bit 63 set is, without that bit, the address of a place in
+/// device memory where the address of the data is: so a recorded launch can be given other tensors.
 ///
 /// k<position>_many runs up to `many` kernels that share the function in one launch, each with blocks of its own. Its
 /// one parameter is an array of words: the number of the first block of each kernel, padded to many + 1 words with the

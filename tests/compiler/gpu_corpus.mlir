@@ -630,3 +630,55 @@ tsr_graph.trace "function" values [0, 1] strides [[-1, 1], []] (%v0: !t, %v1: !i
   %v3 = tsr_graph.square %v2 step 1 values [3] until [2] : (!x) -> !x
   %v4 = tsr_graph.sum %v3 step 2 values [4] until [end] {axes = array<i64: 1>} : (!x) -> !s
 }
+
+// -----
+
+// gelu_f32_short: 1
+!t = tensor<32768x1024xf32>
+!r = tensor<1024xf32>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !t, %v1: !r, %v2: !r) {
+  %v3 = tsr_graph.mul %v0, %v1 step 0 values [3] until [1] : (!t, !r) -> !t
+  %v4 = tsr_graph.add %v3, %v2 step 1 values [4] until [2] : (!t, !r) -> !t
+  %v5 = tsr_graph.gelu %v4 step 2 values [5] until [3] : (!t) -> !t
+  %v6 = tsr_graph.add %v5, %v0 step 3 values [6] until [end] : (!t, !t) -> !t
+}
+
+// -----
+
+// softmax_bf16_shared: 1
+!t = tensor<4096x32768xbf16>
+tsr_graph.trace "function" values [0] strides [[]]
+    (%v0: !t) {
+  %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] {axis = -1 : i64} : (!t) -> !t
+}
+
+// -----
+
+// layer_norm_f32_shared: 1
+!t = tensor<4096x12000xf32>
+!r = tensor<12000xf32>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !t, %v1: !r, %v2: !r) {
+  %v3 = tsr_graph.layer_norm %v0, %v1, %v2 step 0 values [3] until [end] {dims = 1 : i64, eps = 1.0e-05 : f64} : (!t, !r, !r) -> !t
+}
+
+// -----
+
+// layer_norm_bf16_beyond: 1
+!t = tensor<2048x65536xbf16>
+!r = tensor<65536xbf16>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !t, %v1: !r, %v2: !r) {
+  %v3 = tsr_graph.layer_norm %v0, %v1, %v2 step 0 values [3] until [end] {dims = 1 : i64, eps = 1.0e-05 : f64} : (!t, !r, !r) -> !t
+}
+
+// -----
+
+// rms_norm_f32_beyond: 1
+!t = tensor<2048x65536xf32>
+!r = tensor<65536xf32>
+tsr_graph.trace "function" values [0, 1] strides [[], []]
+    (%v0: !t, %v1: !r) {
+  %v2 = tsr_graph.rms_norm %v0, %v1 step 0 values [2] until [end] {dims = 1 : i64, eps = 1.0e-06 : f64} : (!t, !r) -> !t
+}

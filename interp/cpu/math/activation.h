@@ -92,11 +92,12 @@ TSR_MATH double GeluTanh(double x) {
 // x Phi(x), Phi the normal distribution: -|x| Phi(-|x|) below zero, x - x Phi(-x) above, with
 // Phi(-a) = exp(-a^2/2) p(t) / (2 (a + K)) from special.h. 3 ulp (f32 3.0, f64 1.9).
 #if defined(__CUDACC__) || defined(__NVPTX__)
-// On a GPU the same as 2^(-k a^2) s p(s) with s = 1 / (a + 4), half the instructions: 4 ulp, of which 1.2 are what the
-// device's own power of two errs. k is log2(e) / 2 rounded to f32, and p makes good for that. The exponent is taken to
-// a multiple of 2^-16, by a number from which it can be subtracted exactly; what that leaves, and the errors of s, are
-// small, so they are made good together at the end: the result changes 0.74 + 9.5 s times as much as s does. Powers of
-// two are 2^24 times as large until then, so that none of those that count is subnormal. At -0 the result is +0.
+// On a GPU the same as 2^(-k a^2) s p(s) with s = 1 / (a + 4), half the instructions: 4 ulp (4.0, of all floats), of
+// which 1.2 are what the device's own power of two errs. k is log2(e) / 2 rounded to f32, and p makes good for that.
+// The exponent is taken to a multiple of 2^-16, by a number from which it can be subtracted exactly; what that leaves,
+// and the errors of s, are small, so they are made good together with the error of a 2^(-k a^2): the result changes
+// 0.77 + 8 s times as much as s does. Powers of two are 2^24 times as large until the end, so that none of those that
+// count is subnormal; p is -2^-24 times what it is, to undo that and to subtract. At -0 the result is +0.
 TSR_MATH float Gelu(float x) {
   const float a = SmallerOf(Magnitude(x), 15.0f);
   const float sq = a * a;
@@ -107,24 +108,23 @@ TSR_MATH float Gelu(float x) {
   const float den_lo = a - (den - 4.0f);
   const float s = RoughReciprocal(den);
   const float missing = Fma(-s, den_lo, Fma(-s, den, 1.0f));
-  // Minimax for a up to 14.5, relative error 2^-26.7.
-  float p = 0x1.17f118p+14f;
-  p = Fma(p, s, -0x1.0cefdep+14f);
-  p = Fma(p, s, 0x1.e10204p+11f);
-  p = Fma(p, s, 0x1.2edc52p+8f);
-  p = Fma(p, s, 0x1.60e956p+6f);
-  p = Fma(p, s, 0x1.4df7fap+6f);
-  p = Fma(p, s, 0x1.2ee46ap+4f);
-  p = Fma(p, s, 0x1.854c34p+2f);
-  p = Fma(p, s, 0x1.97cbfap+0f);
-  p = Fma(p, s, 0x1.988c9cp-2f);
+  // Minimax for a up to 14.5, relative error 2^-26.6; of such polynomials the one with the smallest largest error of
+  // the function as it is computed here.
+  float p = -0x1.17f1d8p-10f;
+  p = Fma(p, s, 0x1.0cefeep-10f);
+  p = Fma(p, s, -0x1.e101d4p-13f);
+  p = Fma(p, s, -0x1.2edc02p-16f);
+  p = Fma(p, s, -0x1.60e9a6p-18f);
+  p = Fma(p, s, -0x1.4df7d8p-18f);
+  p = Fma(p, s, -0x1.2ee486p-20f);
+  p = Fma(p, s, -0x1.854c32p-22f);
+  p = Fma(p, s, -0x1.97cbf4p-24f);
+  p = Fma(p, s, -0x1.988c9ep-26f);
   const float y = p * s;
-  const float y_lo = Fma(p, s, -y);
   const float e = RoughExp2(shifted - (kGrid - 24.0f));
   const float z = a * e;
-  const float z_lo = Fma(z, Fma(Fma(9.5f, s, 0.74f), missing, u_lo * 0x1.62e43p-1f), Fma(a, e, -z));
-  const float tail = Fma(y, z, Fma(y, z_lo, y_lo * z));
-  return Fma(tail, -0x1p-24f, LargerOf(x, 0.0f));
+  const float z_lo = Fma(z, Fma(Fma(0x1.ff4996p+2f, s, 0x1.8bb86ap-1f), missing, u_lo * 0x1.62e43p-1f), Fma(a, e, -z));
+  return Fma(y, z, Fma(y, z_lo, LargerOf(x, 0.0f)));
 }
 #else
 TSR_MATH float Gelu(float x) {

@@ -9,6 +9,10 @@
 // Two views, two dims and the number of tasks.
 // CHECK: llvm.func ptx_kernelcc @k1(%arg0: i64, %arg1: i64, %arg2: i64, %arg3: i64, %arg4: i64)
 // CHECK-SAME: ["nvvm.maxntid", "512"]
+// One branch, if no view is a slot.
+// CHECK: %[[ANY:.*]] = llvm.or %arg0, %arg1 : i64
+// CHECK: %[[IS:.*]] = llvm.icmp "slt" %[[ANY]]
+// CHECK: llvm.cond_br %[[IS]], ^{{.*}}, ^{{.*}}(%arg0, %arg1 : i64, i64)
 // CHECK: llvm.icmp "slt" %arg0
 // CHECK: llvm.load {{.*}} : !llvm.ptr<1> -> i64
 // CHECK: llvm.call_intrinsic "llvm.nvvm.shfl.sync.bfly.i32"

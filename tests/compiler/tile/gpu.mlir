@@ -79,45 +79,105 @@ tsr_graph.trace "left" values [0, 1] strides [[], []] (%v0: !t, %v1: !t) {
 
 // -----
 
-// A row that takes a whole multiprocessor: the block stays, and fetches the next row while it works on one. Each thread
-// reads only what it has fetched itself, so there is nothing to wait for but its own copies.
+// A row of which a thread has too many elements for registers: it is kept in shared memory, two rows on a
+// multiprocessor, and computed from there in each pass. Each thread reads only what it has fetched itself, so there is
+// nothing to wait for but its own copies.
 // CHECK-LABEL: tsr_tile.kernel @k0
-// CHECK-SAME: team [1024, 1, 1, 65536]
+// CHECK-SAME: team [512, 1, 2, 0, 65536]
+// CHECK-NOT: scf.for
 // CHECK: scf.if
-// CHECK-COUNT-4: tsr_tile.fetch %in0[{{.*}}] to {{.*}} lanes 8 : bf16
-// CHECK: scf.for
+// CHECK-COUNT-8: tsr_tile.fetch %in0[{{.*}}] to {{.*}} lanes 8 : bf16
 // CHECK: tsr_tile.await
-// CHECK-COUNT-4: tsr_tile.fetched {{.*}} : bf16 -> vector<8xf32>
-// CHECK: scf.if
-// CHECK-COUNT-4: tsr_tile.fetch %in0
+// CHECK-COUNT-8: tsr_tile.fetched {{.*}} : bf16 -> vector<8xf32>
 // CHECK: tsr_tile.team_reduce "maximum_f32"
+// CHECK-COUNT-8: tsr_tile.fetched {{.*}} : bf16 -> vector<8xf32>
+// CHECK: tsr_tile.team_reduce "add_f32"
+// CHECK: tsr_tile.fetched {{.*}} : bf16 -> vector<8xf32>
+// CHECK: tsr_tile.map "exp_weight_f32_narrow"
+// CHECK: tsr_tile.store {{.*}} aligned : vector<8xf32> -> bf16
 !w = tensor<4096x32768xbf16>
-tsr_graph.trace "fetched" values [0] strides [[]] (%v0: !w) {
+tsr_graph.trace "shared" values [0] strides [[]] (%v0: !w) {
   %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] : (!w) -> !w
 }
 
 // -----
 
-// Much arithmetic for many elements: blocks stay. Each has a column of 1024 elements, whose weights it keeps, and takes
-// four rows at a time; the next four are on their way while it computes. With 16384 rows there is no odd one.
+// Shared memory has no room for all of two rows: what is over is in registers, and fetched by nobody.
+// CHECK-LABEL: tsr_tile.kernel @k0
+// CHECK-SAME: team [512, 1, 2, 0, 114688]
+// CHECK-COUNT-14: tsr_tile.fetch %in0
+// CHECK-NOT: tsr_tile.fetch
+// CHECK-COUNT-2: tsr_tile.load %in0{{.*}} aligned : bf16 -> vector<8xf32>
+// CHECK: tsr_tile.await
+// CHECK-NOT: tsr_tile.load %in0[{{.*}} aligned
+// CHECK-COUNT-14: tsr_tile.fetched
+// CHECK: tsr_tile.team_reduce "maximum_f32"
+!w = tensor<2048x65536xbf16>
+tsr_graph.trace "beyond" values [0] strides [[]] (%v0: !w) {
+  %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] : (!w) -> !w
+}
+
+// -----
+
+// Operands that only the result needs come during the last reduction, and one vector ahead of their use. A sum of
+// squares takes the products in unrounded. A block has one row, and no loop.
+// CHECK-LABEL: tsr_tile.kernel @k0
+// CHECK-SAME: team [512, 1, 2, 0]
+// CHECK: scf.if
+// CHECK-NOT: scf.for
+// CHECK-COUNT-4: tsr_tile.load %in0{{.*}} aligned : f32 -> vector<4xf32>
+// CHECK-COUNT-3: tsr_tile.fma
+// CHECK: tsr_tile.load %in1{{.*}} aligned
+// CHECK: tsr_tile.team_reduce "add_f32"
+// CHECK: tsr_tile.load %in1{{.*}} aligned
+// CHECK: tsr_tile.store {{.*}} aligned
+!t = tensor<16384x8192xf32>
+!r = tensor<8192xf32>
+tsr_graph.trace "early" values [0, 1] strides [[], []] (%v0: !t, %v1: !r) {
+  %v2 = tsr_graph.rms_norm %v0, %v1 step 0 values [2] until [end] {dims = 1 : i64, eps = 1.0e-06 : f64} : (!t, !r) -> !t
+}
+
+// -----
+
+// Much arithmetic for many elements: a block has two rows of a column of 1024 elements at once, and reads the weights
+// for both. There is so much that it goes on for two steps. With 16384 rows there is no odd one.
 // CHECK-LABEL: tsr_tile.kernel @k1
-// CHECK-SAME: team [256, 1024, 4, 16384]
+// CHECK-SAME: team [256, 4096, 5, 0]
 // CHECK: scf.for
 // CHECK: tsr_tile.load %in1{{.*}} aligned : f32 -> vector<4xf32>
-// CHECK: scf.if
-// CHECK-COUNT-4: tsr_tile.fetch %in0[{{.*}}] to {{.*}} lanes 4 : f32
-// CHECK: scf.for
-// CHECK: tsr_tile.await
+// CHECK-COUNT-2: tsr_tile.load %in0{{.*}} aligned : f32 -> vector<4xf32>
 // CHECK-NOT: tsr_tile.load
-// CHECK-COUNT-4: tsr_tile.fetched {{.*}} : f32 -> vector<4xf32>
 // CHECK-NOT: arith.minui
-// CHECK: scf.if
-// CHECK-COUNT-4: tsr_tile.fetch %in0
-// CHECK-COUNT-4: tsr_tile.store {{.*}} aligned : vector<4xf32> -> f32
+// CHECK-COUNT-2: tsr_tile.store {{.*}} aligned : vector<4xf32> -> f32
 // CHECK: scf.if
 // CHECK: tsr_tile.load %in0[{{.*}}] : f32 -> f32
 !t = tensor<16384x8192xf32>
 !r = tensor<8192xf32>
+tsr_graph.trace "columns" values [0, 1] strides [[], []] (%v0: !t, %v1: !r) {
+  %v2 = tsr_graph.mul %v0, %v1 step 0 values [2] until [1] : (!t, !r) -> !t
+  %v3 = tsr_graph.gelu %v2 step 1 values [3] until [end] : (!t) -> !t
+}
+
+// -----
+
+// Of narrow elements there are more for the same bytes. Blocks stay: each has a column of 2048 elements, whose weights it
+// keeps as it computes with them, and takes two rows at a time; the next two are on their way while it computes.
+// CHECK-LABEL: tsr_tile.kernel @k1
+// CHECK-SAME: team [256, 2048, 4, 8192]
+// CHECK: scf.for
+// CHECK: tsr_tile.load %in1{{.*}} aligned : bf16 -> vector<8xf32>
+// CHECK: scf.if
+// CHECK-COUNT-2: tsr_tile.fetch %in0[{{.*}}] to {{.*}} lanes 8 : bf16
+// CHECK: scf.for
+// CHECK: tsr_tile.await
+// CHECK-NOT: tsr_tile.load
+// CHECK-COUNT-2: tsr_tile.fetched {{.*}} : bf16 -> vector<8xf32>
+// CHECK-NOT: arith.minui
+// CHECK: scf.if
+// CHECK-COUNT-2: tsr_tile.fetch %in0
+// CHECK-COUNT-2: tsr_tile.store {{.*}} aligned : vector<8xf32> -> bf16
+!t = tensor<16384x8192xbf16>
+!r = tensor<8192xbf16>
 tsr_graph.trace "ahead" values [0, 1] strides [[], []] (%v0: !t, %v1: !r) {
   %v2 = tsr_graph.mul %v0, %v1 step 0 values [2] until [1] : (!t, !r) -> !t
   %v3 = tsr_graph.gelu %v2 step 1 values [3] until [end] : (!t) -> !t

@@ -178,7 +178,7 @@ LogicalResult VerifyTile(Operation* op, Type tile, Type dtype) {
 LogicalResult KernelOp::verify() {
   const size_t views = getInputs().size() + getOutputs().size();
   if (getStrides().size() != views) return emitOpError("has strides for each view");
-  if (getTeam() && getTeam()->size() != 4)
+  if (getTeam() && getTeam()->size() != 4 && getTeam()->size() != 5)
     return emitOpError("has the threads and the tasks of a block, blocks, and bytes of rows for a team");
   Block& body = getBody().front();
   const size_t all = views + (getPartial() > 0);

@@ -31,7 +31,8 @@ def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBl
     put together by a last call, whose range ends at -1.
 
     With `team` (threads of a block, tasks that a block does, blocks that a multiprocessor must have registers for, bytes
-    that tsr_tile.fetch has for a block) the kernel is for a CUDA device. Its scratch memory is shared by the threads of
+    that tsr_tile.fetch has for a block that stays for many tasks, and, if any, for one that does not) the kernel is for a
+    CUDA device. Its scratch memory is shared by the threads of
     a block, and has `plus` bytes; the first task is 0 and the last one that of the launch: a
     block begins at its own number and goes on by the number of blocks. `maps` are matrices that tsr_tile.copy reads,
     `aligned` views that are read and written by vectors, as in tsr_target.launch.

@@ -25,6 +25,7 @@ namespace {
 
 constexpr int32_t kGlobal = 1, kShared = 3;  // address spaces
 constexpr int64_t kSlotBytes = 256;          // a value of up to 8 bytes for each warp of a block
+constexpr int64_t kRounds = 3;               // of blocks that stay
 
 class DeviceLowering : public TileLowering {
  public:
@@ -33,8 +34,9 @@ class DeviceLowering : public TileLowering {
   /// How many kernels a launch of RunMany() may have; 0: it cannot be made.
   static int64_t MostAtOnce(tile::KernelOp kernel) {
     const int64_t most = tiers::MostOfMany(NumParameters(kernel));
-    // Maps are no words. Blocks that stay for many rows are as many as the device has room for, not as there is work.
-    return kernel.getMaps() || (*kernel.getTeam())[3] > 0 || most < 2 ? 0 : most;
+    // Maps are no words. Blocks that stay for many rows are as many as the device has room for, not as there is work,
+    // and those that keep rows in shared memory take much of it.
+    return kernel.getMaps() || SharedBytes(kernel) > 0 || most < 2 ? 0 : most;
   }
   void SetMany(int64_t most) { many_ = most; }
 
@@ -94,6 +96,11 @@ class DeviceLowering : public TileLowering {
   }
 
  private:
+  /// For tsr_tile.fetch and the like.
+  static int64_t SharedBytes(tile::KernelOp kernel) {
+    const ArrayRef<int64_t> team = *kernel.getTeam();
+    return team[3] + (team.size() > 4 ? team[4] : 0);
+  }
   static int64_t NumViews(tile::KernelOp kernel) { return kernel.getBody().front().getNumArguments() - 4; }
   /// But for maps: views, dims, tasks.
   static int64_t NumParameters(tile::KernelOp kernel) {
@@ -120,7 +127,8 @@ class DeviceLowering : public TileLowering {
     const auto views = static_cast<unsigned>(NumViews(kernel_));
     const auto dims = static_cast<unsigned>(kernel_.getDims().size());
     IRMapping map;
-    for (unsigned k = 0; k < views; ++k) map.map(body.getArgument(k), Resolved(parameters[k]));
+    for (auto [k, view] : llvm::enumerate(Resolved(parameters.take_front(views))))
+      map.map(body.getArgument(static_cast<unsigned>(k)), view);
     Value scratch = kernel_.getFixed() > 0 ? SharedMemory(kernel_.getFixed()) : LLVM::ZeroOp::create(b_, loc_, ptr);
     map.map(body.getArgument(views), scratch);
     // Nothing reads the table but tsr_tile.dim.
@@ -132,10 +140,11 @@ class DeviceLowering : public TileLowering {
   }
 
   void LaunchIt() override {
-    // A block that fetches its next row while it works on one stays for many rows.
+    // Blocks that fetch what they need next while they compute stay for long: for what one of several rounds of them
+    // has, so that it does not matter how the last ones come out. Those that multiply are as many as find room.
     const ArrayRef<int64_t> team = *kernel_.getTeam();
-    const int64_t bytes = team[3], resident = bytes > 0 ? team[2] : 0;
-    Launch(b_.getI64IntegerAttr(0), b_.getDenseI64ArrayAttr({team[0], team[1], bytes, resident}));
+    const int64_t resident = team[3] == 0 ? 0 : kernel_.getMaps() ? team[2] : kRounds * team[2];
+    Launch(b_.getI64IntegerAttr(0), b_.getDenseI64ArrayAttr({team[0], team[1], SharedBytes(kernel_), resident}));
   }
 
   Value Number(int64_t n) { return LLVM::ConstantOp::create(b_, loc_, b_.getI64Type(), b_.getI64IntegerAttr(n)); }
@@ -149,22 +158,43 @@ class DeviceLowering : public TileLowering {
     return LLVM::AddrSpaceCastOp::create(b_, loc_, LLVM::LLVMPointerType::get(b_.getContext()), pointer);
   }
 
-  Value Resolved(Value view) {
+  // The views as pointers. All are looked at together: one branch, which is seldom taken, and little to do without it.
+  SmallVector<Value> Resolved(ValueRange views) {
     Type i64 = b_.getI64Type();
     Type global = LLVM::LLVMPointerType::get(b_.getContext(), kGlobal);
-    Block* from = b_.getBlock();
-    Region* region = from->getParent();
-    Block* slot = b_.createBlock(region, region->end());
-    Block* next = b_.createBlock(region, region->end(), {i64}, {loc_});
+    Region* region = b_.getBlock()->getParent();
+    auto is_slot = [&](Value v) { return LLVM::ICmpOp::create(b_, loc_, LLVM::ICmpPredicate::slt, v, Number(0)); };
+    auto block = [&](size_t arguments) {
+      return b_.createBlock(region, region->end(), SmallVector<Type>(arguments, i64),
+                            SmallVector<Location>(arguments, loc_));
+    };
+    Value any;
+    for (Value v : views) any = any ? LLVM::OrOp::create(b_, loc_, any, v).getResult() : v;
+    any = is_slot(any);
+    Block *entry = b_.getBlock(), *slots = block(0), *from = slots;
+    SmallVector<Value> found;
+    for (Value v : views) {
+      Value is_one = is_slot(v);
+      Block* slot = block(0);
+      Value at = LLVM::AndOp::create(b_, loc_, v, Number(INT64_MAX));
+      Value data = LLVM::LoadOp::create(b_, loc_, i64, LLVM::IntToPtrOp::create(b_, loc_, global, at), 8);
+      Block* after = block(1);
+      b_.setInsertionPointToEnd(slot);
+      LLVM::BrOp::create(b_, loc_, ValueRange(data), after);
+      b_.setInsertionPointToEnd(from);
+      LLVM::CondBrOp::create(b_, loc_, is_one, slot, ValueRange(), after, ValueRange(v));
+      found.push_back(after->getArgument(0));
+      b_.setInsertionPointToEnd(from = after);
+    }
+    Block* next = block(views.size());
     b_.setInsertionPointToEnd(from);
-    Value indirect = LLVM::ICmpOp::create(b_, loc_, LLVM::ICmpPredicate::slt, view, Number(0));
-    LLVM::CondBrOp::create(b_, loc_, indirect, slot, ValueRange(), next, ValueRange(view));
-    b_.setInsertionPointToEnd(slot);
-    Value at = LLVM::AndOp::create(b_, loc_, view, Number(INT64_MAX));
-    Value found = LLVM::LoadOp::create(b_, loc_, i64, LLVM::IntToPtrOp::create(b_, loc_, global, at), 8);
-    LLVM::BrOp::create(b_, loc_, ValueRange(found), next);
+    LLVM::BrOp::create(b_, loc_, found, next);
+    b_.setInsertionPointToEnd(entry);
+    LLVM::CondBrOp::create(b_, loc_, any, slots, ValueRange(), next, views);
     b_.setInsertionPointToEnd(next);
-    return Generic(LLVM::IntToPtrOp::create(b_, loc_, global, next->getArgument(0)));
+    SmallVector<Value> pointers;
+    for (Value v : next->getArguments()) pointers.push_back(Generic(LLVM::IntToPtrOp::create(b_, loc_, global, v)));
+    return pointers;
   }
 
   Value SharedMemory(uint64_t bytes) {

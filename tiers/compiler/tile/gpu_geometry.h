@@ -17,11 +17,15 @@ struct GpuGeometry {
   int64_t blocks = 1;  ///< that fit a multiprocessor: this many must find registers there
   /// Rows are reduced, and kept in registers: they have at most Capacity() elements.
   bool keeps_rows = false;
-  /// The next row, or piece of one, is fetched while one is worked on.
+  /// They are kept in shared memory instead, each thread's elements in its own part of it, but for the first chunks.
+  bool in_shared = false;
+  int64_t in_registers = 0;  ///< of the chunks, then
+  /// Element by element: the next piece is fetched while one is worked on.
   bool fetches = false;
 
-  /// Rows, or pieces of the only one, that a team has in flight where it fetches pieces.
+  /// Element by element: rows, or pieces of the only one, that a team has in flight; pieces of one column.
   int64_t at_once = 1;
+  int64_t steps = 1;  ///< that a block goes on for, then, if it does not stay; 1: there is one for each step
 
   int64_t Threads() const { return team * rows; }
   int64_t Capacity() const { return team * chunks * lanes; }
@@ -45,9 +49,12 @@ struct GpuFacts {
   int64_t num_inputs = 0;        ///< that move along a row
   int64_t num_whole = 0;         ///< of them, those of which each element is read once
   bool has_numbers = false;      ///< a result has one element for a row
+  bool has_rows = false;         ///< a result has whole rows
+  bool has_tables = false;       ///< rows are found by indices
   bool is_heavy = false;         ///< results take more than a few instructions for each element
+  bool is_cheap_again = false;   ///< elements of all passes are worth computing anew in each
   int64_t early_bytes = 0;       ///< of an element, of inputs that reductions need
-  int64_t shared_bytes = 0;      ///< of a multiprocessor, for rows that are fetched ahead
+  int64_t shared_bytes = 0;      ///< of a multiprocessor, for rows
 };
 
 /// Nothing where the device would mostly be idle: a few long rows, which tier 1 shares among all blocks.

@@ -8,15 +8,20 @@
 //                         for stores that might be to the same place. (The core relies on that: a result may be where
 //                         an operand is.) A scalar loop does what is left over, or everything where an operand's
 //                         address or strides are no multiple of a vector. Where there is much work and each element
-//                         takes more than a little arithmetic, blocks stay: each goes down a column of pieces, a few
-//                         rows at a time, keeps what the rows share in registers, and fetches the next rows into
+//                         takes more than a little arithmetic, a block has a column of pieces: a few rows, for which
+//                         it reads once what rows share. Blocks stay where elements are narrow, and so are many for
+//                         their bytes: each goes down the column a few rows at a time, and fetches the next rows into
 //                         shared memory while it computes. Nothing but arithmetic is left for most elements.
 //   rows with reductions  Every element is read once, and kept in registers through all passes over its row. (A value
 //                         that a later pass needs is kept as it was computed: nothing is computed twice.) Where a row
 //                         has fewer elements than there is room for, the last ones are loaded again and count for
-//                         nothing. Rows that are longer, or not aligned, are read once for each pass, in a loop.
-//                         Blocks so large that a multiprocessor has few of them stay for many rows and fetch the next
-//                         one into shared memory while they work on one: each thread what it will need itself.
+//                         nothing. What only results need is on its way during the last reduction, and then always
+//                         for one more vector than the one at hand: nothing is loaded right before its use.
+//                         Long rows whose elements take little arithmetic are kept in shared memory, each thread's
+//                         elements by itself, and computed from there in each pass: a thread has room for more of
+//                         them, so that there are two blocks where registers would hold only one. What finds no room
+//                         there is in registers after all.
+//                         Rows that are longer still, or not aligned, are read once for each pass, in a loop.
 //
 // A reduction is first one of each thread, then of its team (tsr_tile.team_reduce). Rows in registers are summed in
 // f32: at most 32 elements by a thread, in vectors of 4 or 8 lanes, then in a tree of at most 13 levels. The error is
@@ -53,11 +58,8 @@ class GpuLowering : public GpuRows {
     const std::optional<GpuGeometry> geometry = ChooseGeometry(Facts());
     if (!geometry) return;
     g_ = *geometry;
-    // Rows that an index names are not fetched ahead. Where each begins takes registers.
-    if (HasTables()) {
-      g_.fetches = false;
-      if (IsReduction()) g_.blocks = std::max<int64_t>(1, g_.blocks * 2 / 3);
-    }
+    // Where rows begin that an index names takes registers.
+    if (HasTables() && IsReduction()) g_.blocks = std::max<int64_t>(1, g_.blocks * 2 / 3);
     Begin(at);
     team_thread_ = Place("thread");
     n_ = inner_ >= 0 ? sizes_.back() : I64(1);
@@ -70,8 +72,8 @@ class GpuLowering : public GpuRows {
       is_aligned_ = And(is_aligned_, Compare(arith::CmpIPredicate::uge, n_, I64(g_.lanes)));
     if (IsReduction()) {
       Rows();
-    } else if (g_.fetches) {
-      ElementsAhead();
+    } else if (g_.fetches || g_.at_once > 1) {
+      Columns();
     } else {
       Elements();
     }
@@ -132,12 +134,20 @@ class GpuLowering : public GpuRows {
       if (early.contains(Argument(k))) facts.early_bytes += bytes;
       facts.num_whole += IsWhole(k);
     }
-    if (HasTables()) facts.num_whole = 0;
+    // Rows that an index names are not fetched.
+    facts.has_tables = HasTables();
+    if (facts.has_tables) facts.num_whole = 0;
     for (Operation& op : Body().without_terminator())
       facts.computed = std::max(facts.computed, BytesOf(ComputeType(ElementOf(op.getResult(0)))));
     ClassifyValues();
     facts.is_heavy = llvm::any_of(Yield().getValues(), [&](Value v) { return IsHeavy(v); });
-    for (size_t k = 0; k < Yield().getValues().size(); ++k) facts.has_numbers |= !moves(num_inputs_ + k);
+    // The weights of a softmax are a few instructions.
+    facts.is_cheap_again = llvm::none_of(Body().without_terminator(), [&](Operation& op) {
+      Value v = op.getResult(0);
+      return !is_row_.lookup(v) && IsHeavy(v) && !op.hasAttr("weight");
+    });
+    for (size_t k = 0; k < Yield().getValues().size(); ++k)
+      (moves(num_inputs_ + k) ? facts.has_rows : facts.has_numbers) = true;
     return facts;
   }
   // An operand of which each element is read once: it moves in every loop, and along a row in steps of one.
@@ -149,7 +159,7 @@ class GpuLowering : public GpuRows {
 
   // Of a multiprocessor, for all of its blocks, less what each takes besides.
   int64_t SharedBytes() const {
-    return device_ == "sm_80" ? 160 << 10 : device_.starts_with("sm_90") || device_ == "sm_100" ? 220 << 10 : 96 << 10;
+    return device_ == "sm_80" ? 160 << 10 : device_.starts_with("sm_90") || device_ == "sm_100" ? 224 << 10 : 96 << 10;
   }
 
   // The rows of the block's group of rows: offsets of all views; is there a row for this thread's team?
@@ -194,9 +204,12 @@ class GpuLowering : public GpuRows {
     return found;
   }
 
-  void Blocks(Value count, llvm::function_ref<void(Value)> body) {
-    Value block = Place("block"), blocks = Place("blocks");
-    For(block, count, blocks, {}, [&](Value item, ValueRange) {
+  // Items of work: a block goes on by the number of blocks, or, where there is one for each item, has no loop. Without
+  // one a thread has more registers.
+  void Blocks(Value count, bool is_one_each, llvm::function_ref<void(Value)> body) {
+    Value block = Place("block");
+    if (is_one_each) return If(Compare(arith::CmpIPredicate::ult, block, count), [&] { body(block); });
+    For(block, count, Place("blocks"), {}, [&](Value item, ValueRange) {
       body(item);
       return SmallVector<Value>();
     });
@@ -204,7 +217,9 @@ class GpuLowering : public GpuRows {
 
   void Finish(ArrayRef<int64_t> tasks, ArrayRef<int64_t> unit, int64_t per_block) {
     End(tasks, {}, unit, {}, num_slots_ * kSlotBytes);
-    tile_.setTeam(ArrayRef<int64_t>{g_.Threads(), std::max<int64_t>(1, per_block), g_.blocks, fetched_bytes_});
+    SmallVector<int64_t> team = {g_.Threads(), std::max<int64_t>(1, per_block), g_.blocks, fetched_bytes_};
+    if (g_.in_shared) team.insert(team.end() - 1, 0);
+    tile_.setTeam(team);
   }
 
   // ---- element by element
@@ -224,13 +239,14 @@ class GpuLowering : public GpuRows {
   void FinishElements() {
     SmallVector<int64_t> tasks;
     for (size_t l = 0; l < nest_.loops.size(); ++l) AppendProduct(tasks, l);
-    Finish(tasks, {}, g_.rows * (likely_row_ >= 0 ? std::min(likely_row_, g_.Capacity()) : g_.Capacity()));
+    const int64_t rows = g_.rows * (g_.fetches ? 1 : g_.at_once * g_.steps);
+    Finish(tasks, {}, rows * (likely_row_ >= 0 ? std::min(likely_row_, g_.Capacity()) : g_.Capacity()));
   }
 
   void Elements() {
     const Pieces p = CutRows();
     Value groups = Ceil(p.num_rows, g_.rows);
-    Blocks(p.count ? Mul(groups, p.count) : groups, [&](Value item) {
+    Blocks(p.count ? Mul(groups, p.count) : groups, /*is_one_each=*/false, [&](Value item) {
       Value group = item, piece = I64(0);
       if (p.count && Outer() > 0) {
         piece = Rem(item, p.count);
@@ -243,29 +259,45 @@ class GpuLowering : public GpuRows {
     FinishElements();
   }
 
-  // The same by blocks that stay. A block has a column of pieces, goes down along the rows with as many of them at a
-  // time as are in flight, and keeps what all rows share in registers. (Where all is one row it goes along the pieces.)
-  void ElementsAhead() {
-    PlaceFetched();
+  // The same by blocks that have as many rows of a column of pieces as are in flight, and keep what all rows share in
+  // registers. Those that stay go down the column. (Where all is one row they go along the pieces.)
+  void Columns() {
     const Pieces p = CutRows();
     Value pieces = p.count ? p.count : I64(1), groups = Ceil(p.num_rows, g_.rows);
-    Value block = Place("block"), blocks = Place("blocks");
-    If(is_aligned_, [&] {
-      if (Outer() == 0) return Column(p, Value(), block, pieces, blocks);
-      Value columns = Min(pieces, blocks);
-      Value first = Div(block, columns), step = Div(blocks, columns);
-      // Blocks beyond the last whole column have nothing to do.
-      first = arith::SelectOp::create(b_, loc_, Compare(arith::CmpIPredicate::ult, first, step), first, groups);
-      For(Rem(block, columns), pieces, columns, {}, [&](Value piece, ValueRange) {
-        Column(p, piece, first, groups, step);
-        return SmallVector<Value>();
+    if (g_.fetches) {
+      PlaceFetched();
+      Value block = Place("block"), blocks = Place("blocks");
+      If(is_aligned_, [&] {
+        if (Outer() == 0) return Column(p, Value(), block, pieces, blocks);
+        Value columns = Min(pieces, blocks);
+        Value first = Div(block, columns), step = Div(blocks, columns);
+        // Blocks beyond the last whole column have nothing to do.
+        first = arith::SelectOp::create(b_, loc_, Compare(arith::CmpIPredicate::ult, first, step), first, groups);
+        For(Rem(block, columns), pieces, columns, {}, [&](Value piece, ValueRange) {
+          Column(p, piece, first, groups, step);
+          return SmallVector<Value>();
+        });
       });
-    });
+    } else {
+      If(is_aligned_, [&] {
+        // The core counts elements, in blocks of whole pieces.
+        const bool is_even = exact_row_ <= g_.Capacity() || (exact_row_ % g_.Capacity() == 0 && exact_rows_ >= 0 &&
+                                                             exact_rows_ % (g_.rows * g_.at_once) == 0);
+        Blocks(Mul(Ceil(groups, g_.at_once), pieces), g_.steps == 1 && exact_row_ >= 0 && is_even, [&](Value item) {
+          Value piece = p.count ? Rem(item, p.count) : I64(0), from = p.count ? Div(item, p.count) : item;
+          const SmallVector<Chunk> kept = KeptChunks(p, piece);
+          SmallVector<Stage> stages;
+          for (int64_t r = 0; r < g_.at_once; ++r) stages.push_back(LoadStage(p, piece, from, groups, r, kept));
+          StoreStages(stages);
+        });
+      });
+    }
     // What vectors do not reach.
     Value is_left =
         exact_row_ >= 0 && exact_row_ % g_.lanes == 0 ? Value() : Compare(arith::CmpIPredicate::ne, p.whole, n_);
     auto scalars = [&] {
-      Blocks(Mul(groups, pieces), [&](Value item) { Scalars(p, Div(item, pieces), Rem(item, pieces)); });
+      Blocks(Mul(groups, pieces), /*is_one_each=*/false,
+             [&](Value item) { Scalars(p, Div(item, pieces), Rem(item, pieces)); });
     };
     if (is_aligned_) {
       Value is_odd = arith::XOrIOp::create(b_, loc_, is_aligned_, arith::ConstantIntOp::create(b_, loc_, 1, 1));
@@ -283,26 +315,50 @@ class GpuLowering : public GpuRows {
     Value is_row;
     SmallVector<Chunk> chunks;
   };
-  // Groups of rows, or pieces where `piece` is null, from `first` on, at_once of them at a time.
-  void Column(const Pieces& p, Value piece, Value first, Value count, Value step) {
+  // Number r of those that begin at `from`, which counts as many as are in flight; there are `count` of them in all:
+  // groups of rows, or pieces where `piece` is null.
+  Stage PlaceStage(const Pieces& p, Value piece, Value from, Value count, int64_t r) {
     const int64_t exact = !piece                                          ? exact_row_
                           : exact_rows_ < 0 || exact_rows_ % g_.rows != 0 ? -1
                                                                           : exact_rows_ / g_.rows;
     const bool is_even = exact >= 0 && exact % (g_.at_once * (piece ? 1 : g_.Capacity())) == 0;
-    auto place = [&](Value from, int64_t r) -> Stage {
-      Value index = Sum(Mul(from, I64(g_.at_once)), I64(r)), is_there;
-      if (r > 0 && !is_even) {
-        is_there = Compare(arith::CmpIPredicate::ult, index, count);
-        index = Min(index, Minus(count, I64(1)));
-      }
-      Stage stage;
-      stage.is_row = And(is_there, BeginRow(piece ? index : I64(0), p.num_rows));
-      stage.chunks = PieceChunks(Mul(piece ? piece : index, I64(g_.Capacity())), p.whole);
-      stage.indices = indices_, stage.offsets = offsets_;
-      return stage;
-    };
+    Value index = Sum(Mul(from, I64(g_.at_once)), I64(r)), is_there;
+    if (r > 0 && !is_even) {
+      is_there = Compare(arith::CmpIPredicate::ult, index, count);
+      index = Min(index, Minus(count, I64(1)));
+    }
+    Stage stage;
+    stage.is_row = And(is_there, BeginRow(piece ? index : I64(0), p.num_rows));
+    stage.chunks = PieceChunks(Mul(piece ? piece : index, I64(g_.Capacity())), p.whole);
+    stage.indices = indices_, stage.offsets = offsets_;
+    return stage;
+  }
+  Stage LoadStage(const Pieces& p, Value piece, Value from, Value count, int64_t r, ArrayRef<Chunk> kept) {
+    ForgetRow();
+    Stage stage = PlaceStage(p, piece, from, count, r);
+    for (Value v : Yield().getValues()) NeedRows(v, 0);
+    for (auto [chunk, had] : llvm::zip(stage.chunks, kept)) chunk.tiles = had.tiles;
+    if (g_.fetches) LoadFetched(stage.chunks, r);
+    for (Chunk& chunk : stage.chunks)
+      for (Value v : Yield().getValues()) LoadFor(v, chunk);
+    stage.values = values_;
+    return stage;
+  }
+  void StoreStages(MutableArrayRef<Stage> stages) {
+    for (Stage& stage : stages) {
+      indices_ = stage.indices, offsets_ = stage.offsets, values_ = stage.values;
+      for (Chunk& chunk : stage.chunks)
+        for (size_t k : StoresOf(0)) {
+          Value tile = Tile(Yield().getValues()[static_cast<unsigned>(k)], chunk);
+          const size_t view = num_inputs_ + k;
+          StoreWhere(tile, view, Sum(offsets_[view], chunk.at), chunk, And(stage.is_row, chunk.is_valid));
+        }
+    }
+  }
+  // Groups of rows, or pieces where `piece` is null, from `first` on, at_once of them at a time.
+  void Column(const Pieces& p, Value piece, Value first, Value count, Value step) {
     auto fetch = [&](Value from) {
-      for (int64_t r = 0; r < g_.at_once; ++r) FetchChunks(place(from, r).chunks, r);
+      for (int64_t r = 0; r < g_.at_once; ++r) FetchChunks(PlaceStage(p, piece, from, count, r).chunks, r);
     };
     SmallVector<Chunk> kept;
     if (piece) kept = KeptChunks(p, piece);
@@ -311,28 +367,10 @@ class GpuLowering : public GpuRows {
     For(first, last, step, {}, [&](Value from, ValueRange) {
       SmallVector<Stage> stages;
       tile::AwaitOp::create(b_, loc_);
-      for (int64_t r = 0; r < g_.at_once; ++r) {
-        ForgetRow();
-        Stage stage = place(from, r);
-        for (Value v : Yield().getValues()) NeedRows(v, 0);
-        for (auto [chunk, had] : llvm::zip(stage.chunks, kept)) chunk.tiles = had.tiles;
-        LoadFetched(stage.chunks, r);
-        for (Chunk& chunk : stage.chunks)
-          for (Value v : Yield().getValues()) LoadFor(v, chunk);
-        stage.values = values_;
-        stages.push_back(std::move(stage));
-      }
+      for (int64_t r = 0; r < g_.at_once; ++r) stages.push_back(LoadStage(p, piece, from, count, r, kept));
       Value next = Sum(from, step);
       If(Compare(arith::CmpIPredicate::ult, next, last), [&] { fetch(next); });
-      for (Stage& stage : stages) {
-        indices_ = stage.indices, offsets_ = stage.offsets, values_ = stage.values;
-        for (Chunk& chunk : stage.chunks)
-          for (size_t k : StoresOf(0)) {
-            Value tile = Tile(Yield().getValues()[static_cast<unsigned>(k)], chunk);
-            const size_t view = num_inputs_ + k;
-            StoreWhere(tile, view, Sum(offsets_[view], chunk.at), chunk, And(stage.is_row, chunk.is_valid));
-          }
-      }
+      StoreStages(stages);
       return SmallVector<Value>();
     });
   }
@@ -410,22 +448,21 @@ class GpuLowering : public GpuRows {
     Value is_usual = is_aligned_;
     if (g_.keeps_rows && exact_row_ < 0)
       is_usual = And(is_usual, Compare(arith::CmpIPredicate::ule, n_, I64(g_.Capacity())));
-    if (g_.fetches) PlaceFetched();
-    if (fetched_bytes_ > 0)
-      If(And(is_usual, Compare(arith::CmpIPredicate::ult, Place("block"), num_rows)), [&] { Fetch(Place("block")); });
-    Blocks(Ceil(num_rows, g_.rows), [&](Value group) {
+    if (g_.in_shared) PlaceFetched();
+    // (Where a row may end anywhere, the loop makes for fewer registers.)
+    const bool is_one_each = exact_row_ >= 0;
+    Blocks(Ceil(num_rows, g_.rows), is_one_each, [&](Value group) {
       Value is_row = BeginRow(group, num_rows);
-      row_ = group;
       auto scalars = [&] { Loops(1, is_row); };
       // Longer rows than were seen share the scalar loop with those that are not aligned: two loops are worth their
       // compile time only where they are the usual case.
-      auto usual = [&] { g_.keeps_rows ? Registers(is_row) : Loops(g_.lanes, is_row); };
+      auto usual = [&] { g_.keeps_rows ? KeptRow(is_row) : Loops(g_.lanes, is_row); };
       if (is_usual)
         IfElse(is_usual, usual, scalars);
       else
         usual();
       // A slot that is used once in each row is not to be used again before everybody has read it.
-      if (g_.team > 32 && num_slots_ == 1) tile::BarrierOp::create(b_, loc_);
+      if (!is_one_each && g_.team > 32 && num_slots_ == 1) tile::BarrierOp::create(b_, loc_);
     });
     Finish(tasks, unit, g_.rows);
   }
@@ -456,7 +493,7 @@ class GpuLowering : public GpuRows {
     return chunks;
   }
 
-  // ---- what is fetched ahead
+  // ---- what is fetched into shared memory
 
   // A slot for each vector of the operands that reductions need, or, without any, of those that are read once.
   void PlaceFetched() {
@@ -467,7 +504,7 @@ class GpuLowering : public GpuRows {
       if (!MovesInside(k) || !IsRun(k) || g_.lanes * bytes % 16 != 0) continue;
       if (IsReduction() ? !early.contains(Argument(k)) : !IsWhole(k)) continue;
       fetched_.push_back({k, fetched_bytes_});
-      fetched_bytes_ += g_.at_once * g_.rows * g_.Capacity() * bytes;
+      fetched_bytes_ += g_.at_once * g_.rows * g_.team * (g_.chunks - g_.in_registers) * g_.lanes * bytes;
     }
   }
   Value SlotOf(const std::pair<size_t, int64_t>& view, int64_t chunk) {
@@ -476,73 +513,105 @@ class GpuLowering : public GpuRows {
   }
   // `row`: of those that are in flight at once.
   void FetchChunks(ArrayRef<Chunk> chunks, int64_t row = 0) {
-    for (auto [c, chunk] : llvm::enumerate(chunks))
+    for (auto [c, chunk] : llvm::enumerate(chunks.drop_front(static_cast<size_t>(g_.in_registers))))
       for (const auto& view : fetched_)
         tile::FetchOp::create(b_, loc_, view_args_[view.first], Sum(offsets_[view.first], chunk.at),
                               SlotOf(view, row * g_.chunks + static_cast<int64_t>(c)), b_.getI64IntegerAttr(g_.lanes),
                               TypeAttr::get(nest_.views[view.first].type.getElementType()));
   }
   void LoadFetched(MutableArrayRef<Chunk> chunks, int64_t row = 0) {
-    for (auto [c, chunk] : llvm::enumerate(chunks))
-      for (const auto& view : fetched_) {
-        Type element = nest_.views[view.first].type.getElementType();
-        Value slot = SlotOf(view, row * g_.chunks + static_cast<int64_t>(c));
-        chunk.tiles[Argument(view.first)] = tile::FetchedOp::create(
-            b_, loc_, TileType(ComputeType(element), chunk.lanes), slot, TypeAttr::get(element));
-      }
+    for (auto [c, chunk] : llvm::enumerate(chunks)) LoadFetched(chunk, row * g_.chunks + static_cast<int64_t>(c));
   }
-  void Fetch(Value row) {
-    const SmallVector<Value> indices = indices_, offsets = offsets_;
-    SetOffsets(Indices(row, Outer()));
-    FetchChunks(RowChunks());
-    indices_ = indices;
-    offsets_ = offsets;
-  }
-  void TakeFetched(MutableArrayRef<Chunk> chunks) {
-    tile::AwaitOp::create(b_, loc_);
-    LoadFetched(chunks);
-    Value next = Sum(row_, Place("blocks"));
-    If(Compare(arith::CmpIPredicate::ult, next, end_), [&] { Fetch(next); });
+  void LoadFetched(Chunk& chunk, int64_t number) {
+    for (const auto& view : fetched_) {
+      Type element = nest_.views[view.first].type.getElementType();
+      chunk.tiles[Argument(view.first)] = tile::FetchedOp::create(b_, loc_, TileType(ComputeType(element), chunk.lanes),
+                                                                  SlotOf(view, number), TypeAttr::get(element));
+    }
   }
 
-  void Registers(Value is_row) {
+  // What later code computes from the chunk begins with what lies in shared memory.
+  void TakeFetched(Chunk& chunk, size_t index) {
+    const int64_t number = static_cast<int64_t>(index) - g_.in_registers;
+    if (!g_.in_shared || number < 0) return;
+    llvm::DenseMap<Value, Value> operands;
+    for (auto& [v, tile] : chunk.tiles)
+      if (isa<BlockArgument>(v)) operands[v] = tile;
+    chunk.tiles = std::move(operands);
+    LoadFetched(chunk, number);
+  }
+
+  // A sum of products takes them in unrounded, in one instruction.
+  bool AddProduct(Accumulator& a, Value& sum, Chunk& chunk) {
+    auto product = a.reduce.getX().getDefiningOp<graph::MulOp>();
+    if (!a.is_sum || bitwise_ || chunk.is_valid || !product || !ElementOf(product->getResult(0)).isF32()) return false;
+    Value x = Tile(product->getOperand(0), chunk), y = Tile(product->getOperand(1), chunk);
+    sum = tile::FmaOp::create(b_, loc_, sum.getType(), x, y, sum);
+    return true;
+  }
+
+  void KeptRow(Value is_row) {
     ForgetRow();
     SmallVector<Chunk> chunks = RowChunks();
-    if (fetched_bytes_ > 0) TakeFetched(chunks);
-    for (Chunk& chunk : chunks)
+    if (g_.in_shared) FetchChunks(chunks);
+    const size_t in_registers = g_.in_shared ? static_cast<size_t>(g_.in_registers) : chunks.size();
+    for (Chunk& chunk : MutableArrayRef(chunks).take_front(in_registers))
       for (auto& [reduce, pass] : reductions_) LoadFor(reduce.getX(), chunk);
+    if (g_.in_shared) tile::AwaitOp::create(b_, loc_);
     int64_t slot = 0;
     for (int pass = 0; pass < num_passes_; ++pass) {
-      for (graph::ReduceOp reduce : ReductionsOf(pass)) {
-        const Accumulator a = AccumulatorOf(reduce, /*widens=*/false);
-        Value sum;
-        for (Chunk& chunk : chunks) {
-          Value x = Tile(reduce.getX(), chunk);
-          if (chunk.is_valid) x = arith::SelectOp::create(b_, loc_, chunk.is_valid, x, Identity(a, true, g_.lanes));
-          sum = sum ? Combine(a, sum, x) : x;
+      const SmallVector<graph::ReduceOp> reductions = ReductionsOf(pass);
+      SmallVector<Accumulator> accumulators;
+      for (graph::ReduceOp reduce : reductions) accumulators.push_back(AccumulatorOf(reduce, /*widens=*/false));
+      SmallVector<Value> sums(reductions.size());
+      if (!reductions.empty())
+        for (auto [c, chunk] : llvm::enumerate(chunks)) {
+          TakeFetched(chunk, c);
+          for (auto [a, sum] : llvm::zip(accumulators, sums)) {
+            if (sum && AddProduct(a, sum, chunk)) continue;
+            Value x = Tile(a.reduce.getX(), chunk);
+            if (chunk.is_valid) x = arith::SelectOp::create(b_, loc_, chunk.is_valid, x, Identity(a, true, g_.lanes));
+            sum = sum ? Combine(a, sum, x) : x;
+          }
         }
-        Value all = TeamReduce(a, Lanes(a, sum), slot++);
-        values_[reduce.getY()] = RowLowering::Finish(a, all, n_);
-      }
+      // The first operands of what follows come meanwhile.
+      if (LoadsEarly() && ReductionsOf(pass + 1).empty()) LoadForStores(chunks, StoresOf(pass + 1), 0);
+      for (auto [a, sum] : llvm::zip(accumulators, sums))
+        values_[a.reduce.getY()] = RowLowering::Finish(a, TeamReduce(a, Lanes(a, sum), slot++), n_);
       StoreChunks(chunks, StoresOf(pass), is_row);
     }
     StoreRowNumbers(is_row);
   }
 
+  // Where chunks begin takes registers if a row may end anywhere: none are left for operands that are not due.
+  bool LoadsEarly() const { return exact_row_ >= 0; }
+  // Vectors of late operands that a thread has registers for, half of them for the ones to come: of so many chunks.
+  size_t ChunksAtATime(ArrayRef<Chunk> chunks, ArrayRef<size_t> stores) {
+    llvm::SmallPtrSet<Value, 8> operands, early;
+    for (size_t k : stores) CollectArguments(Yield().getValues()[static_cast<unsigned>(k)], operands);
+    for (auto& [reduce, pass] : reductions_) CollectArguments(reduce.getX(), early);
+    int64_t late = 0;
+    for (Value v : operands) late += !is_row_.lookup(v) && !early.contains(v);
+    const int64_t room = g_.in_shared ? kKeptElements / 2 : kKeptElements - g_.chunks * g_.lanes;
+    const int64_t most = room / ((LoadsEarly() ? 2 : 1) * g_.lanes * std::max<int64_t>(1, late));
+    return static_cast<size_t>(std::clamp<int64_t>(most, 1, static_cast<int64_t>(chunks.size())));
+  }
+  // Of those from `from` on that are stored together.
+  void LoadForStores(MutableArrayRef<Chunk> chunks, ArrayRef<size_t> stores, size_t from) {
+    if (stores.empty() || from >= chunks.size()) return;
+    for (Chunk& chunk : chunks.slice(from, std::min(ChunksAtATime(chunks, stores), chunks.size() - from)))
+      for (size_t k : stores) LoadFor(Yield().getValues()[static_cast<unsigned>(k)], chunk);
+  }
   void StoreChunks(MutableArrayRef<Chunk> chunks, ArrayRef<size_t> stores, Value is_row) {
     if (stores.empty()) return;
-    llvm::SmallPtrSet<Value, 8> operands;
-    for (size_t k : stores) CollectArguments(Yield().getValues()[static_cast<unsigned>(k)], operands);
-    int64_t late = 0;  // operands that were not needed before
-    for (Value v : operands) late += !is_row_.lookup(v) && !chunks[0].tiles.contains(v);
-    const int64_t room = kKeptElements - g_.chunks * g_.lanes;
-    const size_t at_a_time = static_cast<size_t>(std::max<int64_t>(1, room / (g_.lanes * std::max<int64_t>(1, late))));
+    const size_t at_a_time = ChunksAtATime(chunks, stores);
     for (size_t from = 0; from < chunks.size(); from += at_a_time) {
-      MutableArrayRef<Chunk> some = chunks.slice(from, std::min(at_a_time, chunks.size() - from));
-      for (Chunk& chunk : some)
-        for (size_t k : stores) LoadFor(Yield().getValues()[static_cast<unsigned>(k)], chunk);
-      for (Chunk& chunk : some)
-        for (size_t k : stores) Store(k, chunk, is_row);
+      LoadForStores(chunks, stores, from);
+      if (LoadsEarly()) LoadForStores(chunks, stores, from + at_a_time);
+      for (size_t c = from; c < std::min(from + at_a_time, chunks.size()); ++c) {
+        TakeFetched(chunks[c], c);
+        for (size_t k : stores) Store(k, chunks[c], is_row);
+      }
     }
   }
 
@@ -598,10 +667,9 @@ class GpuLowering : public GpuRows {
   int64_t exact_rows_ = -1;  // and how many there are
   int64_t likely_row_ = -1;
   int64_t num_slots_ = 0;                            // of shared memory
-  SmallVector<std::pair<size_t, int64_t>> fetched_;  // operands that are fetched ahead, and where they begin
+  SmallVector<std::pair<size_t, int64_t>> fetched_;  // operands that are fetched, and where they begin
   int64_t fetched_bytes_ = 0;
-  Value row_;  // at hand
-  Value n_;    // elements of a row
+  Value n_;  // elements of a row
   Value team_thread_, block_row_;
   Value is_aligned_;
 };
