@@ -1,4 +1,4 @@
-// Rows with reductions in generated kernels: softmax of f32, whose exponentials are not tier 1's.
+// Rows with reductions in generated kernels: softmax of f32, whose exponentials are not tier 1's, and long rows.
 #include <limits>
 
 #include "cuda_kernels_testing.h"
@@ -37,6 +37,32 @@ TEST_F(CudaRows, SoftmaxOfF32) {
         }
       }
       EXPECT_GT(Generated(), before);
+    }
+  }
+}
+
+// Rows in registers, in shared memory, in both, and of lengths that leave threads without elements.
+TEST_F(CudaRows, LayerNormOfLongRows) {
+  OptionScope scope({{"specialise_after", "0"}});
+  for (DType dtype : {f32, bf16}) {
+    const std::string d(Name(dtype)), t = "tensor<M x N x " + d + ">", r = "tensor<N x " + d + ">";
+    for (const auto& [m, n] :
+         {std::array<int64_t, 2>{300, 8192}, {70, 12000}, {66, 32768}, {3, 32776}, {65, 40000}, {3, 65536}}) {
+      // A function of its own, so that its code is for this shape.
+      const Program p =
+          Parse("func @f(%x: " + t + ", %w: " + r + ", %b: " + r + ") -> " + t + " {\n  %z = neg %x : " + t +
+                "\n  %y = layer_norm %z, %w, %b : " + t + "\n  return %y\n}\n");
+      const int64_t before = Generated();
+      const Tensor x = randn({m, n}).cast(dtype), w = randn({n}).cast(dtype), b = randn({n}).cast(dtype);
+      const Tensor y = Hot(p, {x, w, b})[0];
+      const std::string what = d + " " + std::to_string(m) + "x" + std::to_string(n);
+      EXPECT_GT(Generated(), before) << what;
+      const double count = static_cast<double>(n);
+      const Tensor wide = -Here(x).cast(f64), from_mean = wide - sum(wide, {1}, true) / count;
+      const Tensor deviation = sqrt(sum(from_mean * from_mean, {1}, true) / count + 1e-5);
+      const Tensor scaled = from_mean / deviation * Here(w).cast(f64), want = scaled + Here(b).cast(f64);
+      ExpectWithin(y, want, abs(scaled) + abs(Here(b).cast(f64)) + abs(Here(w).cast(f64)), dtype == f32 ? 1e-5 : 0.01,
+                   what);
     }
   }
 }
