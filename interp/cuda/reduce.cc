@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kMostAcc = 24;        // bytes of an accumulator
 constexpr int64_t kShortExtent = 32;    // elements that one thread adds alone
 constexpr int64_t kBlockExtent = 4096;  // elements worth a block
-constexpr int64_t kManyTimes = 8;       // where warps would come this often, one reads so many times more
+constexpr int64_t kManyTimes = 8;       // with a warp for each output the device is full so often: rows may be longer
 constexpr int64_t kChunkMin = 8192;     // elements of an output worth a block of their own
 
 /// Appends a dim, merged with the one before where they walk as one.

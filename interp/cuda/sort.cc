@@ -117,7 +117,7 @@ absl::Status OrderRows(const interp::KernelArgs& args, const SortRows& rows, con
   a.inner = s.inner;
   int which = 0;
   while (kRowSlots << which < s.extent) ++which;
-  const int threads = which >= 2 ? 512 : 256;
+  const int threads = which >= 2 ? 512 : 256;  // as kernels/sort.cu has them
   return Launch(args, kRowSort[Log2(SizeOf(args.out[0]->dtype))][which], {std::min<int64_t>(a.count, 1 << 20), threads},
                 a);
 }
