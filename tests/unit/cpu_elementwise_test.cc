@@ -186,9 +186,10 @@ const std::map<Op, RealFn>& RealFns() {
   return fns;
 }
 
-/// The distance between neighbours of x in f32 or f64.
+/// The distance between neighbours of x in f32 or f64; NaN where x has none.
 Real UlpOf(Real x, DType t) {
   const int fraction = t == f64 ? 52 : 23, least = t == f64 ? -1074 : -149;
+  if (!std::isfinite(x)) return std::numeric_limits<Real>::quiet_NaN();
   if (x == 0) return ldexpl(1, least);
   return ldexpl(1, std::max(ilogbl(x) - fraction, least));
 }
