@@ -2,6 +2,7 @@
 #
 #   tessera_common_flags(target)        warnings, language, sanitizers: programs that use the public API
 #   tessera_internal_flags(target)      the same plus what the library's own code needs
+#   tessera_precompiled(target header)  a header that is compiled once for all files of the target
 #   tessera_shared_link_options(target) how libtessera.so is linked
 #   TESSERA_SANITIZE_CALLER_FLAGS       what files that call generated code are compiled with beside that
 #   TESSERA_ISAS, TESSERA_ISA_FLAGS_*   the instruction sets of the *_isa.cc files
@@ -78,6 +79,12 @@ function(tessera_internal_flags target)
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
     target_link_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
+endfunction()
+
+# Without the time of day in it, so that ccache finds what it has seen (with the sloppiness that ./dev asks of it).
+function(tessera_precompiled target header)
+  target_precompile_headers(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${PROJECT_SOURCE_DIR}/${header}>)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endfunction()
 
 # Programs start in milliseconds: no library that is not used, symbols bound when first called, a small symbol table,
