@@ -211,10 +211,10 @@ tsr_graph.trace "packed" values [0, 1] strides [[], []] (%v0: !t, %v1: !t) {
 // CHECK-NEXT:     }
 // CHECK-NEXT:     scf.for %arg1 = %c0_i64 to %c2_i64 step %c1_i64  : i64 {
 // CHECK-NEXT:       %1 = arith.muli %arg1, %c8_i64 : i64
-// CHECK-NEXT:       scf.for %arg2 = %c0_i64 to %c8_i64 step %c1_i64  : i64 {
+// CHECK-NEXT:       scf.for %arg2 = %c0_i64 to %c8_i64 step %c4_i64  : i64 {
 // CHECK-NEXT:         %2 = arith.addi %1, %arg2 : i64
-// CHECK-NEXT:         %3 = tsr_tile.load %0[%2] : f32 -> f32
-// CHECK-NEXT:         tsr_tile.store %3, %out0[%2] : f32 -> f32
+// CHECK-NEXT:         %3 = tsr_tile.load %0[%2] : f32 -> vector<4xf32>
+// CHECK-NEXT:         tsr_tile.store %3, %out0[%2] : vector<4xf32> -> f32
 // CHECK-NEXT:       }
 // CHECK-NEXT:     }
 // CHECK-NEXT:   }
@@ -230,21 +230,32 @@ tsr_graph.trace "stream" values [0, 1] strides [[], []] (%v0: !t, %v1: tensor<8x
 // CHECK-LABEL: tsr_tile.kernel @k1 at 1 steps [0, 1] inputs [0] outputs [2, 3] dims [] strides {{\[}}[], [], []] tasks [-5, -9] unit [] grain 32768 scratch []
 // CHECK-NEXT:   %c16_i64 = arith.constant 16 : i64
 // CHECK-NEXT:   %c1_i64 = arith.constant 1 : i64
+// CHECK-NEXT:   %c4_i64 = arith.constant 4 : i64
 // CHECK-NEXT:   %0 = arith.subi %end, %begin : i64
 // CHECK-NEXT:   %1 = arith.divui %0, %c16_i64 : i64
 // CHECK-NEXT:   %2 = arith.muli %1, %c16_i64 : i64
 // CHECK-NEXT:   %3 = arith.addi %begin, %2 : i64
 // CHECK-NEXT:   scf.for %arg0 = %begin to %3 step %c16_i64  : i64 {
-// CHECK-NEXT:     %4 = tsr_tile.load %in0[%arg0] : f32 -> vector<16xf32>
-// CHECK-NEXT:     %5 = tsr_tile.map "neg_f32"(%4) : (vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:     tsr_tile.store %5, %out0[%arg0] : vector<16xf32> -> f32
-// CHECK-NEXT:     tsr_tile.store %5, %out1[%arg0] : vector<16xf32> -> f32
+// CHECK-NEXT:     %8 = tsr_tile.load %in0[%arg0] : f32 -> vector<16xf32>
+// CHECK-NEXT:     %9 = tsr_tile.map "neg_f32"(%8) : (vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:     tsr_tile.store %9, %out0[%arg0] : vector<16xf32> -> f32
+// CHECK-NEXT:     tsr_tile.store %9, %out1[%arg0] : vector<16xf32> -> f32
 // CHECK-NEXT:   }
-// CHECK-NEXT:   scf.for %arg0 = %3 to %end step %c1_i64  : i64 {
-// CHECK-NEXT:     %4 = tsr_tile.load %in0[%arg0] : f32 -> f32
-// CHECK-NEXT:     %5 = tsr_tile.map "neg_f32"(%4) : (f32) -> f32
-// CHECK-NEXT:     tsr_tile.store %5, %out0[%arg0] : f32 -> f32
-// CHECK-NEXT:     tsr_tile.store %5, %out1[%arg0] : f32 -> f32
+// CHECK-NEXT:   %4 = arith.subi %end, %3 : i64
+// CHECK-NEXT:   %5 = arith.divui %4, %c4_i64 : i64
+// CHECK-NEXT:   %6 = arith.muli %5, %c4_i64 : i64
+// CHECK-NEXT:   %7 = arith.addi %3, %6 : i64
+// CHECK-NEXT:   scf.for %arg0 = %3 to %7 step %c4_i64  : i64 {
+// CHECK-NEXT:     %8 = tsr_tile.load %in0[%arg0] : f32 -> vector<4xf32>
+// CHECK-NEXT:     %9 = tsr_tile.map "neg_f32"(%8) : (vector<4xf32>) -> vector<4xf32>
+// CHECK-NEXT:     tsr_tile.store %9, %out0[%arg0] : vector<4xf32> -> f32
+// CHECK-NEXT:     tsr_tile.store %9, %out1[%arg0] : vector<4xf32> -> f32
+// CHECK-NEXT:   }
+// CHECK-NEXT:   scf.for %arg0 = %7 to %end step %c1_i64  : i64 {
+// CHECK-NEXT:     %8 = tsr_tile.load %in0[%arg0] : f32 -> f32
+// CHECK-NEXT:     %9 = tsr_tile.map "neg_f32"(%8) : (f32) -> f32
+// CHECK-NEXT:     tsr_tile.store %9, %out0[%arg0] : f32 -> f32
+// CHECK-NEXT:     tsr_tile.store %9, %out1[%arg0] : f32 -> f32
 // CHECK-NEXT:   }
 // CHECK-NEXT: }
 // CHECK-LABEL: tsr_tile.kernel @k2 at 2 steps [2] inputs [0, 1] outputs [4] dims [] strides {{\[}}[], [], []] tasks [-5, -9] blocks [4, 8] unit [-3, -9] grain 32768 scratch [] plus 64

@@ -60,8 +60,17 @@ tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks 
 tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
     (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
   %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<8xf32>
-  // expected-error@+1 {{makes one element of a vector}}
+  // expected-error@+1 {{makes one element, or a few of them, of a vector}}
   %1 = tsr_tile.reduce "add_f64" %0 : vector<8xf32> -> f64
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<8xf32>
+  // expected-error@+1 {{halves its lanes}}
+  %1 = tsr_tile.reduce "add_f32" %0 : vector<8xf32> -> vector<8xf32>
 }
 
 // -----

@@ -237,8 +237,12 @@ LogicalResult WidenOp::verify() {
 
 LogicalResult ReduceOp::verify() {
   auto vector = dyn_cast<VectorType>(getTile().getType());
-  if (!vector || vector.getElementType() != getScalar().getType()) return emitOpError("makes one element of a vector");
-  if (vector.getRank() != 1 || !llvm::isPowerOf2_64(static_cast<uint64_t>(vector.getNumElements())))
+  if (!vector || vector.getElementType() != getElementTypeOrSelf(getResult().getType()))
+    return emitOpError("makes one element, or a few of them, of a vector");
+  auto fewer = dyn_cast<VectorType>(getResult().getType());
+  if (vector.getRank() != 1 || !llvm::isPowerOf2_64(static_cast<uint64_t>(vector.getNumElements())) ||
+      (fewer && (fewer.getRank() != 1 || !llvm::isPowerOf2_64(static_cast<uint64_t>(fewer.getNumElements())) ||
+                 fewer.getNumElements() >= vector.getNumElements())))
     return emitOpError("halves its lanes, which are a power of two");
   return success();
 }

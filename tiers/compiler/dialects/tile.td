@@ -198,17 +198,18 @@ def TsrTile_ShuffleOp : TsrTile_Op<"shuffle", [Pure, AllTypesMatch<["a", "b", "r
 }
 
 def TsrTile_ReduceOp : TsrTile_Op<"reduce", [Pure]> {
-  let summary = "The lanes of a tile made one scalar, in halves: lane i with lane i + n/2, and so on";
+  let summary = "The lanes of a tile made fewer, in halves: lane i with lane i + n/2, and so on, down to one scalar";
   let description = [{
     `function` as in tsr_tile.map, of two operands.
 
     ```mlir
-    %s = tsr_tile.reduce "add_f64" %d8 : vector<8xf64> -> f64
+    %d4 = tsr_tile.reduce "add_f64" %d8 : vector<8xf64> -> vector<4xf64>
+    %s = tsr_tile.reduce "add_f64" %d4 : vector<4xf64> -> f64
     ```
   }];
   let arguments = (ins AnyType:$tile, StrAttr:$function);
-  let results = (outs AnyType:$scalar);
-  let assemblyFormat = "$function $tile attr-dict `:` type($tile) `->` type($scalar)";
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$function $tile attr-dict `:` type($tile) `->` type($result)";
   let hasVerifier = 1;
 }
 

@@ -126,7 +126,7 @@ void TileLowering::Lower(Operation* op) {
     result = LLVM::FPExtOp::create(b_, loc_, widen.getY().getType(), widen.getX());
   } else if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
     Value v = reduce.getTile();
-    for (int64_t n = LanesOf(v.getType()); n > 1; n /= 2) {
+    for (int64_t n = LanesOf(v.getType()), last = LanesOf(reduce.getResult().getType()); n > last; n /= 2) {
       if (n == 2) {
         v = Pair(reduce.getFunction(), Element(v, 0), Element(v, 1));
         break;

@@ -92,19 +92,8 @@ class ColumnLowering : public RowLowering {
   Value Rem(Value x, Value y) { return arith::RemUIOp::create(b_, loc_, x, y); }
   Value Min(Value x, Value y) { return arith::MinSIOp::create(b_, loc_, x, y); }
 
-  // fn(i, lanes) for the columns from lo to hi, in vectors and then one by one.
-  template <typename Fn>
-  void ForColumns(Value lo, Value hi, Fn fn) {
-    Value whole = Sum(lo, Mul(Div(arith::SubIOp::create(b_, loc_, hi, lo), I64(lanes_)), I64(lanes_)));
-    auto body = [&](int64_t lanes) {
-      return [&, lanes](Value i, ValueRange) {
-        fn(i, lanes);
-        return SmallVector<Value>();
-      };
-    };
-    For(lo, whole, I64(lanes_), {}, body(lanes_));
-    if (lanes_ > 1) For(whole, hi, I64(1), {}, body(1));
-  }
+  // fn(i, lanes) for the columns from lo to hi.
+  void ForColumns(Value lo, Value hi, llvm::function_ref<void(Value, int64_t)> fn) { Along(lo, hi, lanes_, fn); }
 
   void Task(Value task) {
     Value block = Rem(task, blocks_), rest = Div(task, blocks_);

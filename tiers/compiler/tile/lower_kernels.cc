@@ -4,7 +4,7 @@
 // is given a range of tasks.
 //
 //   for each outer index                      offsets of all views
-//     pass 0 over the innermost loop          vectors of `lanes` elements, then the rest one by one
+//     pass 0 over the innermost loop          vectors of `lanes` elements, then the rest by smaller ones
 //     numbers of the row                      what the reductions of pass 0 gave, and what follows from it
 //     pass 1 ...
 //

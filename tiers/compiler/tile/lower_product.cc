@@ -381,18 +381,8 @@ class ProductLowering {
     return LoadWide(f.view, at, lanes);
   }
 
-  // fn(at, lanes) for 0 to n: vectors, then the rest one by one.
-  void AlongRow(Value n, llvm::function_ref<void(Value, int64_t)> fn) {
-    Value whole = rows_.Mul(arith::DivUIOp::create(b(), loc(), n, I64(w_)), I64(w_));
-    auto once = [&](int64_t lanes) {
-      return [&fn, lanes](Value at, ValueRange) {
-        fn(at, lanes);
-        return SmallVector<Value>();
-      };
-    };
-    rows_.For(I64(0), whole, I64(w_), {}, once(w_));
-    if (w_ > 1) rows_.For(whole, n, I64(1), {}, once(1));
-  }
+  // fn(at, lanes) for 0 to n.
+  void AlongRow(Value n, llvm::function_ref<void(Value, int64_t)> fn) { rows_.Along(I64(0), n, w_, fn); }
 
   // Rows of the left factor next to each other, each a run along the sum.
   Factor CopyRows(const Factor& x, Value count, Value length) {

@@ -385,6 +385,30 @@ Value RowLowering::Combine(const Accumulator& a, Value x, Value y) {
   return max ? Value(arith::MaxSIOp::create(b_, loc_, x, y)) : Value(arith::MinSIOp::create(b_, loc_, x, y));
 }
 
+SmallVector<int64_t> RowLowering::WidthsOf(int64_t lanes) {
+  SmallVector<int64_t> widths = {lanes};
+  while (widths.back() >= 8) widths.push_back(widths.back() / 4);
+  if (widths.back() > 1) widths.push_back(1);
+  return widths;
+}
+
+Value RowLowering::WholeOf(Value lo, Value hi, int64_t width) {
+  if (width == 1) return hi;
+  Value count = arith::SubIOp::create(b_, loc_, hi, lo);
+  return Sum(lo, Mul(arith::DivUIOp::create(b_, loc_, count, I64(width)), I64(width)));
+}
+
+void RowLowering::Along(Value lo, Value hi, int64_t lanes, llvm::function_ref<void(Value, int64_t)> fn) {
+  for (int64_t width : WidthsOf(lanes)) {
+    Value whole = WholeOf(lo, hi, width);
+    For(lo, whole, I64(width), {}, [&](Value i, ValueRange) {
+      fn(i, width);
+      return SmallVector<Value>();
+    });
+    lo = whole;
+  }
+}
+
 void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> reductions, ArrayRef<size_t> stores,
                        ArrayRef<size_t> keeps) {
   SmallVector<Accumulator> accumulators;
@@ -425,8 +449,7 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
     return reduced;
   };
   Value count = arith::SubIOp::create(b_, loc_, hi, lo);
-  Value vectors = arith::DivUIOp::create(b_, loc_, count, I64(lanes_));
-  Value whole = Sum(lo, Mul(vectors, I64(lanes_)));
+  Value whole = WholeOf(lo, hi, lanes_);
   SmallVector<Value> init;
   for (Accumulator& a : accumulators) init.push_back(Identity(a, true, lanes_));
 
@@ -460,17 +483,18 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
       return next;
     });
   }
-  SmallVector<Value> scalars;
-  for (size_t k = 0; k < accumulators.size(); ++k) {
-    Accumulator& a = accumulators[k];
-    scalars.push_back(lanes_ == 1
-                          ? lanes[k]
-                          : Value(tile::ReduceOp::create(b_, loc_, a.type, lanes[k], b_.getStringAttr(CombinerOf(a)))));
-  }
-  SmallVector<Value> results = scalars;
-  if (lanes_ > 1) {
-    results = For(whole, hi, I64(1), scalars, [&](Value i, ValueRange carried) {
-      SmallVector<Value> x = body(i, 1), next;
+  // What is left, with ever fewer lanes; what those gave that are no more goes into the others.
+  const bool is_exact = bitwise_ && llvm::any_of(accumulators, [](const Accumulator& a) { return a.is_sum; });
+  SmallVector<int64_t> widths = is_exact ? SmallVector<int64_t>{lanes_, 1} : WidthsOf(lanes_);
+  for (int64_t width : ArrayRef<int64_t>(widths).drop_front()) {
+    for (size_t k = 0; k < accumulators.size(); ++k) {
+      Accumulator& a = accumulators[k];
+      lanes[k] = tile::ReduceOp::create(b_, loc_, TileType(a.type, width), lanes[k], b_.getStringAttr(CombinerOf(a)));
+    }
+    Value from = whole;
+    whole = WholeOf(from, hi, width);
+    lanes = For(from, whole, I64(width), lanes, [&](Value i, ValueRange carried) {
+      SmallVector<Value> x = body(i, width), next;
       for (size_t k = 0; k < accumulators.size(); ++k) {
         Value v = accumulators[k].widens ? Widen(x[k]) : x[k];
         next.push_back(Combine(accumulators[k], carried[k], v));
@@ -478,6 +502,7 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
       return next;
     });
   }
+  const SmallVector<Value>& results = lanes;
   if (in_parts_) {
     for (size_t k = 0; k < accumulators.size(); ++k)
       StorePart(accumulators[k], results[k], I64(8 * static_cast<int64_t>(k)));

@@ -92,7 +92,14 @@ class RowLowering {
     return llvm::SmallVector<mlir::Value>(loop.getResults());
   }
 
+  /// How many elements at a time: `lanes`, then what is left by ever smaller vectors, at last one by one.
+  static llvm::SmallVector<int64_t> WidthsOf(int64_t lanes);
+  /// fn(i, width) from lo to hi in these widths.
+  void Along(mlir::Value lo, mlir::Value hi, int64_t lanes, llvm::function_ref<void(mlir::Value, int64_t)> fn);
+
  protected:
+  /// Where the last whole vector ends.
+  mlir::Value WholeOf(mlir::Value lo, mlir::Value hi, int64_t width);
   /// The function that computes an op, in place of the one with the op's name.
   virtual std::string FunctionOf(mlir::Operation*, std::string function) { return function; }
 
