@@ -112,6 +112,8 @@ class StreamHook {
   virtual void OnStep(Stream& stream, const void* site) = 0;
   /// The host is about to write to a tensor that ops of this stream may still have to read.
   virtual void OnWrite(Stream& stream) = 0;
+  /// The program waits for a device: ops of this stream that wait are to run. The error of the first that fails.
+  virtual absl::Status OnWait(Stream& stream) = 0;
 };
 
 namespace internal {

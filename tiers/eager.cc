@@ -509,4 +509,6 @@ void EagerTiers::OnWrite(Stream& stream) {
   t.deferral.ReleaseKept();
 }
 
+absl::Status EagerTiers::OnWait(Stream& stream) { return ThreadOf(stream).deferral.Flush(deopt::DeoptReason::read); }
+
 }  // namespace tessera::tiers

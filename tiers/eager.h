@@ -75,6 +75,7 @@ class EagerTiers final : public interp::StreamHook {
   /// Sites of tessera::Step at which recordings began.
   std::vector<const void*> Marks();
   void OnWrite(interp::Stream& stream) override;
+  absl::Status OnWait(interp::Stream& stream) override;
 
  private:
   EagerAnchor& AnchorOf(uint64_t path);

@@ -48,8 +48,8 @@ class TSR_API Runtime {
   static void reset_peak_memory(Device device);
   /// Gives cached memory back to the system.
   static void trim_memory(Device device);
-  /// Returns when everything that was submitted to the device is done. An error that a kernel met since the last wait
-  /// is returned here.
+  /// Returns when every op that this thread has called, and everything else that was submitted to the device, is done.
+  /// An error that a kernel met since the last wait is returned here.
   static Status synchronize(Device device);
   /// Counters since the process began.
   static std::vector<MetricValue> metrics();

@@ -2,6 +2,7 @@
 
 #include "interp/api/eager.h"
 #include "interp/interpreter.h"
+#include "interp/stream.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
@@ -36,7 +37,12 @@ MemoryStatistics Runtime::memory(Device device) {
 }
 void Runtime::reset_peak_memory(Device device) { device.impl()->ResetPeak(); }
 void Runtime::trim_memory(Device device) { device.impl()->Trim(); }
-Status Runtime::synchronize(Device device) { return ToPublic(device.impl()->Synchronize()); }
+Status Runtime::synchronize(Device device) {
+  absl::Status waited;
+  if (interp::Stream* stream = interp::CurrentStream()) waited = interp::CurrentStreamHook()->OnWait(*stream);
+  waited.Update(device.impl()->Synchronize());
+  return ToPublic(waited);
+}
 
 std::vector<MetricValue> Runtime::metrics() {
   const rt::MetricValues values = rt::SnapshotMetrics();

@@ -104,6 +104,21 @@ TEST(TiersEager, AnUnexpectedRead) {
   EXPECT_EQ(Deopts(DeoptReason::read), 2) << Runtime::explain();
 }
 
+TEST(TiersEager, SynchronizeRunsWhatWaits) {
+  const OptionScope scope(HotAtOnce());
+  tiers::Manager::Get().Reset();
+  const Device cpu = *Device::find("cpu");
+  const Tensor x = Ramp(8);
+  int waited = 0;
+  for (int i = 0; i < 40; ++i) {
+    const Tensor y = tanh(x * 0.5) + 0.25 * i;
+    waited += y.waiting_impl()->waiting();
+    ASSERT_TRUE(Runtime::synchronize(cpu).ok());
+    EXPECT_FALSE(y.waiting_impl()->waiting()) << "round " << i;
+  }
+  EXPECT_GT(waited, 20);
+}
+
 TEST(TiersEager, TypesAreThereBeforeValuesAre) {
   auto program = [](Log& log) {
     Tensor w = Ramp(6);
