@@ -1,9 +1,9 @@
 // tsr-lower-kernels: passes over a row, and what is kept between them (update_checks.py writes the checks)
 // RUN: tessera-opt %s --split-input-file --tsr-fuse --tsr-decompose --cse --tsr-lower-kernels --canonicalize --cse | FileCheck %s
 
-// Three passes. The exponential is computed in the second and kept in scratch memory for the third; the difference, which
-// is cheap, would not be.
-// CHECK-LABEL: tsr_tile.kernel @k10 at 10 steps [10] inputs [0] outputs [1] dims {{\[}}[0, 0], [0, 1]] strides {{\[}}[], []] tasks [0] unit [1] grain 32768 scratch [4]
+// Three passes. The exponential is computed in the second and kept for the third, where the result will be; the
+// difference, which is cheap, would not be.
+// CHECK-LABEL: tsr_tile.kernel @k10 at 10 steps [10] inputs [0] outputs [1] dims {{\[}}[0, 0], [0, 1]] strides {{\[}}[], []] tasks [0] unit [1] grain 32768 scratch []
 // CHECK-NEXT:   %cst = arith.constant 0.000000e+00 : f32
 // CHECK-NEXT:   %c128_i64 = arith.constant 128 : i64
 // CHECK-NEXT:   %cst_0 = arith.constant 0.000000e+00 : f64
@@ -20,14 +20,14 @@
 // CHECK-NEXT:     %5 = scf.for %arg1 = %c0_i64 to %3 step %c16_i64 iter_args(%arg2 = %4) -> (vector<16xf32>)  : i64 {
 // CHECK-NEXT:       %14 = arith.addi %1, %arg1 : i64
 // CHECK-NEXT:       %15 = tsr_tile.load %in0[%14] : f32 -> vector<16xf32>
-// CHECK-NEXT:       %16 = arith.maximumf %arg2, %15 : vector<16xf32>
+// CHECK-NEXT:       %16 = tsr_tile.map "larger_f32"(%arg2, %15) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
 // CHECK-NEXT:       scf.yield %16 : vector<16xf32>
 // CHECK-NEXT:     }
-// CHECK-NEXT:     %6 = tsr_tile.reduce "maximum_f32" %5 : vector<16xf32> -> f32
+// CHECK-NEXT:     %6 = tsr_tile.reduce "larger_f32" %5 : vector<16xf32> -> f32
 // CHECK-NEXT:     %7 = scf.for %arg1 = %3 to %0 step %c1_i64 iter_args(%arg2 = %6) -> (f32)  : i64 {
 // CHECK-NEXT:       %14 = arith.addi %1, %arg1 : i64
 // CHECK-NEXT:       %15 = tsr_tile.load %in0[%14] : f32 -> f32
-// CHECK-NEXT:       %16 = arith.maximumf %arg2, %15 : f32
+// CHECK-NEXT:       %16 = tsr_tile.map "larger_f32"(%arg2, %15) : (f32, f32) -> f32
 // CHECK-NEXT:       scf.yield %16 : f32
 // CHECK-NEXT:     }
 // CHECK-NEXT:     %8 = tsr_tile.splat %cst_0 : f64 -> vector<16xf64>
@@ -41,7 +41,7 @@
 // CHECK-NEXT:         %22 = tsr_tile.splat %7 : f32 -> vector<16xf32>
 // CHECK-NEXT:         %23 = tsr_tile.map "sub_f32"(%21, %22) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
 // CHECK-NEXT:         %24 = tsr_tile.map "exp_weight_f32"(%23) : (vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:         tsr_tile.store %24, %scratch[%arg3] : vector<16xf32> -> f32
+// CHECK-NEXT:         tsr_tile.store %24, %out0[%20] : vector<16xf32> -> f32
 // CHECK-NEXT:         %25 = arith.addf %arg4, %24 : vector<16xf32>
 // CHECK-NEXT:         scf.yield %25 : vector<16xf32>
 // CHECK-NEXT:       }
@@ -55,7 +55,7 @@
 // CHECK-NEXT:       %15 = tsr_tile.load %in0[%14] : f32 -> f32
 // CHECK-NEXT:       %16 = tsr_tile.map "sub_f32"(%15, %7) : (f32, f32) -> f32
 // CHECK-NEXT:       %17 = tsr_tile.map "exp_weight_f32"(%16) : (f32) -> f32
-// CHECK-NEXT:       tsr_tile.store %17, %scratch[%arg1] : f32 -> f32
+// CHECK-NEXT:       tsr_tile.store %17, %out0[%14] : f32 -> f32
 // CHECK-NEXT:       %18 = tsr_tile.widen %17 : f32 -> f64
 // CHECK-NEXT:       %19 = arith.addf %arg2, %18 : f64
 // CHECK-NEXT:       scf.yield %19 : f64
@@ -63,17 +63,17 @@
 // CHECK-NEXT:     %12 = arith.truncf %11 : f64 to f32
 // CHECK-NEXT:     %13 = tsr_tile.map "reciprocal_f32"(%12) : (f32) -> f32
 // CHECK-NEXT:     scf.for %arg1 = %c0_i64 to %3 step %c16_i64  : i64 {
-// CHECK-NEXT:       %14 = tsr_tile.load %scratch[%arg1] : f32 -> vector<16xf32>
-// CHECK-NEXT:       %15 = tsr_tile.splat %13 : f32 -> vector<16xf32>
-// CHECK-NEXT:       %16 = tsr_tile.map "mul_f32"(%14, %15) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:       %17 = arith.addi %1, %arg1 : i64
-// CHECK-NEXT:       tsr_tile.store %16, %out0[%17] : vector<16xf32> -> f32
+// CHECK-NEXT:       %14 = arith.addi %1, %arg1 : i64
+// CHECK-NEXT:       %15 = tsr_tile.load %out0[%14] : f32 -> vector<16xf32>
+// CHECK-NEXT:       %16 = tsr_tile.splat %13 : f32 -> vector<16xf32>
+// CHECK-NEXT:       %17 = tsr_tile.map "mul_f32"(%15, %16) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:       tsr_tile.store %17, %out0[%14] : vector<16xf32> -> f32
 // CHECK-NEXT:     }
 // CHECK-NEXT:     scf.for %arg1 = %3 to %0 step %c1_i64  : i64 {
-// CHECK-NEXT:       %14 = tsr_tile.load %scratch[%arg1] : f32 -> f32
-// CHECK-NEXT:       %15 = tsr_tile.map "mul_f32"(%14, %13) : (f32, f32) -> f32
-// CHECK-NEXT:       %16 = arith.addi %1, %arg1 : i64
-// CHECK-NEXT:       tsr_tile.store %15, %out0[%16] : f32 -> f32
+// CHECK-NEXT:       %14 = arith.addi %1, %arg1 : i64
+// CHECK-NEXT:       %15 = tsr_tile.load %out0[%14] : f32 -> f32
+// CHECK-NEXT:       %16 = tsr_tile.map "mul_f32"(%15, %13) : (f32, f32) -> f32
+// CHECK-NEXT:       tsr_tile.store %16, %out0[%14] : f32 -> f32
 // CHECK-NEXT:     }
 // CHECK-NEXT:   }
 // CHECK-NEXT: }
