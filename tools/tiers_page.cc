@@ -161,16 +161,16 @@ std::vector<Section> Make() {
                   D::vectors});
   page.push_back({"tsr_tile",
                   "Loops and vectors. A task is one row; a thread gets a range of tasks. Three passes go over "
-                  "the row: the first finds the maximum,\nthe second computes the exponentials, keeps them in "
-                  "scratch memory and sums them (in f32 for eight vectors, then in\nf64), the third scales them. "
-                  "Scaling and shifting are computed anew in the second pass, which costs less than keeping "
-                  "them.\nEach loop over vectors is followed by one over the elements that are left.\n\n" +
+                  "the row: the first finds the maximum,\nthe second computes the exponentials and sums them (in "
+                  "f32 for eight vectors, then in f64), the third scales them.\nWhat a pass leaves for the next is "
+                  "in the row of the result, which is written in the end: the elements after scaling and\nshifting, "
+                  "which are read from there in place of three operands, then the exponentials. Each loop over vectors "
+                  "is\nfollowed by one over the elements that are left.\n\n" +
                       Code("mlir", Folded(tile)),
                   D::vectors});
   page.push_back({"tsr_target",
                   "The plan by which the core launches the kernel (8 tasks of 64 elements, written as -1 - n; "
-                  "a row of scratch memory with 4 bytes\nfor each element), and a function of the LLVM "
-                  "dialect, of which this is the beginning.\n\n" +
+                  "no scratch memory), and a\nfunction of the LLVM dialect, of which this is the beginning.\n\n" +
                       Code("mlir", Part(target, "tsr_target.launch", 1) + "\n" + Part(target, "llvm.func @k2", 24)),
                   D::vectors});
   page.push_back({"LLVM IR",

@@ -91,7 +91,7 @@ TEST(Compile, TextBecomesCodeAPlanTextsAndTimes) {
   EXPECT_THAT(launch.steps, ElementsAre(0, 1));
   EXPECT_THAT(launch.inputs, ElementsAre(0, 1));
   EXPECT_THAT(launch.outputs, ElementsAre(3));
-  EXPECT_THAT(launch.scratch, ElementsAre(4));
+  EXPECT_THAT(launch.scratch, IsEmpty());
   EXPECT_THAT(compiled.texts.at("graph"), HasSubstr("tsr_graph.softmax"));
   EXPECT_THAT(compiled.texts.at("sched"), HasSubstr("tsr_sched.kernel @k1"));
   EXPECT_THAT(compiled.texts.at("tile"), HasSubstr("tsr_tile.kernel @k1"));
@@ -308,9 +308,19 @@ TEST(Report, OfASoftmaxForAnyDims) {
   EXPECT_THAT(r.operations.ToString(), ::testing::StartsWith("5*s0*s1"));
   EXPECT_EQ(r.tasks.ToString(), "s0");
   EXPECT_EQ(r.unit.ToString(), "s1");
-  EXPECT_EQ(r.scratch_bytes.ToString(), "4*s1");
+  EXPECT_EQ(r.scratch_bytes.ToString(), "0") << "the weights are kept where the result will be";
   EXPECT_GT(r.lanes, 1);
   EXPECT_GT(r.code.code_bytes, 100);
+}
+
+TEST(Report, NarrowResultsHoldNoWeights) {
+  const std::string text = R"(
+    !t = tensor<?x?xbf16, [0, 1]>
+    tsr_graph.trace "f" values [0] strides [[]] (%v0: !t) {
+      %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] {axis = -1 : i64} : (!t) -> !t
+    })";
+  EXPECT_EQ(ReportOf(text).scratch_bytes.ToString(), "4*s1");
+  EXPECT_THAT(MustCompile(text).plan[0].scratch, ElementsAre(4));
 }
 
 TEST(Report, DimsThatAreKnownAreNumbers) {

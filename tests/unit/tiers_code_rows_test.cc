@@ -281,43 +281,93 @@ TEST_F(TiersCodeRows, WeightsAndBiases) {
 /// What a result is where it is no number: NaN, an infinity, or a number.
 std::string Class(double v) { return std::isnan(v) ? "nan" : std::isinf(v) ? (v > 0 ? "inf" : "-inf") : "number"; }
 
-TEST_F(TiersCodeRows, InfinitiesAndNaNsAsInTier1) {
-  constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> values;
-  const std::vector<std::vector<float>> odd = {{kInf},        {-kInf},        {kNaN},     {kInf, -kInf}, {kInf, kInf},
-                                               {-kInf, kNaN}, {3e37f, 3e37f}, {-3.4e38f}, {1e-45f},      {}};
-  constexpr size_t kRow = 37;
-  for (const std::vector<float>& few : odd)
-    for (size_t k = 0; k < kRow; ++k) {
-      const bool placed = k % 17 < few.size();
-      values.push_back(placed ? few[k % 17] : 0.01f * static_cast<float>(k));
-    }
-  for (size_t k = 0; k < kRow; ++k) values.push_back(-kInf);
-  for (size_t k = 0; k < kRow; ++k) values.push_back(kInf);
-  const Tensor x = Tensor::from(values, {static_cast<int64_t>(values.size() / kRow), static_cast<int64_t>(kRow)});
-  for (const Case& c : Cases()) {
-    std::vector<double> want;
-    {
-      const OptionScope tier1({{"tier", "1"}});
-      want = c.eager(x).to_vector<double>();
-    }
-    for (const Way way : kWays) {
-      SCOPED_TRACE(absl::StrCat(c.name, ", ", NameOf(way)));
-      Settings settings = CodeAtOnce(way, false);
-      settings["hot_eager"] = "1000000";
-      const OptionScope scope(settings);
-      tiers::Manager::Get().Reset();
-      for (int i = 0; i < 9; ++i) {
-        const Step step;
-        const std::vector<double> got = c.eager(x).to_vector<double>();
-        ASSERT_EQ(got.size(), want.size());
+// Runs `ops` in tier 1 and every way, and compares all results.
+void AsInTier1(const char* name, const std::function<std::vector<Tensor>()>& ops, double tolerance = 1e-5) {
+  std::vector<std::vector<double>> want;
+  {
+    const OptionScope tier1({{"tier", "1"}});
+    for (const Tensor& y : ops()) want.push_back(y.to_vector<double>());
+  }
+  for (const Way way : kWays) {
+    SCOPED_TRACE(absl::StrCat(name, ", ", NameOf(way)));
+    Settings settings = CodeAtOnce(way, false);
+    settings["hot_eager"] = "1000000";
+    const OptionScope scope(settings);
+    tiers::Manager::Get().Reset();
+    for (int i = 0; i < 9; ++i) {
+      const Step step;
+      const std::vector<Tensor> results = ops();
+      for (size_t r = 0; r < results.size(); ++r) {
+        const std::vector<double> got = results[r].to_vector<double>();
+        ASSERT_EQ(got.size(), want[r].size());
         for (size_t k = 0; k < got.size(); ++k) {
-          ASSERT_EQ(Class(got[k]), Class(want[k])) << "row " << k / (want.size() / odd.size()) << " element " << k
-                                                   << " is " << got[k] << ", in tier 1 " << want[k] << ", round " << i;
-          if (std::isfinite(want[k])) ASSERT_NEAR(got[k], want[k], std::abs(want[k]) * 1e-5 + 1e-5);
+          ASSERT_EQ(Class(got[k]), Class(want[r][k])) << "result " << r << " element " << k << " is " << got[k]
+                                                      << ", in tier 1 " << want[r][k] << ", round " << i;
+          if (std::isfinite(want[r][k])) {
+            ASSERT_NEAR(got[k], want[r][k], (std::abs(want[r][k]) + 1) * tolerance)
+                << "result " << r << " element " << k << " round " << i;
+          }
         }
       }
     }
+  }
+}
+
+TEST_F(TiersCodeRows, InfinitiesAndNaNsAsInTier1) {
+  constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::vector<float>> odd = {{kInf},        {-kInf},        {kNaN},     {kInf, -kInf}, {kInf, kInf},
+                                               {-kInf, kNaN}, {3e37f, 3e37f}, {-3.4e38f}, {1e-45f},      {}};
+  // Fewer elements than a vector has, and several vectors with some that are left.
+  for (const size_t n : {size_t{37}, size_t{300}}) {
+    std::vector<float> values;
+    for (const std::vector<float>& few : odd)
+      for (size_t k = 0; k < n; ++k) {
+        const bool placed = k % 17 < few.size();
+        values.push_back(placed ? few[k % 17] : 0.01f * static_cast<float>(k));
+      }
+    for (const float all : {-kInf, kInf, kNaN}) values.insert(values.end(), n, all);
+    // A single NaN, which larger elements come after or before, and one among elements that are hidden.
+    for (const size_t at : {size_t{0}, size_t{1}, n / 2, n - 20, n - 1})
+      for (const float step : {1.0f, -1.0f, -kInf})
+        for (size_t k = 0; k < n; ++k) values.push_back(k == at ? kNaN : step * static_cast<float>(k + 1));
+    const Tensor x = Tensor::from(values, {static_cast<int64_t>(values.size() / n), static_cast<int64_t>(n)});
+    for (const Case& c : Cases()) AsInTier1(c.name, [&] { return std::vector<Tensor>{c.eager(x)}; });
+  }
+}
+
+// What passes over a row leave for later ones is in the rows of results until those are written.
+TEST_F(TiersCodeRows, WhatIsKeptInResults) {
+  const auto softmax_of = [](const Tensor& x) {
+    const Tensor e = exp(x - max(x, -1, true));
+    return e / sum(e, -1, true);
+  };
+  for (const int64_t n : {37, 300}) {
+    SCOPED_TRACE(n);
+    const Tensor x = Uniform({5, n}, 1), y = Uniform({5, n}, 2), z = Uniform({5, n}, 3), w = Uniform({n}, 4);
+    using Results = std::vector<Tensor>;
+    AsInTier1("a sum, then weights", [&] { return Results{softmax(x + y)}; });
+    AsInTier1("operands once more after", [&] { return Results{softmax(x * y + z) * y + x}; });
+    AsInTier1("sums that are results", [&] {
+      const Tensor h = x + y * w;
+      return Results{h, rms_norm(h, w)};
+    });
+    AsInTier1("a sum for three passes", [&] { return Results{layer_norm(x + y, w, w)}; });
+    AsInTier1("two at a time", [&] {
+      const Tensor h = x + y;
+      return Results{softmax(h), layer_norm(h) * z};
+    });
+    AsInTier1("a result that is needed again", [&] {
+      const Tensor e = exp(x + y), d = e - max(e, -1, true);
+      return Results{d, d * sum(d, -1, true)};
+    });
+    AsInTier1("an exponential that is a result", [&] {
+      const Tensor e = exp(x * y - max(x * y, -1, true));
+      return Results{e, e / sum(e, -1, true)};
+    });
+    AsInTier1("softmax twice", [&] { return Results{softmax_of(softmax_of(x + y) * 8.0 + z)}; });
+    const auto narrow = [&] { return Results{softmax(cast(x, bf16) + cast(y, bf16)), cast(softmax(x + y), bf16)}; };
+    AsInTier1("narrow results", narrow, 0x1p-7);
+    AsInTier1("wide ones", [&] { return Results{softmax(cast(x, f64) + cast(y, f64)), softmax(x - y)}; });
   }
 }
 

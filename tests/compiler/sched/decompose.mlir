@@ -89,7 +89,7 @@ tsr_graph.trace "var" values [0] strides [[]] (%v0: tensor<8x16xf32>) {
 // Where the largest element is infinite, zero is subtracted in its place.
 // CHECK-LABEL: tsr_graph.trace "logsumexp"
 // CHECK-NEXT:   %v9 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [9] strides {{\[}}[]] row 1
-// CHECK-NEXT:     %0 = tsr_graph.reduce "max" %in0 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
+// CHECK-NEXT:     %0 = tsr_graph.reduce "max" %in0 rank 1 loose : tensor<8x16xf32> -> tensor<8x1xf32>
 // CHECK-NEXT:     %1 = tsr_graph.number 0.000000e+00 : tensor<f32>
 // CHECK-NEXT:     %2 = tsr_graph.isfinite %0
 // CHECK-NEXT:     %3 = tsr_graph.where %2, %0, %1
@@ -113,7 +113,7 @@ tsr_graph.trace "logsumexp" values [0] strides [[]] (%v0: tensor<8x16xf32>) {
 // The largest element is subtracted; the exponential is computed once.
 // CHECK-LABEL: tsr_graph.trace "softmax"
 // CHECK-NEXT:   %v9 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [9] strides {{\[}}[]] row 1
-// CHECK-NEXT:     %0 = tsr_graph.reduce "max" %in0 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
+// CHECK-NEXT:     %0 = tsr_graph.reduce "max" %in0 rank 1 loose : tensor<8x16xf32> -> tensor<8x1xf32>
 // CHECK-NEXT:     %1 = tsr_graph.sub %in0, %0
 // CHECK-NEXT:     %2 = tsr_graph.exp %1 {weight}
 // CHECK-NEXT:     %3 = tsr_graph.reduce "sum" %2 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
@@ -135,7 +135,7 @@ tsr_graph.trace "softmax" values [0] strides [[]] (%v0: tensor<8x16xf32>) {
 // CHECK-LABEL: tsr_graph.trace "log_softmax"
 // CHECK-NEXT:   %v9 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [9] strides {{\[}}[]] row 1
 // CHECK-NEXT:     %0 = tsr_graph.cast %in0
-// CHECK-NEXT:     %1 = tsr_graph.reduce "max" %0 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
+// CHECK-NEXT:     %1 = tsr_graph.reduce "max" %0 rank 1 loose : tensor<8x16xf32> -> tensor<8x1xf32>
 // CHECK-NEXT:     %2 = tsr_graph.sub %0, %1
 // CHECK-NEXT:     %3 = tsr_graph.exp %2 {weight}
 // CHECK-NEXT:     %4 = tsr_graph.reduce "sum" %3 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
@@ -223,7 +223,7 @@ tsr_graph.trace "exp" values [0] strides [[]] (%v0: tensor<8x16xf32>) {
 // A softmax that was written by hand.
 // CHECK-LABEL: tsr_graph.trace "by_hand"
 // CHECK-NEXT:   %v9 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [9] strides {{\[}}[]] row 1
-// CHECK-NEXT:     %0 = tsr_graph.reduce "max" %in0 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
+// CHECK-NEXT:     %0 = tsr_graph.reduce "max" %in0 rank 1 loose : tensor<8x16xf32> -> tensor<8x1xf32>
 // CHECK-NEXT:     %1 = tsr_graph.sub %in0, %0
 // CHECK-NEXT:     %2 = tsr_graph.exp %1 {weight}
 // CHECK-NEXT:     %3 = tsr_graph.reduce "sum" %2 rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>

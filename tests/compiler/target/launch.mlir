@@ -27,8 +27,8 @@
 // CHECK-NOT: tsr_tile
 // A task is an element: 8 * 16 of them, whatever the core knows.
 // CHECK: tsr_target.launch @k1 at 1 steps [0, 1] inputs [0] outputs [4] dims [] strides {{\[}}[], []] tasks [-9, -17] unit [] grain 32768 scratch []
-// A task is a row of 16, and a thread keeps a row of f32.
-// CHECK: tsr_target.launch @k4 at 4 steps [3, 4] inputs [4, 1] outputs [6] dims [] strides {{\[}}[], [], []] tasks [-9] unit [-17] grain 32768 scratch [4]
+// A task is a row of 16, and a thread needs no memory besides: the result holds what is kept.
+// CHECK: tsr_target.launch @k4 at 4 steps [3, 4] inputs [4, 1] outputs [6] dims [] strides {{\[}}[], [], []] tasks [-9] unit [-17] grain 32768 scratch []
 // As many rows as dim 0 of value 2 has; the stride of that dim is read, too.
 // CHECK: tsr_target.launch @k6 at 6 steps [5, 6] inputs [2] outputs [8] dims {{\[}}[2, 0], [2, -1]] strides {{\[}}[-1, 1], []] tasks [0] unit [-17] grain 32768 scratch []
 // CHECK: tsr_target.launch @k8 at 8 steps [8]

@@ -138,18 +138,20 @@ def TsrGraph_ReduceOp : TsrGraph_Op<"reduce", [Pure]> {
   let description = [{
     What the reductions of the op table, softmax and the norms are made of. `kind` is sum, mean, max or min. Sums of f32
     are kept in f64 and rounded once; those of i64 wrap. A mean divides by the number of elements less `correction`.
+    `loose`: of a row with a NaN in it the maximum may be any element, because whatever uses it sees the NaN as well.
 
     ```mlir
     %m = tsr_graph.reduce "max" %x rank 1 : tensor<8x16xf32> -> tensor<8x1xf32>
+    %l = tsr_graph.reduce "max" %x rank 1 loose : tensor<8x16xf32> -> tensor<8x1xf32>
     %u = tsr_graph.reduce "mean" %x rank 2 correction 1.0 : tensor<8x16xf32> -> tensor<1x1xf32>
     %c = tsr_graph.reduce "sum" %x rank 1 from 0 : tensor<8x16xf32> -> tensor<1x16xf32>
     ```
   }];
   let arguments = (ins TsrGraph_Tensor:$x, StrAttr:$kind, I64Attr:$rank, OptionalAttr<I64Attr>:$from,
-                       OptionalAttr<F64Attr>:$correction);
+                       OptionalAttr<F64Attr>:$correction, UnitAttr:$loose);
   let results = (outs TsrGraph_Tensor:$y);
   let assemblyFormat = [{
-    $kind $x `rank` $rank (`from` $from^)? (`correction` $correction^)? attr-dict `:` type($x) `->` type($y)
+    $kind $x `rank` $rank (`from` $from^)? (`correction` $correction^)? (`loose` $loose^)? attr-dict `:` type($x) `->` type($y)
   }];
   let hasVerifier = 1;
 }

@@ -4,6 +4,7 @@
 //
 //   tsr_<op>_<dtype>       the op on operands of that dtype. bool is uint8_t 0 or 1, as operand and as result
 //   tsr_where_<dtype>      (cond, a, b); of narrow floats on their bits
+//   tsr_exp_weight_<dtype>, tsr_larger_<dtype>   for the weights of a softmax
 //   tsr_cast_<from>_<to>   between the dtypes that kernels compute in: f64 f32 i64 i32 i8 u8 bool
 //   tsr_load_<narrow>      bits to f32; tsr_store_<narrow>: f32 to bits; tsr_round_<narrow>: f32 to f32, through bits
 //   tsr_pre_<from>         f64, i64 or i32 to an f32 that tsr_store_<narrow> rounds as the value itself would be
@@ -136,6 +137,12 @@ TSR_ASK1(TSR_ASKS1)
 TSR_ASK2(TSR_ASKS2)
 
 TSR_FLOATS1(exp_weight, ExpWeight(x))
+// The larger of two; of a NaN and another, or of zeros, either. One instruction.
+#ifdef TSR_HAS_MAXIMUM
+TSR_FLOATS2(larger, Maximum(a, b))
+#else
+TSR_FLOATS2(larger, a > b ? a : b)
+#endif
 
 #define TSR_WHERE(dtype, T) \
   TSR_C T tsr_where_##dtype(uint8_t cond, T a, T b) { return cond != 0 ? a : b; }

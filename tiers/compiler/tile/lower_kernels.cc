@@ -9,8 +9,8 @@
 //     pass 1 ...
 //
 // A value belongs to the pass after the reductions that it depends on. A value of an earlier pass is computed again
-// where that costs no more than some arithmetic, and is kept in a row of scratch memory (which stays in the cache)
-// where it takes an exponential or the like.
+// where that costs no more than some arithmetic, and is kept where it takes an exponential or the like
+// (tile/row_lowering.h).
 //
 // Where all of the space is one row, and one pass is all it takes, the row is cut: a task does so many of the first dim
 // and leaves its sums in the view of parts, and a last call adds them in order. How many does not depend on the

@@ -3,7 +3,6 @@
 #include <limits>
 #include <utility>
 
-#include "llvm/ADT/StringSet.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "tiers/compiler.h"
@@ -13,19 +12,6 @@ using namespace mlir;
 
 namespace tessera::compiler {
 namespace {
-
-// Functions that are a few instructions: computing them twice costs less than keeping their results.
-bool IsCheap(Operation* op) {
-  static const llvm::StringSet<> cheap = {
-      "add",         "sub",         "mul",        "neg",     "abs",       "square",      "maximum",
-      "minimum",     "fmax",        "fmin",       "where",   "clamp",     "relu",        "relu6",
-      "eq",          "ne",          "lt",         "le",      "gt",        "ge",          "cast",
-      "copy",        "reshape",     "unsqueeze",  "squeeze", "broadcast", "logical_and", "logical_or",
-      "logical_not", "logical_xor", "leaky_relu", "isnan",   "isfinite",  "isinf",       "sign"};
-  if (isa<graph::NumberOp, graph::CausalOp>(op)) return true;
-  const TableRow* row = RowOf(op);
-  return row != nullptr && cheap.contains(row->name);
-}
 
 Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
 
@@ -232,79 +218,6 @@ void RowLowering::PlaceScratchRows(Value at) {
 
 // ---- passes
 
-// For each value: is it one number for each row, and in which pass is it there.
-void RowLowering::Classify() {
-  for (size_t k = 0; k < num_inputs_; ++k) {
-    const ViewPlan& v = nest_.views[k];
-    is_row_[Argument(k)] = v.loops.empty() || v.loops.back().kind == Stride::Kind::zero;
-    pass_[Argument(k)] = 0;
-  }
-  for (Operation& op : Body().without_terminator()) {
-    bool row = true;
-    int pass = 0;
-    if (isa<graph::SizeOp>(op)) {
-      is_row_[op.getResult(0)] = true;
-      pass_[op.getResult(0)] = 0;
-      continue;
-    }
-    if (IsProduct(&op) || IsGather(&op)) {
-      // Read from memory, where the kernel put it, or where the table is.
-      is_row_[op.getResult(0)] = false;
-      pass_[op.getResult(0)] = 0;
-      heavy_[op.getResult(0)] = false;
-      continue;
-    }
-    for (Value v : op.getOperands()) {
-      row &= is_row_.lookup(v);
-      pass = std::max(pass, pass_.lookup(v));
-    }
-    if (auto reduce = dyn_cast<graph::ReduceOp>(op)) {
-      // Of a number that is the same all along a row, too.
-      reductions_.push_back({reduce, pass});
-      row = true;
-      ++pass;
-    }
-    is_row_[op.getResult(0)] = row;
-    pass_[op.getResult(0)] = pass;
-    num_passes_ = std::max(num_passes_, pass + 1);
-  }
-}
-
-bool RowLowering::IsHeavy(Value v) {
-  auto [it, fresh] = heavy_.try_emplace(v, false);
-  if (!fresh) return it->second;
-  Operation* op = v.getDefiningOp();
-  bool heavy = op != nullptr && !is_row_.lookup(v) && !IsCheap(op);
-  // What an earlier pass kept is only read.
-  if (op != nullptr && !is_row_.lookup(v))
-    for (Value o : op->getOperands()) heavy |= pass_.lookup(o) == pass_.lookup(v) && IsHeavy(o);
-  return heavy_[v] = heavy;
-}
-
-void RowLowering::FindSpills() {
-  auto yield = cast<sched::YieldOp>(Body().back());
-  for (Operation& op : Body().without_terminator()) {
-    Value v = op.getResult(0);
-    if (is_row_.lookup(v) || !IsHeavy(v) || isa<graph::ReduceOp>(op)) continue;
-    const int mine = pass_.lookup(v);
-    bool later = false;
-    for (Operation* user : v.getUsers())
-      later |= user->getNumResults() == 1 && !isa<graph::ReduceOp>(user) && pass_.lookup(user->getResult(0)) > mine &&
-               !is_row_.lookup(user->getResult(0));
-    for (Operation* user : v.getUsers())
-      if (isa<graph::ReduceOp>(user)) later |= pass_.lookup(user->getResult(0)) > mine + 1;
-    if (!later) continue;
-    Spill s;
-    s.value = v;
-    s.type = ComputeType(ElementOf(v));
-    for (auto [k, out] : llvm::enumerate(yield.getValues()))
-      if (out == v && !IsNarrowFloat(ElementOf(v)) && !ElementOf(v).isInteger(1) &&
-          nest_.views[num_inputs_ + k].type.getRank() == static_cast<int64_t>(nest_.space.size()))
-        s.output = static_cast<int>(k);
-    spills_.push_back(s);
-  }
-}
-
 // One index of the outer loops: elements lo to hi of the innermost one.
 void RowLowering::Row(Value lo, Value hi) {
   values_.clear();
@@ -320,7 +233,7 @@ void RowLowering::Row(Value lo, Value hi) {
     }
     SmallVector<size_t> keeps;
     for (size_t s = 0; s < spills_.size(); ++s)
-      if (spills_[s].output < 0 && pass_.lookup(spills_[s].value) == pass) keeps.push_back(s);
+      if (!spills_[s].is_result && pass_.lookup(spills_[s].value) == pass) keeps.push_back(s);
     const bool writes = written_.value && pass_.lookup(written_.value) == pass;
     if (sums.empty() && stores.empty() && keeps.empty() && !writes) continue;
     Pass(pass, lo, hi, sums, stores, keeps);
@@ -369,13 +282,19 @@ Value RowLowering::Identity(const Accumulator& a, bool wide, int64_t lanes) {
   return Splat(arith::ConstantOp::create(b_, loc_, zero), lanes);
 }
 
+bool RowLowering::IsLoose(const Accumulator& a) {
+  graph::ReduceOp reduce = a.reduce;
+  return reduce.getLoose() && reduce.getKind() == "max" && isa<FloatType>(a.type) && !is_device_;
+}
+
 Value RowLowering::Combine(const Accumulator& a, Value x, Value y) {
   graph::ReduceOp reduce = a.reduce;
   if (a.is_sum && !isa<FloatType>(a.type)) return Value(arith::AddIOp::create(b_, loc_, x, y));
   if (a.is_sum) return Value(arith::AddFOp::create(b_, loc_, x, y));
   Type e = ElementOf(reduce.getX());
   const bool max = reduce.getKind() == "max";
-  // One instruction each; a NaN wins, and +0 is larger than -0, as in tier 1.
+  if (IsLoose(a)) return Map(CombinerOf(a), {x, y}, x.getType());
+  // One instruction each on Arm and on devices; a NaN wins, and +0 is larger than -0, as in tier 1.
   if (isa<FloatType>(e)) {
     return max ? Value(arith::MaximumFOp::create(b_, loc_, x, y)) : Value(arith::MinimumFOp::create(b_, loc_, x, y));
   }
@@ -431,19 +350,24 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
     current_lanes_ = lanes;
     SmallVector<Value> reduced;
     for (graph::ReduceOp r : reductions) reduced.push_back(Tile(r.getX()));
+    // A result may be where an operand is, or what was kept: everything is read before anything is written.
+    for (size_t k : keeps) Tile(spills_[k].value);
+    for (size_t k : stores) Tile(yield.getValues()[static_cast<unsigned>(k)]);
+    const bool writes = written_.value && pass_.lookup(written_.value) == pass;
+    if (writes) Tile(written_.value);
     for (size_t k : keeps) {
       const Spill& s = spills_[k];
-      tile::StoreOp::create(b_, loc_, Tile(s.value), ScratchView(s), i, Value(), TypeAttr::get(s.type), UnitAttr());
+      const Place place = PlaceOf(s);
+      tile::StoreOp::create(b_, loc_, Tile(s.value), place.view, place.offset, Value(), TypeAttr::get(s.type),
+                            UnitAttr());
     }
-    // A result may be where an operand is: everything is read before anything is written.
-    for (size_t k : stores) Tile(yield.getValues()[static_cast<unsigned>(k)]);
     for (size_t k : stores) {
       Value v = yield.getValues()[static_cast<unsigned>(k)];
       const size_t view = num_inputs_ + k;
       Value at = Sum(offsets_[view], i);
       tile::StoreOp::create(b_, loc_, Tile(v), view_args_[view], at, Value(), TypeAttr::get(ElementOf(v)), UnitAttr());
     }
-    if (written_.value && pass_.lookup(written_.value) == pass)
+    if (writes)
       tile::StoreOp::create(b_, loc_, Tile(written_.value), written_.view, Sum(written_.offset, i), Value(),
                             TypeAttr::get(ComputeType(ElementOf(written_.value))), UnitAttr());
     return reduced;
@@ -570,7 +494,8 @@ void RowLowering::PutTogether(Value tasks, Value count) {
 std::string RowLowering::CombinerOf(const Accumulator& a) {
   graph::ReduceOp reduce = a.reduce;
   if (a.is_sum) return a.type.isF64() ? "add_f64" : a.type.isF32() ? "add_f32" : "add_i64";
-  return (reduce.getKind() == "max" ? "maximum_" : "minimum_") + ComputeName(ElementOf(reduce.getX())).str();
+  const char* function = IsLoose(a) ? "larger_" : reduce.getKind() == "max" ? "maximum_" : "minimum_";
+  return function + ComputeName(ElementOf(reduce.getX())).str();
 }
 
 Value RowLowering::Finish(const Accumulator& a, Value sum, Value count, int64_t lanes) {
@@ -644,8 +569,13 @@ const RowLowering::Spill* RowLowering::SpillOf(Value v, int pass) {
     if (s.value == v) return &s;
   return nullptr;
 }
-Value RowLowering::ScratchView(const Spill& s) {
-  return LLVM::GEPOp::create(b_, loc_, scratch_.getType(), b_.getI8Type(), scratch_, s.offset);
+// Where the elements from current_index_ on are.
+RowLowering::Place RowLowering::PlaceOf(const Spill& s) {
+  if (s.output >= 0) {
+    const size_t view = num_inputs_ + static_cast<size_t>(s.output);
+    return {view_args_[view], Sum(offsets_[view], current_index_)};
+  }
+  return {LLVM::GEPOp::create(b_, loc_, scratch_.getType(), b_.getI8Type(), scratch_, s.offset), current_index_};
 }
 
 // The elements of v from current_index_ on.
@@ -660,10 +590,8 @@ Value RowLowering::Tile(Value v) {
                                   Sum(place->second.offset, current_index_), Value(), TypeAttr::get(type), UnitAttr());
     result = Round(result, ElementOf(v), current_lanes_);
   } else if (const Spill* s = SpillOf(v, current_pass_)) {
-    Value view = s->output >= 0 ? view_args_[num_inputs_ + static_cast<size_t>(s->output)] : ScratchView(*s);
-    Value at =
-        s->output >= 0 ? Sum(offsets_[num_inputs_ + static_cast<size_t>(s->output)], current_index_) : current_index_;
-    result = tile::LoadOp::create(b_, loc_, TileType(s->type, current_lanes_), view, at, Value(),
+    const Place place = PlaceOf(*s);
+    result = tile::LoadOp::create(b_, loc_, TileType(s->type, current_lanes_), place.view, place.offset, Value(),
                                   TypeAttr::get(s->type), UnitAttr());
   } else if (auto argument = dyn_cast<BlockArgument>(v)) {
     result = Elements(argument.getArgNumber(), offsets_[argument.getArgNumber()]);

@@ -2,7 +2,8 @@
 //
 // The rows of a kernel are the innermost loop of its nest. A value belongs to the pass after the reductions that it
 // depends on. A value of an earlier pass is computed again where that costs no more than some arithmetic, and is kept
-// in a row of scratch memory (which stays in the cache) where it takes an exponential or the like.
+// where it takes an exponential or the like: in the row of a result that is written later, or else in a row of scratch
+// memory; both stay in the cache. What takes little but several operands is kept where there is such a result.
 //
 // Sums of f32 run in f32 for at most eight vectors and are then added to f64 lanes: the error stays below eight units
 // in the last place at the price of a few conversions. Maxima start from the smallest number.
@@ -105,9 +106,10 @@ class RowLowering {
 
   struct Spill {
     mlir::Value value;
-    mlir::Type type;     // in memory
-    int output = -1;     // the result that holds it, or scratch:
-    mlir::Value offset;  // in bytes
+    mlir::Type type;         // in memory
+    int output = -1;         // the result in whose row it is, or scratch:
+    mlir::Value offset;      // in bytes
+    bool is_result = false;  // that result is the value itself, not one that takes its place later
   };
   struct Place {
     mlir::Value view, offset;
@@ -137,13 +139,16 @@ class RowLowering {
   /// All that is to be known of the values, once.
   void Look();
   bool IsHeavy(mlir::Value v);
+  bool IsUsedLater(mlir::Value v);
+  void CollectReads(mlir::Value v, llvm::SmallPtrSetImpl<const void*>& seen, int& reads);
+  int RowToKeepIn(mlir::Value v, mlir::Type type);
   void FindSpills();
   bool StoredAlong(size_t k) const { return MovesInside(num_inputs_ + k); }
   void Pass(int pass, mlir::Value lo, mlir::Value hi, llvm::ArrayRef<graph::ReduceOp> reductions,
             llvm::ArrayRef<size_t> stores, llvm::ArrayRef<size_t> keeps);
   void NeedRows(mlir::Value v, int pass);
   const Spill* SpillOf(mlir::Value v, int pass);
-  mlir::Value ScratchView(const Spill& s);
+  Place PlaceOf(const Spill& s);
   mlir::Value Tile(mlir::Value v);
   /// Elements of an operand from current_index_ on, in the row that begins at `offset`.
   mlir::Value Elements(size_t view, mlir::Value offset);
@@ -153,6 +158,7 @@ class RowLowering {
   mlir::Value Apply(mlir::Operation* op, llvm::ArrayRef<mlir::Value> operands, int64_t lanes);
   mlir::Value Identity(const Accumulator& a, bool wide, int64_t lanes);
   mlir::Value Combine(const Accumulator& a, mlir::Value x, mlir::Value y);
+  bool IsLoose(const Accumulator& a);
   Accumulator AccumulatorOf(graph::ReduceOp reduce, bool widens);
   /// The function of two operands that Combine() is, by its name.
   std::string CombinerOf(const Accumulator& a);
@@ -192,7 +198,7 @@ class RowLowering {
   llvm::DenseMap<int64_t, int64_t> symbol_entries_;
   llvm::DenseMap<int64_t, mlir::Value> table_values_;
   llvm::DenseMap<mlir::Value, bool> is_row_, heavy_;
-  llvm::DenseMap<mlir::Value, int> pass_;
+  llvm::DenseMap<mlir::Value, int> pass_, last_pass_;
   int num_passes_ = 1;
   llvm::SmallVector<std::pair<graph::ReduceOp, int>> reductions_;
   llvm::SmallVector<Spill> spills_;
