@@ -139,7 +139,9 @@ class Decomposer {
     const double given = Number("scale", 0);
     Value scale;
     if (given != 0 || !depth.is_symbol) {
-      scale = Constant(given != 0 ? given : 1 / std::sqrt(static_cast<double>(depth.value)), s);
+      // Sums of nothing are zeros, whatever the scale.
+      const double otherwise = depth.value == 0 ? 1 : 1 / std::sqrt(static_cast<double>(depth.value));
+      scale = Constant(given != 0 ? given : otherwise, s);
     } else {
       Type f64 = TensorOf(b_.getContext(), {}, b_.getF64Type());
       Value size = graph::SizeOp::create(b_, op_->getLoc(), f64, q,
@@ -162,8 +164,11 @@ class Decomposer {
     Value none = Make("eq", {sum, Constant(0, sum)}, TensorOf(b_.getContext(), DimsOf(sum.getType()), b_.getI1Type()));
     Value r = Make("where", {none, Constant(0, sum), Ew("reciprocal", {sum})}, sum.getType());
     dims.back() = DimsOf(v.getType()).back();
-    Value y = Ew("mul", {product(e, v, false, dims), r});
-    op_->replaceAllUsesWith(ValueRange{Cast(y, ElementOf(op_->getResult(0)))});
+    Type out = op_->getResult(0).getType();
+    Value y = Cast(Ew("mul", {product(e, v, false, dims), r}), ElementOf(op_->getResult(0)));
+    // Its dims may be known by other names than those of the queries.
+    if (y.getType() != out) y = Make("reshape", {y}, out);
+    op_->replaceAllUsesWith(ValueRange{y});
     op_->erase();
   }
 

@@ -45,6 +45,7 @@
 #include "tiers/compiler/passes.h"
 #include "tiers/compiler/sched/columns.h"
 #include "tiers/compiler/sched/gather.h"
+#include "tiers/compiler/sched/kinds.h"
 #include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/sched/transposed.h"
 
@@ -59,54 +60,10 @@ constexpr size_t kMostReads = 16;
 // Products with longer sums are not followed by ops on whole rows.
 constexpr int64_t kShortSum = 256;
 
-enum class Class {
-  barrier,      // runs in the core
-  view,         // a pointer
-  alias,        // a view that only adds or takes away dims of 1
-  elementwise,  // result has the dims of the iteration space
-  reduction,    // trailing dims to one number
-  row,          // along the trailing dims, result as large as the operand: softmax, norms
-  product,      // a matrix product
-  gather,       // rows of a table, at indices
-  column,       // a reduction over dims before the last one
-};
-
-struct Kind {
-  Class c = Class::barrier;
-  int64_t row = 0;       // reduction, row: how many trailing dims
-  Columns columns = {};  // column: which dims
-};
-
-bool IsFloat(Value v) { return isa<FloatType>(cast<RankedTensorType>(v.getType()).getElementType()); }
-bool HasDType(Value v) { return !DTypeName(cast<RankedTensorType>(v.getType()).getElementType()).empty(); }
 int64_t RankOf(Value v) { return cast<RankedTensorType>(v.getType()).getRank(); }
-
-// The reduced axes, when they are the trailing ones: how many; otherwise 0.
-int64_t TrailingAxes(Operation* op, int64_t rank) {
-  auto axes = op->getAttrOfType<DenseI64ArrayAttr>("axes");
-  if (!axes || axes.empty()) return rank;
-  uint64_t mask = 0;
-  for (int64_t a : axes.asArrayRef()) {
-    if (a < -rank || a >= rank) return 0;
-    mask |= uint64_t{1} << (a < 0 ? a + rank : a);
-  }
-  const int64_t k = static_cast<int64_t>(axes.size());
-  const uint64_t trailing = ((uint64_t{1} << k) - 1) << (rank - k);
-  return mask == trailing ? k : 0;
-}
 
 bool IsOneElement(Type t) {
   return llvm::all_of(DimsOf(t), [](const Dim& d) { return d.is_one(); });
-}
-
-bool OnlyUnitDimsDiffer(Type a, Type b) {
-  auto significant = [](Type t) {
-    SmallVector<Dim> dims;
-    for (const Dim& d : DimsOf(t))
-      if (!d.is_one()) dims.push_back(d);
-    return dims;
-  };
-  return significant(a) == significant(b);
 }
 
 // Is a softmax among them, be it one in five ops?
@@ -115,100 +72,6 @@ bool HasWeights(ArrayRef<Operation*> ops) {
     return llvm::any_of(ops, [&](Operation* op) { return RowOf(op) != nullptr && RowOf(op)->name == name; });
   };
   return has("softmax") || has("log_softmax") || (has("max") && has("exp") && has("sum") && has("div"));
-}
-
-// As many heads of keys as of queries, and all of one dtype.
-bool IsPlainAttention(Operation* op) {
-  Value q = op->getOperand(0), k = op->getOperand(1), v = op->getOperand(2);
-  const SmallVector<Dim> dims = DimsOf(q.getType()), keys = DimsOf(k.getType()), values = DimsOf(v.getType());
-  if (dims.size() < 3 || keys.size() != dims.size() || values.size() != dims.size() || op->hasAttr("absent"))
-    return false;
-  Type element = cast<RankedTensorType>(q.getType()).getElementType();
-  for (Value x : {q, k, v})
-    if (cast<RankedTensorType>(x.getType()).getElementType() != element) return false;
-  auto batch = [](ArrayRef<Dim> d) { return d.drop_back(2); };
-  return !keys[keys.size() - 2].is_one() && batch(keys) == batch(dims) && batch(values) == batch(dims) && IsFloat(q);
-}
-
-// A product of bf16 or f16 for sm_90a. Factors are results of other ops or operands of the trace as they lie: a part of
-// one may begin where a device cannot copy from.
-bool IsForTensorCores(Operation* op, const CompileOptions& options) {
-  if (options.device != "sm_90a" || options.bitwise) return false;
-  Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
-  if (!element.isBF16() && !element.isF16()) return false;
-  for (Value v : op->getOperands()) {
-    if (cast<RankedTensorType>(v.getType()).getElementType() != element) return false;
-    for (Operation* def = v.getDefiningOp(); def != nullptr && RowOf(def) != nullptr && RowOf(def)->impl == "view";
-         def = def->getOperand(0).getDefiningOp())
-      if (!llvm::is_contained({"reshape", "squeeze", "unsqueeze", "transpose", "permute"}, RowOf(def)->name))
-        return false;
-  }
-  return true;
-}
-
-Kind KindOf(Operation* op, const CompileOptions& options) {
-  const bool bitwise = options.bitwise;
-  if (isa<graph::StepOp>(op)) return {};
-  if (isa<graph::NumberOp>(op)) return {Class::elementwise};
-  const TableRow* row = RowOf(op);
-  if (row == nullptr || op->getNumResults() == 0) return {};
-  for (Value v : op->getOperands())
-    if (!HasDType(v)) return {};
-  if (row->impl == "view") {
-    const bool regroups = row->name == "reshape" || row->name == "squeeze" || row->name == "unsqueeze";
-    if (regroups && OnlyUnitDimsDiffer(op->getOperand(0).getType(), op->getResult(0).getType())) return {Class::alias};
-    return {Class::view};
-  }
-  if (op->hasAttr("absent")) return {};
-  // Moves bits, among them infinities, which a store of f8 would turn into the largest number.
-  Type moved = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
-  if (isa<FloatType>(moved) && moved.getIntOrFloatBitWidth() == 8) {
-    const bool same = op->getNumOperands() > 0 &&
-                      cast<RankedTensorType>(op->getOperands().back().getType()).getElementType() == moved;
-    if (row->name == "copy" || row->name == "where" || IsGather(op) || (row->name == "cast" && same)) return {};
-  }
-  if (IsCheckedGather(op, options)) return {Class::gather};
-  if (row->impl == "ew" || row->name == "cast" || row->name == "copy") return {Class::elementwise};
-  if (op->getNumOperands() == 0) return {};
-  Value x = op->getOperand(0);
-  const int64_t rank = RankOf(x);
-  if (row->name == "sum" || row->name == "mean" || row->name == "max" || row->name == "min" || row->name == "var" ||
-      row->name == "logsumexp") {
-    Type element = cast<RankedTensorType>(x.getType()).getElementType();
-    const bool order = row->name == "max" || row->name == "min";
-    // Integers: their sums wrap in i64, in any order; their means are another matter.
-    const bool exact = !IsFloat(x) && row->name == "sum" && options.device.empty();
-    if (!IsFloat(x) && !(order && !element.isInteger(1)) && !exact) return {};
-    if (bitwise && !order && !exact) return {};
-    if (const int64_t k = TrailingAxes(op, rank); k > 0) return {Class::reduction, k};
-    if (row->name == "var" || row->name == "logsumexp") return {};
-    const Columns columns = ColumnsOf(op);
-    if (!options.device.empty() && !SuitsDevice(op, columns)) return {};
-    return columns.count > 0 ? Kind{Class::column, 0, columns} : Kind{};
-  }
-  if (bitwise) return {};
-  // CUDA devices have a library for those that are not for tensor cores.
-  if (!options.device.empty() && (row->name == "attention" || (IsProduct(op) && !IsForTensorCores(op, options))))
-    return {};
-  if (IsProduct(op)) {
-    auto computes = [](Value v) { return ComputeType(cast<RankedTensorType>(v.getType()).getElementType()); };
-    for (Value v : op->getOperands())
-      if (!IsFloat(v) || RankOf(v) < 2 || computes(v) != computes(op->getResult(0))) return {};
-    // A single column is no row.
-    return DimsOf(op->getResult(0).getType()).back().is_one() ? Kind{} : Kind{Class::product};
-  }
-  if (row->name == "attention") return IsPlainAttention(op) ? Kind{Class::product} : Kind{};
-  if (row->name == "softmax" || row->name == "log_softmax") {
-    auto axis = op->getAttrOfType<IntegerAttr>("axis");
-    const int64_t a = axis ? axis.getInt() : -1;
-    return rank > 0 && (a == -1 || a == rank - 1) ? Kind{Class::row, 1} : Kind{};
-  }
-  if (row->name == "layer_norm" || row->name == "rms_norm") {
-    auto dims = op->getAttrOfType<IntegerAttr>("dims");
-    const int64_t k = dims ? dims.getInt() : 1;
-    return k > 0 && k <= rank ? Kind{Class::row, k} : Kind{};
-  }
-  return {};
 }
 
 struct Group {
@@ -380,8 +243,9 @@ class Fuser {
       rows->product = op;
       rows->dims = DimsOf(op->getResult(0).getType());
       if (!IsProduct(op)) {
-        // Attention is one kernel; its space is that of the scores.
+        // Attention is one kernel; its space is that of the scores. Dims of the result may be known by other names.
         const SmallVector<Dim> keys = DimsOf(op->getOperand(1).getType());
+        rows->dims = DimsOf(op->getOperand(0).getType());
         rows->dims.back() = keys[keys.size() - 2];
         rows->row = 1;
         rows->second = op;
@@ -528,6 +392,18 @@ class Fuser {
     return k >= 0 ? k <= kShortSum : RankOf(product->getResult(0)) > 2;
   }
 
+  // Heads that are multiplied with the same matrices, as far as sizes were seen; 0: each has its own, or there are too
+  // many for one task.
+  int64_t ShareOf(const Group& g) {
+    constexpr int64_t kMost = 64;
+    if (g.second == nullptr) return 0;
+    const bool is_op = g.product == g.second;
+    const auto groups =
+        GroupsOf(g.dims, g.product->getOperand(1).getType(), g.second->getOperand(is_op ? 2 : 1).getType());
+    const int64_t heads = groups ? Likely(g.dims[g.dims.size() - 3]) : -1, of = groups ? Likely(*groups) : -1;
+    return of > 0 && heads / of <= kMost ? heads / of : 0;
+  }
+
   ProductFacts FactsOf(const Group& g, Builder& b) {
     Operation* op = g.product;
     const SmallVector<Dim> dims = g.dims;
@@ -541,6 +417,10 @@ class Fuser {
     Type element = ComputeType(cast<RankedTensorType>(op->getResult(0).getType()).getElementType());
     facts.bytes = element.getIntOrFloatBitWidth() / 8;
     facts.whole_rows = g.row > 0 || g.second != nullptr;
+    if (const int64_t share = ShareOf(g); share > 1) {
+      facts.batch = std::max<int64_t>(1, facts.batch / share);
+      if (facts.m > 0) facts.m *= share;
+    }
     auto runs = [&](Value v, int64_t from_end) {
       auto type = cast<RankedTensorType>(v.getType());
       auto strides = cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef();
@@ -561,6 +441,7 @@ class Fuser {
     const ProductFacts facts = FactsOf(g, b);
     ProductSchedule schedule = ChooseProduct(facts, options_);
     Override(options_, StepOf(g.product), &schedule);
+    if (const int64_t share = ShareOf(g); share > 1) schedule.queries = std::max<int64_t>(1, schedule.rows / share);
     // The verifier says so, and the version gets no code.
     if (!CanBeCut(schedule, facts, options_)) schedule.mr = schedule.rows = 0;
     return schedule;

@@ -67,11 +67,15 @@ DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
         {b.getNamedAttr("form", b.getStringAttr("tensor")), b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
          b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
          b.getNamedAttr("stages", b.getI64IntegerAttr(stages)), b.getNamedAttr("apart", b.getI64IntegerAttr(apart))});
-  return b.getDictionaryAttr(
-      {b.getNamedAttr("form", b.getStringAttr(kForms[static_cast<int>(form)])),
-       b.getNamedAttr("rows", b.getI64IntegerAttr(rows)), b.getNamedAttr("columns", b.getI64IntegerAttr(columns)),
-       b.getNamedAttr("depth", b.getI64IntegerAttr(depth)), b.getNamedAttr("mr", b.getI64IntegerAttr(mr)),
-       b.getNamedAttr("nr", b.getI64IntegerAttr(nr)), b.getNamedAttr("copy", b.getI64IntegerAttr(copy))});
+  SmallVector<NamedAttribute> entries = {b.getNamedAttr("form", b.getStringAttr(kForms[static_cast<int>(form)])),
+                                         b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
+                                         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)),
+                                         b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
+                                         b.getNamedAttr("mr", b.getI64IntegerAttr(mr)),
+                                         b.getNamedAttr("nr", b.getI64IntegerAttr(nr)),
+                                         b.getNamedAttr("copy", b.getI64IntegerAttr(copy))};
+  if (queries > 0) entries.push_back(b.getNamedAttr("queries", b.getI64IntegerAttr(queries)));
+  return b.getDictionaryAttr(entries);
 }
 
 std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
@@ -97,9 +101,22 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
     if (!fits) return std::nullopt;
     return s;
   }
+  if (auto queries = attr.getAs<IntegerAttr>("queries")) s.queries = queries.getInt();
+  if (s.queries < 0) return std::nullopt;
   if (s.form == Form::stream && s.rows != s.mr) return std::nullopt;
   if (s.mr * s.nr > 1024 || s.rows % s.mr != 0) return std::nullopt;
   return s;
+}
+
+std::optional<Dim> GroupsOf(ArrayRef<Dim> scores, Type keys, Type values) {
+  if (scores.size() < 3) return std::nullopt;
+  const Dim heads = scores[scores.size() - 3];
+  auto groups = [](Type type) {
+    const SmallVector<Dim> dims = DimsOf(type);
+    return dims.size() < 3 ? Dim{false, 1} : dims[dims.size() - 3];
+  };
+  if (heads.is_one() || groups(keys) == heads || groups(keys) != groups(values)) return std::nullopt;
+  return groups(keys);
 }
 
 std::vector<std::string> Alternatives(const ProductSchedule& s) {
@@ -247,7 +264,9 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
       s.mr = tile.mr;
       s.nr = nr;
     }
-    if (!f.is_exact) break;
+    // Other sizes will come. But rows of attention are few at a time, or many, and a tile that is mostly empty stays
+    // so.
+    if (!f.is_exact && (!f.whole_rows || f.m <= 0 || f.n <= 0 || waste < 1.4)) break;
   }
   // A panel of depth x nr fills half of a first-level cache of 64 kB.
   s.depth = 32768 / (s.nr * f.bytes);

@@ -25,6 +25,7 @@ struct ProductSchedule {
   int64_t copy = 0;        // 1: rows of the left factor are copied although they could be read where they lie
   int64_t stages = 0;      // tensor: pieces in the ring
   int64_t apart = 0;       // tensor: 1: each group of warps has a task of its own, one after the other
+  int64_t queries = 0;     // where heads share matrices: a task has so many rows of each of them; 0: not said
 
   /// tensor: groups of four warps of a block.
   static constexpr int64_t kGroups = 2;
@@ -51,6 +52,11 @@ struct ProductFacts {
   bool b_along_k = false;   // so can the right one, in any dtype ...
   bool b_along_n = false;   // ... or it has runs along the rows of the result
 };
+
+/// Attention of fewer heads of keys and values than of queries: rows of all heads that share them are multiplied with
+/// the same copy. The dim of such groups, for scores of these dims and the right factors of both products; nothing
+/// where each head has matrices of its own.
+std::optional<Dim> GroupsOf(llvm::ArrayRef<Dim> scores, mlir::Type keys, mlir::Type values);
 
 /// The space of the tuner: entries in which another schedule differs from this one, and leaving it to the library.
 std::vector<std::string> Alternatives(const ProductSchedule& schedule);

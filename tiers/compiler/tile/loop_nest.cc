@@ -123,7 +123,9 @@ Products ProductsOf(sched::KernelOp kernel) {
     products.is_causal |= isa<graph::CausalOp>(op);
     if (products.second != nullptr && op.getNumOperands() == 2 && op.getOperand(0) == products.second->getResult(0))
       products.scale = &op;
-    Operation* before = products.scale != nullptr ? products.scale : products.second;
+    Operation* before = products.cast != nullptr    ? products.cast
+                        : products.scale != nullptr ? products.scale
+                                                    : products.second;
     if (before != nullptr && op.getNumResults() == 1 && op.getNumOperands() == 1 &&
         op.getOperand(0) == before->getResult(0))
       products.cast = &op;

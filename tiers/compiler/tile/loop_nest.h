@@ -13,7 +13,7 @@ struct Products {
   mlir::Operation* first = nullptr;
   mlir::Operation* second = nullptr;
   mlir::Operation* scale = nullptr;  // multiplies the second one's result with a number for each row
-  mlir::Operation* cast = nullptr;   // of that to the dtype of the result
+  mlir::Operation* cast = nullptr;   // of that to the dtype and the dims of the result
   bool is_causal = false;
 
   /// Is it what the second product gives in the end?

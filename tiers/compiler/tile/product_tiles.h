@@ -1,0 +1,116 @@
+// Matrix products in tiles of registers: copies of their factors, and the sums.
+#ifndef TESSERA_TIERS_COMPILER_TILE_PRODUCT_TILES_H_
+#define TESSERA_TIERS_COMPILER_TILE_PRODUCT_TILES_H_
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "tiers/compiler/sched/product.h"
+#include "tiers/compiler/tile/row_lowering.h"
+
+namespace tessera::compiler {
+
+/// A factor of a product: element (i, k) of the left one, (k, j) of the right one, is at
+/// view[base + (i or j) * line + k * along].
+struct Factor {
+  mlir::Value view, base, line, along;
+  mlir::Type dtype;
+  bool is_operand = false;  // not rows in scratch
+  size_t index = 0;         // of the operand
+  bool runs_along = false;  // along == 1
+  bool runs_line = false;   // line == 1
+  mlir::Value head, first;  // of a left one whose rows are of several heads: from head to head; the first row
+};
+
+/// What kernels with a product have in common; tile/lower_product.cc says in which order it comes.
+class ProductTiles {
+ protected:
+  ProductTiles(RowLowering rows, const ProductSchedule& schedule, const CompileOptions& options, mlir::Type type);
+
+  // Where sums are between two pieces of the depth. Without a place there is one piece.
+  struct Sums {
+    mlir::Value view;
+    mlir::Value width;  // elements of a row
+  };
+
+  // A panel of the right factor: `nr` columns from view[base + k * stride] on.
+  struct Panel {
+    mlir::Value view, base, stride;
+  };
+
+  static int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+  int64_t Wide(int64_t columns) const { return RoundUp(columns, w_); }
+  mlir::OpBuilder& b() { return rows_.b(); }
+  mlir::Location loc() const { return rows_.loc(); }
+  mlir::Value I64(int64_t n) { return rows_.I64(n); }
+  mlir::Value Min(mlir::Value x, mlir::Value y) { return mlir::arith::MinSIOp::create(b(), loc(), x, y); }
+  mlir::Value Sub(mlir::Value x, mlir::Value y) { return mlir::arith::SubIOp::create(b(), loc(), x, y); }
+  mlir::Value Div(mlir::Value x, mlir::Value y) { return mlir::arith::DivUIOp::create(b(), loc(), x, y); }
+  mlir::Value Rem(mlir::Value x, mlir::Value y) { return mlir::arith::RemUIOp::create(b(), loc(), x, y); }
+  mlir::Value CeilDiv(mlir::Value x, int64_t by) {
+    return mlir::arith::DivUIOp::create(b(), loc(), rows_.Sum(x, I64(by - 1)), I64(by));
+  }
+
+  // Elements of scratch; the result is their offset in bytes.
+  mlir::Value Reserve(int64_t elements) {
+    mlir::Value at = I64(fixed_);
+    fixed_ = RoundUp(fixed_ + elements * bytes_, 64);
+    return at;
+  }
+  mlir::Value Scratch(mlir::Value offset) {
+    return mlir::LLVM::GEPOp::create(b(), loc(), rows_.scratch().getType(), b().getI8Type(), rows_.scratch(), offset);
+  }
+
+  // sink(i, n, left): the tile of rows i to i + left and columns from n on is in scratch. Without a sink the sums are
+  // the result.
+  void Multiply(const Factor& x, const Factor& y, mlir::Value panel_scratch, mlir::Value depth, mlir::Value count,
+                mlir::Value n0, mlir::Value n1, mlir::Value columns, Sums sums,
+                llvm::function_ref<void(mlir::Value, mlir::Value, mlir::Value)> sink);
+  mlir::Value Greater(mlir::Value x, mlir::Value y);
+  mlir::Value Equal(mlir::Value x, mlir::Value y);
+  mlir::Value LoadWide(mlir::Value view, mlir::Value at, int64_t lanes);
+  void StoreWide(mlir::Value x, mlir::Value view, mlir::Value at);
+  mlir::Value Zero(int64_t lanes);
+  // An element of a factor and those that follow along one of its directions, in the computing dtype.
+  mlir::Value LoadFactor(const Factor& f, mlir::Value at, int64_t lanes, bool is_run, mlir::Value stride);
+  // fn(at, lanes) for 0 to n: vectors, then the rest one by one.
+  void AlongRow(mlir::Value n, llvm::function_ref<void(mlir::Value, int64_t)> fn);
+  // Rows of the left factor next to each other, each a run along the sum.
+  Factor CopyRows(const Factor& x, mlir::Value count, mlir::Value length);
+  // All panels of a block at once, where the right factor has runs along its columns: it is then read run by run.
+  void PackBlock(const Factor& y, mlir::Value scratch, mlir::Value length, mlir::Value n0, mlir::Value n1);
+  // The panel at y.base, `columns` of which are there.
+  Panel PackPanel(const Factor& y, mlir::Value scratch, mlir::Value length, mlir::Value columns);
+  // w columns from j on, w elements of each along the sum, transposed in registers.
+  void PackSquare(const Factor& y, const Panel& packed, mlir::Value k, int64_t j);
+  // Fewer columns than a panel has: zeros beyond.
+  void PackPart(const Factor& y, const Panel& packed, mlir::Value length, mlir::Value columns);
+  // mr x nr / w vectors: zeros, or where the last piece left them.
+  llvm::SmallVector<mlir::Value> Start(const Sums& sums, mlir::Value offset, mlir::Value is_first);
+  mlir::Value InSums(const Sums& sums, mlir::Value offset, int64_t r, int64_t v);
+  llvm::SmallVector<mlir::Value> RegisterTile(const Factor& x, const Panel& panel, mlir::Value length, mlir::Value i,
+                                              mlir::Value rows, llvm::ArrayRef<mlir::Value> start);
+  // The right factor is read once, four of its rows at a time; sums are in scratch, one row for each row of the result.
+  void Stream(const Factor& x, const Factor& y, mlir::Value depth, mlir::Value count, mlir::Value n0, mlir::Value n1,
+              mlir::Value sums, mlir::Value width);
+  // mr x nr scalars: vectors run along the sum.
+  llvm::SmallVector<mlir::Value> DotTile(const Factor& x, const Factor& y, mlir::Value length, mlir::Value i,
+                                         mlir::Value rows, mlir::Value columns);
+  // The tile goes to the sums of the next piece, or is done.
+  void Finish(llvm::ArrayRef<mlir::Value> tile, const Sums& sums, mlir::Value offset, mlir::Value is_last,
+              bool has_sink, llvm::function_ref<void()> sink);
+
+  RowLowering rows_;
+  const ProductSchedule schedule_;
+  const mlir::Type type_;  // that is computed in
+  const bool lanes_of_a_;
+  const int64_t bytes_, w_;
+  int64_t fixed_ = 0;
+  int64_t second_depth_ = 0;
+  mlir::Value share_;  // heads whose rows the left factor has
+  bool sums_in_pieces_ = false, packs_block_ = false;
+  mlir::Value panel_, copy_, tile_, second_panel_, second_sums_;  // offsets in scratch, in bytes
+};
+
+}  // namespace tessera::compiler
+
+#endif  // TESSERA_TIERS_COMPILER_TILE_PRODUCT_TILES_H_
