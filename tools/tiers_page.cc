@@ -165,7 +165,7 @@ std::vector<Section> Make() {
                   "f32 for eight vectors, then in f64), the third scales them.\nWhat a pass leaves for the next is "
                   "in the row of the result, which is written in the end: the elements after scaling and\nshifting, "
                   "which are read from there in place of three operands, then the exponentials. Each loop over vectors "
-                  "is\nfollowed by one over the elements that are left.\n\n" +
+                  "is\nfollowed by loops over smaller ones for the elements that are left.\n\n" +
                       Code("mlir", Folded(tile)),
                   D::vectors});
   page.push_back({"tsr_target",

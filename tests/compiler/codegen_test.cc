@@ -239,7 +239,7 @@ void ConvertInSteps(void* out, const void* const* in, int64_t n) {
   std::memcpy(out, from.data(), static_cast<size_t>(n) * SizeOf(conversion.back()));
 }
 
-/// False for tsr_pre_* and tsr_exp_weight_*, which have no counterpart of their own.
+/// False for tsr_pre_*, tsr_exp_weight_* and tsr_larger_*, which have no counterpart of their own.
 bool FindMeaning(const std::string& name, Meaning* meaning) {
   const size_t last = name.rfind('_');
   const DType dtype = DTypeNamed(name.substr(last + 1));
@@ -249,7 +249,7 @@ bool FindMeaning(const std::string& name, Meaning* meaning) {
     *meaning = {{steps.front()}, steps.back(), ConvertInSteps};
     return true;
   };
-  if (op == "pre" || op == "exp_weight") return false;
+  if (op == "pre" || op == "exp_weight" || op == "larger") return false;
   if (op.rfind("cast_", 0) == 0) return convert({DTypeNamed(op.substr(5)), dtype});
   if (op == "load") return convert({dtype, DType::f32});
   if (op == "store") return convert({DType::f32, dtype});
@@ -275,7 +275,7 @@ TEST(Functions, ThereIsOneForEveryLoopOfTier1) {
     }
   }
   EXPECT_GT(loops, 300);
-  EXPECT_EQ(static_cast<int>(names.size()), loops + 7 * 7 + 3 * 4 + 3 + 2);
+  EXPECT_EQ(static_cast<int>(names.size()), loops + 7 * 7 + 3 * 4 + 3 + 2 + 2);
 }
 
 /// e^x of what a softmax has: within a unit and a half, zero below the smallest normal number, and NaN stays.
@@ -322,6 +322,38 @@ TEST(Functions, WeightsOfASoftmax) {
   CheckWeights<double>("tsr_exp_weight_f64", -708);
 }
 
+template <typename T>
+void CheckLarger(const char* name) {
+  std::unique_ptr<Loader> loader = MakeLoader();
+  llvm::LLVMContext context;
+  llvm::FunctionType* type;
+  Widening widening;
+  ASSERT_TRUE(FindMathFunction(name, context, &type, &widening));
+  llvm::Module m("kernels", context);
+  AddKernel(m, "kernel", name, type, 8);
+  llvm::Expected<Loader::Handle> handle = loader->Load(MustCompile(m, CodegenOptions()));
+  ASSERT_TRUE(static_cast<bool>(handle));
+  constexpr T kInf = std::numeric_limits<T>::infinity(), kNaN = std::numeric_limits<T>::quiet_NaN();
+  const T values[] = {T(0), T(-0.0), T(1), T(-1), T(1.5), kInf, -kInf, std::numeric_limits<T>::denorm_min(), kNaN};
+  std::vector<T> a, b;
+  for (const T x : values)
+    for (const T y : values) a.push_back(x), b.push_back(y);
+  while (a.size() % 8 != 0) a.push_back(T(2)), b.push_back(T(3));  // whole vectors
+  std::vector<T> y(a.size(), T(7));
+  const void* in[] = {a.data(), b.data()};
+  reinterpret_cast<Kernel>(*loader->Lookup(*handle, "kernel"))(y.data(), in, static_cast<int64_t>(y.size()));
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (std::isnan(a[i]) || std::isnan(b[i]))
+      EXPECT_TRUE(std::isnan(y[i]) || y[i] == a[i] || y[i] == b[i]) << a[i] << " " << b[i] << " " << y[i];
+    else
+      EXPECT_EQ(y[i], std::max(a[i], b[i])) << a[i] << " " << b[i];
+  }
+}
+TEST(Functions, LargerOfTwo) {
+  CheckLarger<float>("tsr_larger_f32");
+  CheckLarger<double>("tsr_larger_f64");
+}
+
 TEST(Functions, AreBitwiseTier1sAtEveryWidth) {
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -330,7 +362,9 @@ TEST(Functions, AreBitwiseTier1sAtEveryWidth) {
   for (const std::string& name : MathFunctions()) {
     Meaning meaning;
     if (!FindMeaning(name, &meaning)) {
-      EXPECT_TRUE(name.rfind("tsr_pre_", 0) == 0 || name.rfind("tsr_exp_weight_", 0) == 0) << name;
+      EXPECT_TRUE(name.rfind("tsr_pre_", 0) == 0 || name.rfind("tsr_exp_weight_", 0) == 0 ||
+                  name.rfind("tsr_larger_", 0) == 0)
+          << name;
       continue;
     }
     llvm::LLVMContext context;

@@ -72,7 +72,7 @@ class ProductTiles {
   mlir::Value Zero(int64_t lanes);
   // An element of a factor and those that follow along one of its directions, in the computing dtype.
   mlir::Value LoadFactor(const Factor& f, mlir::Value at, int64_t lanes, bool is_run, mlir::Value stride);
-  // fn(at, lanes) for 0 to n: vectors, then the rest one by one.
+  // fn(at, lanes) for 0 to n.
   void AlongRow(mlir::Value n, llvm::function_ref<void(mlir::Value, int64_t)> fn);
   // Rows of the left factor next to each other, each a run along the sum.
   Factor CopyRows(const Factor& x, mlir::Value count, mlir::Value length);
