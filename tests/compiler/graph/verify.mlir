@@ -106,6 +106,6 @@ tsr_graph.trace "t" values [0] strides [[]] (%v0: tensor<8x4xf32>) {
 // -----
 
 tsr_graph.trace "t" values [0] strides [[]] (%v0: tensor<8x4xf32>) {
-  // expected-error@+1 {{has kind sum, mean, max or min, not product}}
+  // expected-error@+1 {{has kind sum, mean, max, min, var or logsumexp, not product}}
   %0 = tsr_graph.reduce "product" %v0 rank 1 : tensor<8x4xf32> -> tensor<8x1xf32>
 }

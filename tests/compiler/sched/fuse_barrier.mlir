@@ -89,13 +89,13 @@ tsr_graph.trace "until" values [0] strides [[]] (%v0: !t) {
 }
 
 // -----
-// A variance over leading dims is not generated; exp alone stays with tier 1.
+// A product of elements is not generated; exp alone stays with tier 1.
 // CHECK-LABEL: tsr_graph.trace "leading"
 // CHECK-NEXT:   %v1 = tsr_graph.exp %v0 step 0 values [1] until [1]
-// CHECK-NEXT:   %v2 = tsr_graph.var %v1 step 1 values [2] until [end] {axes = array<i64: 0>}
+// CHECK-NEXT:   %v2 = tsr_graph.prod %v1 step 1 values [2] until [end] {axes = array<i64: 0>}
 // CHECK-NEXT: }
 !t = tensor<8x16xf32>
 tsr_graph.trace "leading" values [0] strides [[]] (%v0: !t) {
   %v1 = tsr_graph.exp %v0 step 0 values [1] until [1] : (!t) -> !t
-  %v2 = tsr_graph.var %v1 step 1 values [2] until [end] {axes = array<i64: 0>} : (!t) -> tensor<16xf32>
+  %v2 = tsr_graph.prod %v1 step 1 values [2] until [end] {axes = array<i64: 0>} : (!t) -> tensor<16xf32>
 }

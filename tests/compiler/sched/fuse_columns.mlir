@@ -66,7 +66,7 @@ tsr_graph.trace "integers" values [0] strides [[]] (%v0: !i) {
 }
 
 // -----
-// Few columns, dims of 1, dims with others between them, and what is neither sum nor mean, maximum or minimum: tier 1's.
+// Few columns, dims of 1, dims with others between them, and products of elements: tier 1's.
 // CHECK-LABEL: tsr_graph.trace "others"
 // CHECK-NEXT:   %v3 = tsr_graph.exp %v0 step 0 values [3] until [1]
 // CHECK-NEXT:   %v4 = tsr_graph.sum %v3 step 1 values [4] until [end] {axes = array<i64: 0>}
@@ -74,7 +74,7 @@ tsr_graph.trace "integers" values [0] strides [[]] (%v0: !i) {
 // CHECK-NEXT:   %v6 = tsr_graph.sum %v5 step 3 values [6] until [end] {axes = array<i64: 0, 1>}
 // CHECK-NEXT:   %v7 = tsr_graph.exp %v2 step 4 values [7] until [6]
 // CHECK-NEXT:   %v8 = tsr_graph.sum %v7 step 5 values [8] until [end] {axes = array<i64: 0, 2>}
-// CHECK-NEXT:   %v9 = tsr_graph.logsumexp %v7 step 6 values [9] until [end] {axes = array<i64: 0, 1, 2>}
+// CHECK-NEXT:   %v9 = tsr_graph.prod %v7 step 6 values [9] until [end] {axes = array<i64: 0, 1, 2>}
 // CHECK-NEXT: }
 !n = tensor<300x3xf32>
 !o = tensor<1x1x64xf32>
@@ -86,5 +86,42 @@ tsr_graph.trace "others" values [0, 1, 2] strides [[], [], []] (%v0: !n, %v1: !o
   %v6 = tsr_graph.sum %v5 step 3 values [6] until [end] {axes = array<i64: 0, 1>} : (!o) -> tensor<64xf32>
   %v7 = tsr_graph.exp %v2 step 4 values [7] until [6] : (!x) -> !x
   %v8 = tsr_graph.sum %v7 step 5 values [8] until [end] {axes = array<i64: 0, 2>} : (!x) -> tensor<9x64xf32>
-  %v9 = tsr_graph.logsumexp %v7 step 6 values [9] until [end] {axes = array<i64: 0, 1, 2>} : (!x) -> tensor<64xf32>
+  %v9 = tsr_graph.prod %v7 step 6 values [9] until [end] {axes = array<i64: 0, 1, 2>} : (!x) -> tensor<64xf32>
+}
+
+// -----
+// Variances and logsumexp along columns are kernels of their own, and join what is cheap to compute twice.
+// CHECK-LABEL: tsr_graph.trace "spread"
+// CHECK-NEXT:   %v2, %v3 = tsr_sched.kernel @k2 at 2 steps [0, 1, 2] inputs [0] outputs [2, 3] strides {{\[}}[]] row 0 cut [0, 1, 4096, 32]
+// CHECK-NEXT:     %0 = tsr_graph.neg %in0
+// CHECK-NEXT:     %1 = tsr_graph.reduce "var" %0 rank 1 from 0 correction 1.000000e+00 : tensor<64x32xf32> -> tensor<1x32xf32>
+// CHECK-NEXT:     %2 = tsr_graph.reshape %1
+// CHECK-NEXT:     %3 = tsr_graph.reduce "logsumexp" %0 rank 1 from 0 : tensor<64x32xf32> -> tensor<1x32xf32>
+// CHECK-NEXT:     %4 = tsr_graph.reshape %3
+// CHECK-NEXT:     tsr_sched.yield %2, %4 : tensor<32xf32>, tensor<32xf32>
+// CHECK-NEXT:   }
+// CHECK-NEXT: }
+!x = tensor<64x32xf32>
+!r = tensor<32xf32>
+tsr_graph.trace "spread" values [0] strides [[]] (%v0: !x) {
+  %v1 = tsr_graph.neg %v0 step 0 values [1] until [2] : (!x) -> !x
+  %v2 = tsr_graph.var %v1 step 1 values [2] until [end] {axes = array<i64: 0>, correction = 1.0 : f64} : (!x) -> !r
+  %v3 = tsr_graph.logsumexp %v1 step 2 values [3] until [end] {axes = array<i64: 0>} : (!x) -> !r
+}
+
+// -----
+// An exponential is computed once, before.
+// CHECK-LABEL: tsr_graph.trace "heavy"
+// CHECK-NEXT:   %v1 = tsr_graph.gelu %v0 step 0 values [1] until [1]
+// CHECK-NEXT:   %v2 = tsr_sched.kernel @k1 at 1 steps [1] inputs [1] outputs [2] strides {{\[}}[]] row 0 cut [0, 1, 4096, 32]
+// CHECK-NEXT:     %0 = tsr_graph.reduce "var" %in0 rank 1 from 0 : tensor<64x32xf32> -> tensor<1x32xf32>
+// CHECK-NEXT:     %1 = tsr_graph.reshape %0
+// CHECK-NEXT:     tsr_sched.yield %1 : tensor<32xf32>
+// CHECK-NEXT:   }
+// CHECK-NEXT: }
+!x = tensor<64x32xf32>
+!r = tensor<32xf32>
+tsr_graph.trace "heavy" values [0] strides [[]] (%v0: !x) {
+  %v1 = tsr_graph.gelu %v0 step 0 values [1] until [1] : (!x) -> !x
+  %v2 = tsr_graph.var %v1 step 1 values [2] until [end] {axes = array<i64: 0>} : (!x) -> !r
 }

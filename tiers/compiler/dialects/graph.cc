@@ -42,8 +42,11 @@ LogicalResult ReduceOp::verify() {
     if (reduced ? !DimOf(y, d).is_one() : !(DimOf(y, d) == DimOf(x, d)))
       return emitOpError("dim ") << d << " of the result is not " << (reduced ? "1" : "that of the operand");
   }
-  if (getKind() != "sum" && getKind() != "mean" && getKind() != "max" && getKind() != "min")
-    return emitOpError("has kind sum, mean, max or min, not ") << getKind();
+  const bool of_columns = getKind() == "var" || getKind() == "logsumexp";
+  if (getKind() != "sum" && getKind() != "mean" && getKind() != "max" && getKind() != "min" && !of_columns)
+    return emitOpError("has kind sum, mean, max, min, var or logsumexp, not ") << getKind();
+  if (of_columns && (!getFrom() || !isa<FloatType>(cast<RankedTensorType>(getX().getType()).getElementType())))
+    return emitOpError("of kind ") << getKind() << " is of floats along columns";
   return success();
 }
 

@@ -136,8 +136,9 @@ def TsrGraph_CausalOp : TsrGraph_Op<"causal", [Pure, AllTypesMatch<["x", "y"]>]>
 def TsrGraph_ReduceOp : TsrGraph_Op<"reduce", [Pure]> {
   let summary = "A reduction over `rank` dims, the last ones or those from `from` on, which stay as dims of 1";
   let description = [{
-    What the reductions of the op table, softmax and the norms are made of. `kind` is sum, mean, max or min. Sums of f32
-    are kept in f64 and rounded once; those of i64 wrap. A mean divides by the number of elements less `correction`.
+    What the reductions of the op table, softmax and the norms are made of. `kind` is sum, mean, max or min, and along
+    columns (`from`) also var or logsumexp. Sums of f32 are kept in f64 and rounded once; those of i64 wrap. A mean or a
+    variance divides by the number of elements less `correction`.
     `loose`: of a row with a NaN in it the maximum may be any element, because whatever uses it sees the NaN as well.
 
     ```mlir

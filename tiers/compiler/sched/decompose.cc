@@ -47,6 +47,9 @@ class Decomposer {
     Value y;
     if (name == "sum" || name == "mean" || order) {
       y = Reduce(name, x);
+    } else if (from_) {
+      // Along columns tasks have parts of what each pass would need: how those are put together is the lowering's.
+      y = Reduce(name, x, Number("correction", 0.0));
     } else if (name == "var") {
       y = Variance(x, Number("correction", 0.0));
     } else if (name == "logsumexp") {

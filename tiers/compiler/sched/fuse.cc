@@ -32,7 +32,8 @@
 //
 // Sums along columns (over dims before the last one, and not over that) join a group of the same space and may have
 // company there, but nothing in the kernel uses them. How they are cut for threads, and whether a CUDA device has
-// enough to do, follows from the sizes that were seen.
+// enough to do, follows from the sizes that were seen. Variances and logsumexp along columns are worth a kernel alone:
+// tier 1 reads everything twice, a task what is still in the cache.
 //
 // Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
 // matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
@@ -217,7 +218,7 @@ class Fuser {
     joined->row = std::max(joined->row, kind.row);
     if (kind.columns.count > 0) joined->columns = kind.columns;
     joined->ops.insert(op);
-    joined->compute += kind.c != Class::alias && !isa<graph::NumberOp>(op);
+    joined->compute += kind.c == Class::alias || isa<graph::NumberOp>(op) ? 0 : kind.reads;
     joined->normalises |= kind.c == Class::row;
     group_of_[op] = joined;
     for (Value v : op->getOperands())
@@ -472,6 +473,9 @@ class Fuser {
     if (kind.row > 0 && ((g.row > 0 && g.row != kind.row) || g.columns.count > 0)) return false;
     if (kind.c == Class::column) {
       if (g.row > 0 || g.product != nullptr || g.gather != nullptr) return false;
+      // What is read twice is computed twice.
+      auto may_repeat = [&](Operation* o) { return IsCheap(o) || KindOf(o, options_).c == Class::column; };
+      if (kind.reads > 1 && !llvm::all_of(g.ops, may_repeat)) return false;
       return g.columns.Agrees(kind.columns) && DimsOf(op->getOperand(0).getType()) == g.dims;
     }
     // A row of several dims must be one run, or one number, in everything that is read.

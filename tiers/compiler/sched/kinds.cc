@@ -1,5 +1,6 @@
 #include "tiers/compiler/sched/kinds.h"
 
+#include "llvm/ADT/StringSet.h"
 #include "tiers/compiler/sched/gather.h"
 
 using namespace mlir;
@@ -24,6 +25,9 @@ int64_t TrailingAxes(Operation* op, int64_t rank) {
   const uint64_t trailing = ((uint64_t{1} << k) - 1) << (rank - k);
   return mask == trailing ? k : 0;
 }
+
+// A variance needs the mean first, a sum of exponentials the largest element.
+int Reads(StringRef reduction) { return reduction == "var" || reduction == "logsumexp" ? 2 : 1; }
 
 bool OnlyUnitDimsDiffer(Type a, Type b) {
   auto significant = [](Type t) {
@@ -68,6 +72,18 @@ bool IsForTensorCores(Operation* op, const CompileOptions& options) {
 
 }  // namespace
 
+bool IsCheap(Operation* op) {
+  static const llvm::StringSet<> cheap = {
+      "add",         "sub",         "mul",        "neg",     "abs",       "square",      "maximum",
+      "minimum",     "fmax",        "fmin",       "where",   "clamp",     "relu",        "relu6",
+      "eq",          "ne",          "lt",         "le",      "gt",        "ge",          "cast",
+      "copy",        "reshape",     "unsqueeze",  "squeeze", "broadcast", "logical_and", "logical_or",
+      "logical_not", "logical_xor", "leaky_relu", "isnan",   "isfinite",  "isinf",       "sign"};
+  if (isa<graph::NumberOp, graph::CausalOp>(op)) return true;
+  const TableRow* row = RowOf(op);
+  return row != nullptr && cheap.contains(row->name);
+}
+
 Kind KindOf(Operation* op, const CompileOptions& options) {
   const bool bitwise = options.bitwise;
   if (isa<graph::StepOp>(op)) return {};
@@ -103,10 +119,10 @@ Kind KindOf(Operation* op, const CompileOptions& options) {
     if (!IsFloat(x) && !(order && !element.isInteger(1)) && !exact) return {};
     if (bitwise && !order && !exact) return {};
     if (const int64_t k = TrailingAxes(op, rank); k > 0) return {Class::reduction, k};
-    if (row->name == "var" || row->name == "logsumexp") return {};
+    if (Reads(row->name) > 1 && !options.device.empty()) return {};
     const Columns columns = ColumnsOf(op);
     if (!options.device.empty() && !SuitsDevice(op, columns)) return {};
-    return columns.count > 0 ? Kind{Class::column, 0, columns} : Kind{};
+    return columns.count > 0 ? Kind{Class::column, 0, columns, Reads(row->name)} : Kind{};
   }
   if (bitwise) return {};
   // CUDA devices have a library for those that are not for tensor cores.

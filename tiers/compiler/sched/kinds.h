@@ -25,9 +25,13 @@ struct Kind {
   Class c = Class::barrier;
   int64_t row = 0;       // reduction, row: how many trailing dims
   Columns columns = {};  // column: which dims
+  int reads = 1;         // column: how often each element is needed
 };
 
 Kind KindOf(mlir::Operation* op, const CompileOptions& options);
+
+/// A few instructions: computing it twice costs less than keeping what it gives.
+bool IsCheap(mlir::Operation* op);
 
 }  // namespace tessera::compiler
 

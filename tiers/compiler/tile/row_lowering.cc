@@ -7,6 +7,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "tiers/compiler.h"
 #include "tiers/compiler/sched/gather.h"
+#include "tiers/compiler/sched/kinds.h"
 
 using namespace mlir;
 
@@ -254,7 +255,8 @@ void RowLowering::StoreNumbers() {
 RowLowering::Accumulator RowLowering::AccumulatorOf(graph::ReduceOp reduce, bool widens) {
   Accumulator a;
   a.reduce = reduce;
-  a.is_sum = reduce.getKind() == "sum" || reduce.getKind() == "mean";
+  a.is_sum = reduce.getKind() != "max" && reduce.getKind() != "min";
+  a.is_max = reduce.getKind() == "max";
   Type t = ComputeType(ElementOf(reduce.getX()));
   a.widens = widens && a.is_sum && t.isF32();
   a.type = a.widens ? b_.getF64Type() : t;
@@ -267,15 +269,14 @@ Value RowLowering::Identity(const Accumulator& a, bool wide, int64_t lanes) {
   TypedAttr zero;
   if (auto f = dyn_cast<FloatType>(t)) {
     llvm::APFloat value = llvm::APFloat::getZero(f.getFloatSemantics());
-    if (!a.is_sum) value = llvm::APFloat::getInf(f.getFloatSemantics(), reduce.getKind() == "max");
+    if (!a.is_sum) value = llvm::APFloat::getInf(f.getFloatSemantics(), a.is_max);
     zero = FloatAttr::get(t, value);
   } else {
     const unsigned width = t.getIntOrFloatBitWidth();
     const bool is_unsigned = ElementOf(reduce.getX()).isUnsignedInteger();
     llvm::APInt value(width, 0);
-    if (reduce.getKind() == "max")
-      value = is_unsigned ? llvm::APInt::getMinValue(width) : llvm::APInt::getSignedMinValue(width);
-    if (reduce.getKind() == "min")
+    if (a.is_max) value = is_unsigned ? llvm::APInt::getMinValue(width) : llvm::APInt::getSignedMinValue(width);
+    if (!a.is_max && !a.is_sum)
       value = is_unsigned ? llvm::APInt::getMaxValue(width) : llvm::APInt::getSignedMaxValue(width);
     zero = IntegerAttr::get(t, value);
   }
@@ -292,7 +293,7 @@ Value RowLowering::Combine(const Accumulator& a, Value x, Value y) {
   if (a.is_sum && !isa<FloatType>(a.type)) return Value(arith::AddIOp::create(b_, loc_, x, y));
   if (a.is_sum) return Value(arith::AddFOp::create(b_, loc_, x, y));
   Type e = ElementOf(reduce.getX());
-  const bool max = reduce.getKind() == "max";
+  const bool max = a.is_max;
   if (IsLoose(a)) return Map(CombinerOf(a), {x, y}, x.getType());
   // One instruction each on Arm and on devices; a NaN wins, and +0 is larger than -0, as in tier 1.
   if (isa<FloatType>(e)) {
@@ -494,7 +495,7 @@ void RowLowering::PutTogether(Value tasks, Value count) {
 std::string RowLowering::CombinerOf(const Accumulator& a) {
   graph::ReduceOp reduce = a.reduce;
   if (a.is_sum) return a.type.isF64() ? "add_f64" : a.type.isF32() ? "add_f32" : "add_i64";
-  const char* function = IsLoose(a) ? "larger_" : reduce.getKind() == "max" ? "maximum_" : "minimum_";
+  const char* function = IsLoose(a) ? "larger_" : a.is_max ? "maximum_" : "minimum_";
   return function + ComputeName(ElementOf(reduce.getX())).str();
 }
 

@@ -119,7 +119,8 @@ class RowLowering {
   };
   struct Accumulator {
     graph::ReduceOp reduce;
-    bool is_sum = false;
+    bool is_sum = false;  // otherwise the largest or the smallest
+    bool is_max = false;
     bool widens = false;  // f32 sums go to f64
     mlir::Type type;      // of the lanes that last
   };
