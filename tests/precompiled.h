@@ -5,4 +5,3 @@
 #include <random>
 
 #include "runtime/precompiled.h"
-

@@ -66,7 +66,7 @@ tsr_graph.trace "causal" values [0, 1, 2] strides [[], [], []] (%v0: !q, %v1: !q
 // CHECK-NEXT:     %0 = tsr_graph.matmul %in0, %in1 {transpose_b = true}
 // CHECK-NEXT:     %1 = tsr_graph.number 0.17677669529663687 : tensor<f32>
 // CHECK-NEXT:     %2 = tsr_graph.mul %0, %1
-// CHECK-NEXT:     %3 = tsr_graph.reduce "max" %2 rank 1 : tensor<1x4x16x16xf32> -> tensor<1x4x16x1xf32>
+// CHECK-NEXT:     %3 = tsr_graph.reduce "max" %2 rank 1 loose : tensor<1x4x16x16xf32> -> tensor<1x4x16x1xf32>
 // CHECK-NEXT:     %4 = tsr_graph.number 0.000000e+00 : tensor<f32>
 // CHECK-NEXT:     %5 = tsr_graph.isfinite %3
 // CHECK-NEXT:     %6 = tsr_graph.where %5, %3, %4
@@ -93,7 +93,7 @@ tsr_graph.trace "grouped" values [0, 1, 2] strides [[], [], []] (%v0: !q, %v1: !
 // CHECK-NEXT:     %0 = tsr_graph.matmul %in0, %in1 {transpose_b = true}
 // CHECK-NEXT:     %1 = tsr_graph.number 0.35355339059327373 : tensor<f32>
 // CHECK-NEXT:     %2 = tsr_graph.mul %0, %1
-// CHECK-NEXT:     %3 = tsr_graph.reduce "max" %2 rank 1 : tensor<1x?x?x?xf32, [-1, 0, 1, 1]> -> tensor<1x?x?x1xf32, [-1, 0, 1, -1]>
+// CHECK-NEXT:     %3 = tsr_graph.reduce "max" %2 rank 1 loose : tensor<1x?x?x?xf32, [-1, 0, 1, 1]> -> tensor<1x?x?x1xf32, [-1, 0, 1, -1]>
 // CHECK-NEXT:     %4 = tsr_graph.number 0.000000e+00 : tensor<f32>
 // CHECK-NEXT:     %5 = tsr_graph.isfinite %3
 // CHECK-NEXT:     %6 = tsr_graph.where %5, %3, %4

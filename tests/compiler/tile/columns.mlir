@@ -4,6 +4,7 @@
 // Along columns, with what is computed before written on the way.
 // CHECK-LABEL: tsr_tile.kernel @k1 at 1 steps [0, 1] inputs [0, 1] outputs [2, 3] dims {{\[}}[0, 0], [0, 1], [0, 2]] strides {{\[}}[], [], [], []] tasks [0, 2] blocks [2, 512] unit [-3, 1, -513] grain 32768 scratch [] partial 4096
 // CHECK-NEXT:   %cst = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:   %c4_i64 = arith.constant 4 : i64
 // CHECK-NEXT:   %c8_i64 = arith.constant 8 : i64
 // CHECK-NEXT:   %c4096_i64 = arith.constant 4096 : i64
 // CHECK-NEXT:   %cst_0 = arith.constant 0.000000e+00 : f64
@@ -33,37 +34,58 @@
 // CHECK-NEXT:       %15 = arith.muli %14, %c16_i64 : i64
 // CHECK-NEXT:       %16 = arith.addi %10, %15 : i64
 // CHECK-NEXT:       scf.for %arg1 = %10 to %16 step %c16_i64  : i64 {
-// CHECK-NEXT:         %17 = arith.subi %arg1, %10 : i64
-// CHECK-NEXT:         %18 = tsr_tile.splat %cst_0 : f64 -> vector<16xf64>
-// CHECK-NEXT:         %19 = scf.for %arg2 = %c0_i64 to %4 step %c1_i64 iter_args(%arg3 = %18) -> (vector<16xf64>)  : i64 {
-// CHECK-NEXT:           %21 = arith.muli %arg2, %8 : i64
-// CHECK-NEXT:           %22 = arith.addi %21, %arg0 : i64
-// CHECK-NEXT:           %23 = arith.muli %22, %c4096_i64 : i64
-// CHECK-NEXT:           %24 = arith.muli %17, %c8_i64 : i64
-// CHECK-NEXT:           %25 = arith.addi %23, %24 : i64
-// CHECK-NEXT:           %26 = llvm.getelementptr %partial[%25] : (!llvm.ptr, i64) -> !llvm.ptr, i8
-// CHECK-NEXT:           %27 = tsr_tile.load %26[%c0_i64] : f64 -> vector<16xf64>
-// CHECK-NEXT:           %28 = arith.addf %arg3, %27 : vector<16xf64>
-// CHECK-NEXT:           scf.yield %28 : vector<16xf64>
+// CHECK-NEXT:         %21 = arith.subi %arg1, %10 : i64
+// CHECK-NEXT:         %22 = tsr_tile.splat %cst_0 : f64 -> vector<16xf64>
+// CHECK-NEXT:         %23 = scf.for %arg2 = %c0_i64 to %4 step %c1_i64 iter_args(%arg3 = %22) -> (vector<16xf64>)  : i64 {
+// CHECK-NEXT:           %25 = arith.muli %arg2, %8 : i64
+// CHECK-NEXT:           %26 = arith.addi %25, %arg0 : i64
+// CHECK-NEXT:           %27 = arith.muli %26, %c4096_i64 : i64
+// CHECK-NEXT:           %28 = arith.muli %21, %c8_i64 : i64
+// CHECK-NEXT:           %29 = arith.addi %27, %28 : i64
+// CHECK-NEXT:           %30 = llvm.getelementptr %partial[%29] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:           %31 = tsr_tile.load %30[%c0_i64] : f64 -> vector<16xf64>
+// CHECK-NEXT:           %32 = arith.addf %arg3, %31 : vector<16xf64>
+// CHECK-NEXT:           scf.yield %32 : vector<16xf64>
 // CHECK-NEXT:         }
-// CHECK-NEXT:         %20 = arith.truncf %19 : vector<16xf64> to vector<16xf32>
-// CHECK-NEXT:         tsr_tile.store %20, %out1[%arg1] : vector<16xf32> -> f32
+// CHECK-NEXT:         %24 = arith.truncf %23 : vector<16xf64> to vector<16xf32>
+// CHECK-NEXT:         tsr_tile.store %24, %out1[%arg1] : vector<16xf32> -> f32
 // CHECK-NEXT:       }
-// CHECK-NEXT:       scf.for %arg1 = %16 to %12 step %c1_i64  : i64 {
-// CHECK-NEXT:         %17 = arith.subi %arg1, %10 : i64
-// CHECK-NEXT:         %18 = scf.for %arg2 = %c0_i64 to %4 step %c1_i64 iter_args(%arg3 = %cst_0) -> (f64)  : i64 {
-// CHECK-NEXT:           %20 = arith.muli %arg2, %8 : i64
-// CHECK-NEXT:           %21 = arith.addi %20, %arg0 : i64
-// CHECK-NEXT:           %22 = arith.muli %21, %c4096_i64 : i64
-// CHECK-NEXT:           %23 = arith.muli %17, %c8_i64 : i64
-// CHECK-NEXT:           %24 = arith.addi %22, %23 : i64
-// CHECK-NEXT:           %25 = llvm.getelementptr %partial[%24] : (!llvm.ptr, i64) -> !llvm.ptr, i8
-// CHECK-NEXT:           %26 = tsr_tile.load %25[%c0_i64] : f64 -> f64
-// CHECK-NEXT:           %27 = arith.addf %arg3, %26 : f64
-// CHECK-NEXT:           scf.yield %27 : f64
+// CHECK-NEXT:       %17 = arith.subi %12, %16 : i64
+// CHECK-NEXT:       %18 = arith.divui %17, %c4_i64 : i64
+// CHECK-NEXT:       %19 = arith.muli %18, %c4_i64 : i64
+// CHECK-NEXT:       %20 = arith.addi %16, %19 : i64
+// CHECK-NEXT:       scf.for %arg1 = %16 to %20 step %c4_i64  : i64 {
+// CHECK-NEXT:         %21 = arith.subi %arg1, %10 : i64
+// CHECK-NEXT:         %22 = tsr_tile.splat %cst_0 : f64 -> vector<4xf64>
+// CHECK-NEXT:         %23 = scf.for %arg2 = %c0_i64 to %4 step %c1_i64 iter_args(%arg3 = %22) -> (vector<4xf64>)  : i64 {
+// CHECK-NEXT:           %25 = arith.muli %arg2, %8 : i64
+// CHECK-NEXT:           %26 = arith.addi %25, %arg0 : i64
+// CHECK-NEXT:           %27 = arith.muli %26, %c4096_i64 : i64
+// CHECK-NEXT:           %28 = arith.muli %21, %c8_i64 : i64
+// CHECK-NEXT:           %29 = arith.addi %27, %28 : i64
+// CHECK-NEXT:           %30 = llvm.getelementptr %partial[%29] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:           %31 = tsr_tile.load %30[%c0_i64] : f64 -> vector<4xf64>
+// CHECK-NEXT:           %32 = arith.addf %arg3, %31 : vector<4xf64>
+// CHECK-NEXT:           scf.yield %32 : vector<4xf64>
 // CHECK-NEXT:         }
-// CHECK-NEXT:         %19 = arith.truncf %18 : f64 to f32
-// CHECK-NEXT:         tsr_tile.store %19, %out1[%arg1] : f32 -> f32
+// CHECK-NEXT:         %24 = arith.truncf %23 : vector<4xf64> to vector<4xf32>
+// CHECK-NEXT:         tsr_tile.store %24, %out1[%arg1] : vector<4xf32> -> f32
+// CHECK-NEXT:       }
+// CHECK-NEXT:       scf.for %arg1 = %20 to %12 step %c1_i64  : i64 {
+// CHECK-NEXT:         %21 = arith.subi %arg1, %10 : i64
+// CHECK-NEXT:         %22 = scf.for %arg2 = %c0_i64 to %4 step %c1_i64 iter_args(%arg3 = %cst_0) -> (f64)  : i64 {
+// CHECK-NEXT:           %24 = arith.muli %arg2, %8 : i64
+// CHECK-NEXT:           %25 = arith.addi %24, %arg0 : i64
+// CHECK-NEXT:           %26 = arith.muli %25, %c4096_i64 : i64
+// CHECK-NEXT:           %27 = arith.muli %21, %c8_i64 : i64
+// CHECK-NEXT:           %28 = arith.addi %26, %27 : i64
+// CHECK-NEXT:           %29 = llvm.getelementptr %partial[%28] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:           %30 = tsr_tile.load %29[%c0_i64] : f64 -> f64
+// CHECK-NEXT:           %31 = arith.addf %arg3, %30 : f64
+// CHECK-NEXT:           scf.yield %31 : f64
+// CHECK-NEXT:         }
+// CHECK-NEXT:         %23 = arith.truncf %22 : f64 to f32
+// CHECK-NEXT:         tsr_tile.store %23, %out1[%arg1] : f32 -> f32
 // CHECK-NEXT:       }
 // CHECK-NEXT:     }
 // CHECK-NEXT:   } else {
@@ -83,63 +105,96 @@
 // CHECK-NEXT:       %22 = arith.muli %21, %c16_i64 : i64
 // CHECK-NEXT:       %23 = arith.addi %13, %22 : i64
 // CHECK-NEXT:       scf.for %arg1 = %13 to %23 step %c16_i64  : i64 {
-// CHECK-NEXT:         %24 = arith.subi %arg1, %13 : i64
-// CHECK-NEXT:         %25 = tsr_tile.splat %cst_0 : f64 -> vector<16xf64>
-// CHECK-NEXT:         %26 = arith.muli %24, %c8_i64 : i64
-// CHECK-NEXT:         %27 = arith.addi %19, %26 : i64
-// CHECK-NEXT:         %28 = llvm.getelementptr %partial[%27] : (!llvm.ptr, i64) -> !llvm.ptr, i8
-// CHECK-NEXT:         tsr_tile.store %25, %28[%c0_i64] : vector<16xf64> -> f64
+// CHECK-NEXT:         %28 = arith.subi %arg1, %13 : i64
+// CHECK-NEXT:         %29 = tsr_tile.splat %cst_0 : f64 -> vector<16xf64>
+// CHECK-NEXT:         %30 = arith.muli %28, %c8_i64 : i64
+// CHECK-NEXT:         %31 = arith.addi %19, %30 : i64
+// CHECK-NEXT:         %32 = llvm.getelementptr %partial[%31] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:         tsr_tile.store %29, %32[%c0_i64] : vector<16xf64> -> f64
 // CHECK-NEXT:       }
-// CHECK-NEXT:       scf.for %arg1 = %23 to %15 step %c1_i64  : i64 {
-// CHECK-NEXT:         %24 = arith.subi %arg1, %13 : i64
-// CHECK-NEXT:         %25 = arith.muli %24, %c8_i64 : i64
-// CHECK-NEXT:         %26 = arith.addi %19, %25 : i64
-// CHECK-NEXT:         %27 = llvm.getelementptr %partial[%26] : (!llvm.ptr, i64) -> !llvm.ptr, i8
-// CHECK-NEXT:         tsr_tile.store %cst_0, %27[%c0_i64] : f64 -> f64
+// CHECK-NEXT:       %24 = arith.subi %15, %23 : i64
+// CHECK-NEXT:       %25 = arith.divui %24, %c4_i64 : i64
+// CHECK-NEXT:       %26 = arith.muli %25, %c4_i64 : i64
+// CHECK-NEXT:       %27 = arith.addi %23, %26 : i64
+// CHECK-NEXT:       scf.for %arg1 = %23 to %27 step %c4_i64  : i64 {
+// CHECK-NEXT:         %28 = arith.subi %arg1, %13 : i64
+// CHECK-NEXT:         %29 = tsr_tile.splat %cst_0 : f64 -> vector<4xf64>
+// CHECK-NEXT:         %30 = arith.muli %28, %c8_i64 : i64
+// CHECK-NEXT:         %31 = arith.addi %19, %30 : i64
+// CHECK-NEXT:         %32 = llvm.getelementptr %partial[%31] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:         tsr_tile.store %29, %32[%c0_i64] : vector<4xf64> -> f64
+// CHECK-NEXT:       }
+// CHECK-NEXT:       scf.for %arg1 = %27 to %15 step %c1_i64  : i64 {
+// CHECK-NEXT:         %28 = arith.subi %arg1, %13 : i64
+// CHECK-NEXT:         %29 = arith.muli %28, %c8_i64 : i64
+// CHECK-NEXT:         %30 = arith.addi %19, %29 : i64
+// CHECK-NEXT:         %31 = llvm.getelementptr %partial[%30] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:         tsr_tile.store %cst_0, %31[%c0_i64] : f64 -> f64
 // CHECK-NEXT:       }
 // CHECK-NEXT:       scf.for %arg1 = %16 to %18 step %c8_i64  : i64 {
-// CHECK-NEXT:         %24 = arith.addi %arg1, %c8_i64 : i64
-// CHECK-NEXT:         %25 = arith.minsi %24, %18 : i64
+// CHECK-NEXT:         %28 = arith.addi %arg1, %c8_i64 : i64
+// CHECK-NEXT:         %29 = arith.minsi %28, %18 : i64
 // CHECK-NEXT:         scf.for %arg2 = %13 to %23 step %c16_i64  : i64 {
-// CHECK-NEXT:           %26 = arith.subi %arg2, %13 : i64
-// CHECK-NEXT:           %27 = tsr_tile.splat %cst : f32 -> vector<16xf32>
-// CHECK-NEXT:           %28 = scf.for %arg3 = %arg1 to %25 step %c1_i64 iter_args(%arg4 = %27) -> (vector<16xf32>)  : i64 {
-// CHECK-NEXT:             %35 = arith.muli %arg3, %0 : i64
-// CHECK-NEXT:             %36 = arith.addi %35, %arg2 : i64
-// CHECK-NEXT:             %37 = tsr_tile.load %in0[%36] : f32 -> vector<16xf32>
-// CHECK-NEXT:             %38 = tsr_tile.load %in1[%36] : f32 -> vector<16xf32>
-// CHECK-NEXT:             %39 = tsr_tile.map "mul_f32"(%37, %38) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:             %40 = arith.addf %arg4, %39 : vector<16xf32>
-// CHECK-NEXT:             tsr_tile.store %39, %out0[%36] : vector<16xf32> -> f32
-// CHECK-NEXT:             scf.yield %40 : vector<16xf32>
+// CHECK-NEXT:           %30 = arith.subi %arg2, %13 : i64
+// CHECK-NEXT:           %31 = tsr_tile.splat %cst : f32 -> vector<16xf32>
+// CHECK-NEXT:           %32 = scf.for %arg3 = %arg1 to %29 step %c1_i64 iter_args(%arg4 = %31) -> (vector<16xf32>)  : i64 {
+// CHECK-NEXT:             %39 = arith.muli %arg3, %0 : i64
+// CHECK-NEXT:             %40 = arith.addi %39, %arg2 : i64
+// CHECK-NEXT:             %41 = tsr_tile.load %in0[%40] : f32 -> vector<16xf32>
+// CHECK-NEXT:             %42 = tsr_tile.load %in1[%40] : f32 -> vector<16xf32>
+// CHECK-NEXT:             %43 = tsr_tile.map "mul_f32"(%41, %42) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:             %44 = arith.addf %arg4, %43 : vector<16xf32>
+// CHECK-NEXT:             tsr_tile.store %43, %out0[%40] : vector<16xf32> -> f32
+// CHECK-NEXT:             scf.yield %44 : vector<16xf32>
 // CHECK-NEXT:           }
-// CHECK-NEXT:           %29 = arith.muli %26, %c8_i64 : i64
-// CHECK-NEXT:           %30 = arith.addi %19, %29 : i64
-// CHECK-NEXT:           %31 = llvm.getelementptr %partial[%30] : (!llvm.ptr, i64) -> !llvm.ptr, i8
-// CHECK-NEXT:           %32 = tsr_tile.load %31[%c0_i64] : f64 -> vector<16xf64>
-// CHECK-NEXT:           %33 = tsr_tile.widen %28 : vector<16xf32> -> vector<16xf64>
-// CHECK-NEXT:           %34 = arith.addf %32, %33 : vector<16xf64>
-// CHECK-NEXT:           tsr_tile.store %34, %31[%c0_i64] : vector<16xf64> -> f64
+// CHECK-NEXT:           %33 = arith.muli %30, %c8_i64 : i64
+// CHECK-NEXT:           %34 = arith.addi %19, %33 : i64
+// CHECK-NEXT:           %35 = llvm.getelementptr %partial[%34] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:           %36 = tsr_tile.load %35[%c0_i64] : f64 -> vector<16xf64>
+// CHECK-NEXT:           %37 = tsr_tile.widen %32 : vector<16xf32> -> vector<16xf64>
+// CHECK-NEXT:           %38 = arith.addf %36, %37 : vector<16xf64>
+// CHECK-NEXT:           tsr_tile.store %38, %35[%c0_i64] : vector<16xf64> -> f64
 // CHECK-NEXT:         }
-// CHECK-NEXT:         scf.for %arg2 = %23 to %15 step %c1_i64  : i64 {
-// CHECK-NEXT:           %26 = arith.subi %arg2, %13 : i64
-// CHECK-NEXT:           %27 = scf.for %arg3 = %arg1 to %25 step %c1_i64 iter_args(%arg4 = %cst) -> (f32)  : i64 {
-// CHECK-NEXT:             %34 = arith.muli %arg3, %0 : i64
-// CHECK-NEXT:             %35 = arith.addi %34, %arg2 : i64
-// CHECK-NEXT:             %36 = tsr_tile.load %in0[%35] : f32 -> f32
-// CHECK-NEXT:             %37 = tsr_tile.load %in1[%35] : f32 -> f32
-// CHECK-NEXT:             %38 = tsr_tile.map "mul_f32"(%36, %37) : (f32, f32) -> f32
-// CHECK-NEXT:             %39 = arith.addf %arg4, %38 : f32
-// CHECK-NEXT:             tsr_tile.store %38, %out0[%35] : f32 -> f32
-// CHECK-NEXT:             scf.yield %39 : f32
+// CHECK-NEXT:         scf.for %arg2 = %23 to %27 step %c4_i64  : i64 {
+// CHECK-NEXT:           %30 = arith.subi %arg2, %13 : i64
+// CHECK-NEXT:           %31 = tsr_tile.splat %cst : f32 -> vector<4xf32>
+// CHECK-NEXT:           %32 = scf.for %arg3 = %arg1 to %29 step %c1_i64 iter_args(%arg4 = %31) -> (vector<4xf32>)  : i64 {
+// CHECK-NEXT:             %39 = arith.muli %arg3, %0 : i64
+// CHECK-NEXT:             %40 = arith.addi %39, %arg2 : i64
+// CHECK-NEXT:             %41 = tsr_tile.load %in0[%40] : f32 -> vector<4xf32>
+// CHECK-NEXT:             %42 = tsr_tile.load %in1[%40] : f32 -> vector<4xf32>
+// CHECK-NEXT:             %43 = tsr_tile.map "mul_f32"(%41, %42) : (vector<4xf32>, vector<4xf32>) -> vector<4xf32>
+// CHECK-NEXT:             %44 = arith.addf %arg4, %43 : vector<4xf32>
+// CHECK-NEXT:             tsr_tile.store %43, %out0[%40] : vector<4xf32> -> f32
+// CHECK-NEXT:             scf.yield %44 : vector<4xf32>
 // CHECK-NEXT:           }
-// CHECK-NEXT:           %28 = arith.muli %26, %c8_i64 : i64
-// CHECK-NEXT:           %29 = arith.addi %19, %28 : i64
-// CHECK-NEXT:           %30 = llvm.getelementptr %partial[%29] : (!llvm.ptr, i64) -> !llvm.ptr, i8
-// CHECK-NEXT:           %31 = tsr_tile.load %30[%c0_i64] : f64 -> f64
-// CHECK-NEXT:           %32 = tsr_tile.widen %27 : f32 -> f64
-// CHECK-NEXT:           %33 = arith.addf %31, %32 : f64
-// CHECK-NEXT:           tsr_tile.store %33, %30[%c0_i64] : f64 -> f64
+// CHECK-NEXT:           %33 = arith.muli %30, %c8_i64 : i64
+// CHECK-NEXT:           %34 = arith.addi %19, %33 : i64
+// CHECK-NEXT:           %35 = llvm.getelementptr %partial[%34] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:           %36 = tsr_tile.load %35[%c0_i64] : f64 -> vector<4xf64>
+// CHECK-NEXT:           %37 = tsr_tile.widen %32 : vector<4xf32> -> vector<4xf64>
+// CHECK-NEXT:           %38 = arith.addf %36, %37 : vector<4xf64>
+// CHECK-NEXT:           tsr_tile.store %38, %35[%c0_i64] : vector<4xf64> -> f64
+// CHECK-NEXT:         }
+// CHECK-NEXT:         scf.for %arg2 = %27 to %15 step %c1_i64  : i64 {
+// CHECK-NEXT:           %30 = arith.subi %arg2, %13 : i64
+// CHECK-NEXT:           %31 = scf.for %arg3 = %arg1 to %29 step %c1_i64 iter_args(%arg4 = %cst) -> (f32)  : i64 {
+// CHECK-NEXT:             %38 = arith.muli %arg3, %0 : i64
+// CHECK-NEXT:             %39 = arith.addi %38, %arg2 : i64
+// CHECK-NEXT:             %40 = tsr_tile.load %in0[%39] : f32 -> f32
+// CHECK-NEXT:             %41 = tsr_tile.load %in1[%39] : f32 -> f32
+// CHECK-NEXT:             %42 = tsr_tile.map "mul_f32"(%40, %41) : (f32, f32) -> f32
+// CHECK-NEXT:             %43 = arith.addf %arg4, %42 : f32
+// CHECK-NEXT:             tsr_tile.store %42, %out0[%39] : f32 -> f32
+// CHECK-NEXT:             scf.yield %43 : f32
+// CHECK-NEXT:           }
+// CHECK-NEXT:           %32 = arith.muli %30, %c8_i64 : i64
+// CHECK-NEXT:           %33 = arith.addi %19, %32 : i64
+// CHECK-NEXT:           %34 = llvm.getelementptr %partial[%33] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:           %35 = tsr_tile.load %34[%c0_i64] : f64 -> f64
+// CHECK-NEXT:           %36 = tsr_tile.widen %31 : f32 -> f64
+// CHECK-NEXT:           %37 = arith.addf %35, %36 : f64
+// CHECK-NEXT:           tsr_tile.store %37, %34[%c0_i64] : f64 -> f64
 // CHECK-NEXT:         }
 // CHECK-NEXT:       }
 // CHECK-NEXT:     }
@@ -156,6 +211,7 @@ tsr_graph.trace "columns" values [0, 1] strides [[], []] likely [16, 128, 512] (
 // Of everything: a task does so many rows.
 // CHECK-LABEL: tsr_tile.kernel @k1 at 1 steps [0, 1] inputs [0, 1] outputs [3] dims [] strides {{\[}}[], [], []] tasks [-601] blocks [436] unit [-437, -301] grain 32768 scratch [] partial 8
 // CHECK-NEXT:   %cst = arith.constant 1.800000e+05 : f64
+// CHECK-NEXT:   %c4_i64 = arith.constant 4 : i64
 // CHECK-NEXT:   %cst_0 = arith.constant 0.000000e+00 : f32
 // CHECK-NEXT:   %c128_i64 = arith.constant 128 : i64
 // CHECK-NEXT:   %c16_i64 = arith.constant 16 : i64
@@ -190,31 +246,44 @@ tsr_graph.trace "columns" values [0, 1] strides [[], []] likely [16, 128, 512] (
 // CHECK-NEXT:       %8 = arith.addi %1, %7 : i64
 // CHECK-NEXT:       %9 = tsr_tile.splat %cst_1 : f64 -> vector<16xf64>
 // CHECK-NEXT:       %10 = scf.for %arg1 = %1 to %8 step %c128_i64 iter_args(%arg2 = %9) -> (vector<16xf64>)  : i64 {
-// CHECK-NEXT:         %14 = arith.addi %arg1, %c128_i64 : i64
-// CHECK-NEXT:         %15 = arith.minsi %14, %8 : i64
-// CHECK-NEXT:         %16 = tsr_tile.splat %cst_0 : f32 -> vector<16xf32>
-// CHECK-NEXT:         %17 = scf.for %arg3 = %arg1 to %15 step %c16_i64 iter_args(%arg4 = %16) -> (vector<16xf32>)  : i64 {
-// CHECK-NEXT:           %20 = tsr_tile.load %in0[%arg3] : f32 -> vector<16xf32>
-// CHECK-NEXT:           %21 = tsr_tile.load %in1[%arg3] : f32 -> vector<16xf32>
-// CHECK-NEXT:           %22 = tsr_tile.map "mul_f32"(%20, %21) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-// CHECK-NEXT:           %23 = arith.addf %arg4, %22 : vector<16xf32>
-// CHECK-NEXT:           scf.yield %23 : vector<16xf32>
+// CHECK-NEXT:         %20 = arith.addi %arg1, %c128_i64 : i64
+// CHECK-NEXT:         %21 = arith.minsi %20, %8 : i64
+// CHECK-NEXT:         %22 = tsr_tile.splat %cst_0 : f32 -> vector<16xf32>
+// CHECK-NEXT:         %23 = scf.for %arg3 = %arg1 to %21 step %c16_i64 iter_args(%arg4 = %22) -> (vector<16xf32>)  : i64 {
+// CHECK-NEXT:           %26 = tsr_tile.load %in0[%arg3] : f32 -> vector<16xf32>
+// CHECK-NEXT:           %27 = tsr_tile.load %in1[%arg3] : f32 -> vector<16xf32>
+// CHECK-NEXT:           %28 = tsr_tile.map "mul_f32"(%26, %27) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+// CHECK-NEXT:           %29 = arith.addf %arg4, %28 : vector<16xf32>
+// CHECK-NEXT:           scf.yield %29 : vector<16xf32>
 // CHECK-NEXT:         }
-// CHECK-NEXT:         %18 = tsr_tile.widen %17 : vector<16xf32> -> vector<16xf64>
-// CHECK-NEXT:         %19 = arith.addf %arg2, %18 : vector<16xf64>
-// CHECK-NEXT:         scf.yield %19 : vector<16xf64>
+// CHECK-NEXT:         %24 = tsr_tile.widen %23 : vector<16xf32> -> vector<16xf64>
+// CHECK-NEXT:         %25 = arith.addf %arg2, %24 : vector<16xf64>
+// CHECK-NEXT:         scf.yield %25 : vector<16xf64>
 // CHECK-NEXT:       }
-// CHECK-NEXT:       %11 = tsr_tile.reduce "add_f64" %10 : vector<16xf64> -> f64
-// CHECK-NEXT:       %12 = scf.for %arg1 = %8 to %3 step %c1_i64 iter_args(%arg2 = %11) -> (f64)  : i64 {
-// CHECK-NEXT:         %14 = tsr_tile.load %in0[%arg1] : f32 -> f32
-// CHECK-NEXT:         %15 = tsr_tile.load %in1[%arg1] : f32 -> f32
-// CHECK-NEXT:         %16 = tsr_tile.map "mul_f32"(%14, %15) : (f32, f32) -> f32
-// CHECK-NEXT:         %17 = tsr_tile.widen %16 : f32 -> f64
-// CHECK-NEXT:         %18 = arith.addf %arg2, %17 : f64
-// CHECK-NEXT:         scf.yield %18 : f64
+// CHECK-NEXT:       %11 = tsr_tile.reduce "add_f64" %10 : vector<16xf64> -> vector<4xf64>
+// CHECK-NEXT:       %12 = arith.subi %3, %8 : i64
+// CHECK-NEXT:       %13 = arith.divui %12, %c4_i64 : i64
+// CHECK-NEXT:       %14 = arith.muli %13, %c4_i64 : i64
+// CHECK-NEXT:       %15 = arith.addi %8, %14 : i64
+// CHECK-NEXT:       %16 = scf.for %arg1 = %8 to %15 step %c4_i64 iter_args(%arg2 = %11) -> (vector<4xf64>)  : i64 {
+// CHECK-NEXT:         %20 = tsr_tile.load %in0[%arg1] : f32 -> vector<4xf32>
+// CHECK-NEXT:         %21 = tsr_tile.load %in1[%arg1] : f32 -> vector<4xf32>
+// CHECK-NEXT:         %22 = tsr_tile.map "mul_f32"(%20, %21) : (vector<4xf32>, vector<4xf32>) -> vector<4xf32>
+// CHECK-NEXT:         %23 = tsr_tile.widen %22 : vector<4xf32> -> vector<4xf64>
+// CHECK-NEXT:         %24 = arith.addf %arg2, %23 : vector<4xf64>
+// CHECK-NEXT:         scf.yield %24 : vector<4xf64>
 // CHECK-NEXT:       }
-// CHECK-NEXT:       %13 = llvm.getelementptr %partial[%4] : (!llvm.ptr, i64) -> !llvm.ptr, i8
-// CHECK-NEXT:       tsr_tile.store %12, %13[%c0_i64] : f64 -> f64
+// CHECK-NEXT:       %17 = tsr_tile.reduce "add_f64" %16 : vector<4xf64> -> f64
+// CHECK-NEXT:       %18 = scf.for %arg1 = %15 to %3 step %c1_i64 iter_args(%arg2 = %17) -> (f64)  : i64 {
+// CHECK-NEXT:         %20 = tsr_tile.load %in0[%arg1] : f32 -> f32
+// CHECK-NEXT:         %21 = tsr_tile.load %in1[%arg1] : f32 -> f32
+// CHECK-NEXT:         %22 = tsr_tile.map "mul_f32"(%20, %21) : (f32, f32) -> f32
+// CHECK-NEXT:         %23 = tsr_tile.widen %22 : f32 -> f64
+// CHECK-NEXT:         %24 = arith.addf %arg2, %23 : f64
+// CHECK-NEXT:         scf.yield %24 : f64
+// CHECK-NEXT:       }
+// CHECK-NEXT:       %19 = llvm.getelementptr %partial[%4] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK-NEXT:       tsr_tile.store %18, %19[%c0_i64] : f64 -> f64
 // CHECK-NEXT:     }
 // CHECK-NEXT:   }
 // CHECK-NEXT: }
