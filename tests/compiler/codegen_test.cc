@@ -278,18 +278,25 @@ TEST(Functions, ThereIsOneForEveryLoopOfTier1) {
   EXPECT_EQ(static_cast<int>(names.size()), loops + 7 * 7 + 3 * 4 + 3 + 2 + 2);
 }
 
-/// e^x of what a softmax has: within a unit and a half, zero below the smallest normal number, and NaN stays.
-template <typename T>
-void CheckWeights(const char* name, double lowest) {
-  std::unique_ptr<Loader> loader = MakeLoader();
+/// A function of the math library over vectors of eight.
+void LoadFunction(const char* name, Loader& loader, Kernel* kernel) {
   llvm::LLVMContext context;
   llvm::FunctionType* type;
   Widening widening;
   ASSERT_TRUE(FindMathFunction(name, context, &type, &widening));
   llvm::Module m("kernels", context);
   AddKernel(m, "kernel", name, type, 8);
-  llvm::Expected<Loader::Handle> handle = loader->Load(MustCompile(m, CodegenOptions()));
+  llvm::Expected<Loader::Handle> handle = loader.Load(MustCompile(m, CodegenOptions()));
   ASSERT_TRUE(static_cast<bool>(handle));
+  *kernel = reinterpret_cast<Kernel>(*loader.Lookup(*handle, "kernel"));
+}
+
+/// e^x of what a softmax has: within a unit and a half, zero below the smallest normal number, and NaN stays.
+template <typename T>
+void CheckWeights(const char* name, double lowest) {
+  std::unique_ptr<Loader> loader = MakeLoader();
+  Kernel kernel = nullptr;
+  ASSERT_NO_FATAL_FAILURE(LoadFunction(name, *loader, &kernel));
   std::mt19937_64 rng(std::random_device{}());
   std::vector<T> x = {T(0),
                       T(-0.0),
@@ -302,7 +309,7 @@ void CheckWeights(const char* name, double lowest) {
   while (x.size() < 100000) x.push_back(static_cast<T>(x.size() % 2 == 0 ? any(rng) : near(rng)));
   std::vector<T> y(x.size(), T(7));
   const void* in[] = {x.data()};
-  reinterpret_cast<Kernel>(*loader->Lookup(*handle, "kernel"))(y.data(), in, static_cast<int64_t>(x.size()));
+  kernel(y.data(), in, static_cast<int64_t>(x.size()));
   for (size_t i = 0; i < x.size(); ++i) {
     if (std::isnan(x[i])) {
       EXPECT_TRUE(std::isnan(y[i]));
@@ -325,14 +332,8 @@ TEST(Functions, WeightsOfASoftmax) {
 template <typename T>
 void CheckLarger(const char* name) {
   std::unique_ptr<Loader> loader = MakeLoader();
-  llvm::LLVMContext context;
-  llvm::FunctionType* type;
-  Widening widening;
-  ASSERT_TRUE(FindMathFunction(name, context, &type, &widening));
-  llvm::Module m("kernels", context);
-  AddKernel(m, "kernel", name, type, 8);
-  llvm::Expected<Loader::Handle> handle = loader->Load(MustCompile(m, CodegenOptions()));
-  ASSERT_TRUE(static_cast<bool>(handle));
+  Kernel kernel = nullptr;
+  ASSERT_NO_FATAL_FAILURE(LoadFunction(name, *loader, &kernel));
   constexpr T kInf = std::numeric_limits<T>::infinity(), kNaN = std::numeric_limits<T>::quiet_NaN();
   const T values[] = {T(0), T(-0.0), T(1), T(-1), T(1.5), kInf, -kInf, std::numeric_limits<T>::denorm_min(), kNaN};
   std::vector<T> a, b;
@@ -341,7 +342,7 @@ void CheckLarger(const char* name) {
   while (a.size() % 8 != 0) a.push_back(T(2)), b.push_back(T(3));  // whole vectors
   std::vector<T> y(a.size(), T(7));
   const void* in[] = {a.data(), b.data()};
-  reinterpret_cast<Kernel>(*loader->Lookup(*handle, "kernel"))(y.data(), in, static_cast<int64_t>(y.size()));
+  kernel(y.data(), in, static_cast<int64_t>(y.size()));
   for (size_t i = 0; i < y.size(); ++i) {
     if (std::isnan(a[i]) || std::isnan(b[i]))
       EXPECT_TRUE(std::isnan(y[i]) || y[i] == a[i] || y[i] == b[i]) << a[i] << " " << b[i] << " " << y[i];

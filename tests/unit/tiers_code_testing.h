@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <set>
 #include <span>
 
 #include "interp/cpu/convert.h"
@@ -133,6 +134,31 @@ inline std::string Bits(const Tensor& x) {
     text += ' ';
   }
   return text;
+}
+
+/// What `round` gives in generated code, with a grain at which a single thread does everything and with one at which
+/// each task may have its own.
+inline void ExpectSameBitsWithAnyThreads(const std::function<std::string()>& round) {
+  const auto bits = [&](const char* grain) {
+    Settings settings = CodeAtOnce({2, true}, false);
+    settings["hot_eager"] = "1000000";
+    settings["parallel_grain"] = grain;
+    const OptionScope scope(settings);
+    tiers::Manager::Get().Reset();
+    std::set<std::string> seen;  // of rounds with generated code
+    for (int i = 0; i < 16; ++i) {
+      const int64_t before = MetricNow("kernels_generated");
+      std::string got;
+      {
+        const Step step;
+        got = round();
+      }
+      if (MetricNow("kernels_generated") > before) seen.insert(got);
+    }
+    EXPECT_EQ(seen.size(), 1u) << Runtime::explain();
+    return seen.empty() ? "" : *seen.begin();
+  };
+  EXPECT_EQ(bits("1"), bits("1000000000"));
 }
 
 /// Calls the body again and again with the same inputs; what came back first, last and next to last goes to the log.

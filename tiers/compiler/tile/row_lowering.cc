@@ -409,8 +409,9 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
     });
   }
   // What is left, with ever fewer lanes; what those gave that are no more goes into the others.
+  SmallVector<int64_t> widths = WidthsOf(lanes_);
   const bool is_exact = bitwise_ && llvm::any_of(accumulators, [](const Accumulator& a) { return a.is_sum; });
-  SmallVector<int64_t> widths = is_exact ? SmallVector<int64_t>{lanes_, 1} : WidthsOf(lanes_);
+  if (is_exact && lanes_ > 1) widths = {lanes_, 1};
   for (int64_t width : ArrayRef<int64_t>(widths).drop_front()) {
     for (size_t k = 0; k < accumulators.size(); ++k) {
       Accumulator& a = accumulators[k];

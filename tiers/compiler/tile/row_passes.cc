@@ -1,26 +1,13 @@
 // Which pass over a row computes a value, and what is kept for later passes.
 #include "llvm/ADT/SmallPtrSet.h"
-#include "llvm/ADT/StringSet.h"
 #include "tiers/compiler/sched/gather.h"
+#include "tiers/compiler/sched/kinds.h"
 #include "tiers/compiler/tile/row_lowering.h"
 
 using namespace mlir;
 
 namespace tessera::compiler {
 namespace {
-
-// Functions that are a few instructions: computing them twice costs less than keeping their results.
-bool IsCheap(Operation* op) {
-  static const llvm::StringSet<> cheap = {
-      "add",         "sub",         "mul",        "neg",     "abs",       "square",      "maximum",
-      "minimum",     "fmax",        "fmin",       "where",   "clamp",     "relu",        "relu6",
-      "eq",          "ne",          "lt",         "le",      "gt",        "ge",          "cast",
-      "copy",        "reshape",     "unsqueeze",  "squeeze", "broadcast", "logical_and", "logical_or",
-      "logical_not", "logical_xor", "leaky_relu", "isnan",   "isfinite",  "isinf",       "sign"};
-  if (isa<graph::NumberOp, graph::CausalOp>(op)) return true;
-  const TableRow* row = RowOf(op);
-  return row != nullptr && cheap.contains(row->name);
-}
 
 Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
 
