@@ -94,9 +94,10 @@ def normal(seed, offset, dims, mean=0.0, std=1.0, dtype='f32'):
         mean, std = float(np.float32(mean)), float(np.float32(std))
     pi = Wide('3.14159265358979323846264338327950288').astype(u.dtype)
     r = np.sqrt(-2 * np.log(u))
-    # 2 pi t is rounded: at whole quarters of a turn that would be all that is left.
-    cos = np.where(4 * t % 2 == 1, 0, np.cos(2 * pi * t))
-    sin = np.where(2 * t % 1 == 0, 0, np.sin(2 * pi * t))
+    # Turns are reduced while they are exact: 2 pi t is rounded, and beside a whole quarter little else would be left.
+    quarter = np.rint(4 * t)
+    c, s = np.cos(2 * pi * (t - quarter / 4)), np.sin(2 * pi * (t - quarter / 4))
+    cos, sin = [np.choose(quarter.astype(np.int64) % 4, four) for four in ([c, -s, -c, s], [s, c, -s, -c])]
     z = np.stack([r * cos, r * sin], -1).ravel()[:n].reshape(dims)
     return z * std + mean, np.abs(z * std) + abs(mean)
 
