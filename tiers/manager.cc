@@ -417,7 +417,10 @@ void Manager::Build(const Job& job) {
   if (rung == Rung::exact) LearnTier1(*version, 0, *trace);
   for (const auto& sample : job.samples)
     if (rung != Rung::exact) LearnTier1(*version, SizeOfRun(*sample), *sample);
-  if (rt::options().tier() >= 2) version->generate_at.store(rt::options().compile_after() * 1000);
+  if (rt::options().tier() >= 2) {
+    version->generate_at.store(rt::options().compile_after() * 1000);
+    version->awaits_code.store(true);
+  }
   const int64_t ns = rt::NowNs() - start;
   built_ns_.fetch_add(ns, std::memory_order_relaxed);
   built_steps_.fetch_add(static_cast<int64_t>(trace->steps.size()), std::memory_order_relaxed);
@@ -503,13 +506,21 @@ bool Manager::Replace(Anchor& anchor, Version& old, const Ref<Version>& version)
   return true;
 }
 
+void Manager::GetsNoCode(Anchor& anchor, Version& version, const std::string& why) {
+  Ledger::Get().Update(version.id, [&](deopt::VersionRecord& r) { r.note = why; });
+  // From now on it is judged as it is.
+  version.awaits_code.store(false);
+  std::lock_guard lock(anchor.mutex_);
+  anchor.ForgetStretches(/*tier1=*/false);
+}
+
 void Manager::BuildCode(const Job& job) {
   const int64_t start = rt::NowNs();
   Anchor& anchor = *job.anchor;
   Version& old = *job.version;
   if (old.dead.load(std::memory_order_acquire)) return;
   const std::shared_ptr<const Trace> trace = old.shared_trace();
-  std::shared_ptr<const Code> code;
+  std::shared_ptr<const Code> code = old.replaced.code;
   bool from_cache = false;
   const bool specialises = job.tier == 3 && old.tier < 3;
   std::shared_ptr<Tuner> tuner = job.tier == 3 && !specialises ? old.tuner : nullptr;
@@ -546,32 +557,28 @@ void Manager::BuildCode(const Job& job) {
       if (!absl::IsNotFound(made.status())) rt::Count(rt::Metric::codes_failed);
       TSR_LOG(1, "version ", old.id, " of ", anchor.name(),
               " gets no generated code: ", std::string(made.status().message()));
-      Ledger::Get().Update(old.id, [&](deopt::VersionRecord& r) {
-        r.note = absl::StrCat("no generated code: ", std::string(made.status().message()));
-      });
-      return;
+      return GetsNoCode(anchor, old, absl::StrCat("no generated code: ", std::string(made.status().message())));
     }
     code = std::move(made->code);
     from_cache = made->from_cache;
     if (code->kernels().empty() && tuner != nullptr) {
       code = nullptr;  // all of it is left to the library
     } else if (code->kernels().empty()) {
-      Ledger::Get().Update(old.id, [&](deopt::VersionRecord& r) { r.note = "nothing in it to generate code for"; });
-      return;
+      return GetsNoCode(anchor, old, "nothing in it to generate code for");
     }
     rt::Count(rt::Metric::codes_made);
   }
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, old.rung(), code));
   version->example = old.example;
   version->tier1_costs = old.tier1_costs;
-  if (job.tier > 0) version->replaced_costs = old.costs;
-  version->tier = job.tier;
+  if (job.tier > 0) version->replaced = {old.costs, old.shared_code(), old.tier};
+  version->tier = job.tier > 0 ? job.tier : old.replaced.tier;
   version->schedule = schedule;
   version->compile_ns = rt::NowNs() - start;
   if (tunes) {
     version->generate_at.store(rt::options().tune_after() * 1000);
   } else if (tuner != nullptr) {
-    version->replaced_costs = nullptr;  // a trial that is slower ends by itself
+    version->replaced = {};  // a trial that is slower ends by itself
     if (!tuner->done() || schedule != tuner->best()) {
       version->tuner = tuner;
       const int64_t run = FastestRun(old);
@@ -584,7 +591,7 @@ void Manager::BuildCode(const Job& job) {
   deopt::VersionRecord record;
   record.trace_id = trace->id;
   record.trace = anchor.name();
-  record.generator = job.tier > 0 ? absl::StrCat("tier ", job.tier) : "replay";
+  record.generator = code != nullptr ? absl::StrCat("tier ", version->tier) : "replay";
   record.rung = old.rung();
   record.cause = job.cause;
   record.steps = static_cast<int64_t>(trace->steps.size());

@@ -199,7 +199,8 @@ class Manager {
     std::string cause;
     int64_t recording_ns = 0;
     double gain = 0;
-    /// A version that is to have generated code of that tier, or (0) none any more; null: a new one is to be built.
+    /// A version that is to have generated code of that tier, or (0) to give way to what it replaced; null: a new one
+    /// is to be built.
     rt::Ref<Version> version = nullptr;
     int tier = 0;
   };
@@ -226,15 +227,16 @@ class Manager {
   /// How many arrivals it takes until a version of that recording has saved what building it costs; as many runs are
   /// expected to come as there have been.
   int64_t PaysAfter(const Trace& trace) const;
-  /// The profit gate (profit_gate.cc): does a version do better than tier 1, and generated code better than replay?
+  /// The profit gate (profit_gate.cc): does a version do better than tier 1, and code better than what it replaced?
   /// Each is judged by times with shapes of the same size. False: it was given up.
   bool JudgeStretches(Anchor& anchor);
-  /// Does generated code do better than the replay before it? If not, that is asked for again.
-  bool BeatsReplay(Anchor& anchor, Version& version);
+  /// If not, what it replaced (replay, or the code of tier 2) is asked for again.
+  bool BeatsReplaced(Anchor& anchor, Version& version);
   bool JudgeRun(Anchor& anchor, Version& version, int64_t each, int64_t runs, int64_t size);
   void Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group);
   void Build(const Job& job);
   void BuildCode(const Job& job);
+  void GetsNoCode(Anchor& anchor, Version& version, const std::string& why);
   /// The version has the best schedule that was found: it is remembered, and said.
   static void EndTuning(const Tuner& tuner, const Version& version);
   /// Puts `version` in the place of `old`, if that is still there.

@@ -30,6 +30,15 @@ constexpr int kTimings = 2;
 constexpr int32_t kMostTimings = 64;
 /// Runs of a version before such recordings begin: until then they would cost more than it has saved.
 constexpr int64_t kRunsBeforeTimings = 8;
+/// The share of tier 1's time above which a version is dropped. A replay runs the kernels of tier 1: where ops are
+/// large it takes what they take, and memory that it touches for the first time or a busy machine makes it look slower.
+/// While code for it is still to come, it is dropped only where it is far behind; the code is what is judged.
+constexpr double kSlow = 1.1, kFarBehind = 1.5;
+/// The same for code against what it replaced, whose best time is one of many more runs: only after so many rounds.
+constexpr double kSlowCode = 1.05;
+constexpr int kSlowRounds = 4;
+
+bool AwaitsCode(const Version& version) { return version.awaits_code.load(std::memory_order_relaxed); }
 
 // The tier of the code that a version gets next. Tier 3 at once where tier 2 would not be given the time.
 int NextTier(const Version& version) {
@@ -97,7 +106,9 @@ bool Manager::JudgeStretches(Anchor& anchor) {
   if (anchor.queued_.load(std::memory_order_relaxed) > 0 || anchor.sample_wanted_.load(std::memory_order_relaxed))
     return true;
   const Costs::Sums sums = Costs::Compare(anchor.version_stretches_, anchor.tier1_stretches_);
-  if (Decide(sums.a <= 1.05 * sums.b, 8)) return true;
+  const auto versions = anchor.versions();
+  const bool code_comes = std::any_of(versions.begin(), versions.end(), [](const auto& v) { return AwaitsCode(*v); });
+  if (Decide(sums.a <= (code_comes ? kFarBehind : kSlowCode) * sums.b, 8)) return true;
   Pin(anchor,
       absl::StrCat("from one round to the next it took ", static_cast<int64_t>(sums.a),
                    " ns with versions where tier 1 takes ", static_cast<int64_t>(sums.b),
@@ -146,13 +157,19 @@ void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs,
   JudgeRun(anchor, version, each, runs, size);
 }
 
-bool Manager::BeatsReplay(Anchor& anchor, Version& version) {
-  if (version.code() == nullptr || version.replaced_costs == nullptr) return true;
-  const Costs::Sums sums = Costs::Compare(*version.costs, *version.replaced_costs);
-  if (Decide(sums.a <= 1.05 * sums.b, 8)) return true;
+bool Manager::BeatsReplaced(Anchor& anchor, Version& version) {
+  const Version::Replaced& replaced = version.replaced;
+  if (version.code() == nullptr || replaced.costs == nullptr) return true;
+  const Costs::Sums sums = Costs::Compare(*version.costs, *replaced.costs);
+  if (sums.a <= kSlowCode * sums.b) version.slow_rounds.store(0, std::memory_order_relaxed);
+  const bool slow =
+      sums.a > kFarBehind * sums.b ||
+      (sums.a > kSlowCode * sums.b && version.slow_rounds.fetch_add(1, std::memory_order_relaxed) + 1 >= kSlowRounds);
+  if (Decide(!slow, 8)) return true;
   Ask(anchor, version, 0,
-      absl::StrCat("generated code took ", static_cast<int64_t>(sums.a), " ns, replay ", static_cast<int64_t>(sums.b),
-                   " ns"));
+      absl::StrCat("code of tier ", version.tier, " took ", static_cast<int64_t>(sums.a), " ns, ",
+                   replaced.code != nullptr ? absl::StrCat("that of tier ", replaced.tier) : "replay", " ",
+                   static_cast<int64_t>(sums.b), " ns"));
   return false;
 }
 
@@ -170,7 +187,7 @@ bool Manager::JudgeRun(Anchor& anchor, Version& version, int64_t each, int64_t r
   const double tier1 = version.tier1_costs->Of(size);
   if (tier1 == 0) {
     const bool enough = version.timed.fetch_add(1, kRelaxed) % 16 == 15;
-    return !enough || !gate || BeatsReplay(anchor, version);
+    return !enough || !gate || BeatsReplaced(anchor, version);
   }
   deopt::VersionCounters& c = *version.counters;
   c.compared_runs.fetch_add(runs, kRelaxed);
@@ -188,10 +205,10 @@ bool Manager::JudgeRun(Anchor& anchor, Version& version, int64_t each, int64_t r
   const double sum = version.sum_of_bests.load(kRelaxed) + best;
   version.sum_of_bests.store(nth == 15 ? 0 : sum, kRelaxed);
   if (nth != 15 || !gate) return true;
-  if (!BeatsReplay(anchor, version)) return false;
+  if (!BeatsReplaced(anchor, version)) return false;
   // Where whole stretches were timed, those decide.
   if (eager && anchor.num_tier1_.load(kRelaxed) >= kFewStretches) return true;
-  if (Decide(sum / 4 <= 1.1, 8)) return true;
+  if (Decide(sum / 4 <= (AwaitsCode(version) ? kFarBehind : kSlow), 8)) return true;
   Pin(anchor,
       absl::StrCat("a version took ", static_cast<int64_t>(sum / 4 * tier1), " ns where tier 1 takes ",
                    static_cast<int64_t>(tier1), " ns", version.rung() == Rung::exact ? "" : " for shapes of that size"),

@@ -412,6 +412,7 @@ class Version {
   Rung rung() const { return rung_; }
   /// Null where every step is a kernel of tier 1.
   const Code* code() const { return code_.get(); }
+  const std::shared_ptr<const Code>& shared_code() const { return code_; }
   /// Guard of an input; meaningless for other values.
   const deopt::InputGuard& guard(ValueId v) const { return guards_[v]; }
 
@@ -440,9 +441,20 @@ class Version {
   std::atomic<int64_t> runs_at_last_pass{0};  // of the manager's budgets
   /// Nanoseconds of runs, all told, after which code is generated for it; INT64_MAX: never.
   std::atomic<int64_t> generate_at{INT64_MAX};
+  /// It has no code, and code for it has not been made yet.
+  std::atomic<bool> awaits_code{false};
   int tier = 1;  // of its code; 1: replay
-  /// The trace in tier 1, this version, and the one that it replaced (null: none).
-  std::shared_ptr<Costs> tier1_costs = std::make_shared<Costs>(), costs = std::make_shared<Costs>(), replaced_costs;
+  /// The trace in tier 1, and this version.
+  std::shared_ptr<Costs> tier1_costs = std::make_shared<Costs>(), costs = std::make_shared<Costs>();
+  /// The version that it replaced, to which the profit gate may return: what it took (null: there is none), its code
+  /// (null: replay) and the tier of that.
+  struct Replaced {
+    std::shared_ptr<Costs> costs;
+    std::shared_ptr<const Code> code;
+    int tier = 1;
+  };
+  Replaced replaced;
+  std::atomic<int> slow_rounds{0};  // one after the other in which it was slower than what it replaced
   /// How its products are cut, where that is not the compiler's own choice; and who looks for better ways.
   std::string schedule;
   std::shared_ptr<Tuner> tuner;

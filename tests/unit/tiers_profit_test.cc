@@ -93,9 +93,69 @@ TEST_F(ProfitGate, LargeShapesAreNotHeldAgainstTimesOfSmallOnes) {
   version_->tier1_costs->Add(SizeOf(50'000), 40'000'000);
   AddRuns(30'000'000, SizeOf(50'000));
   EXPECT_FALSE(version_->dead) << Runtime::explain();
-  AddRuns(60'000'000, SizeOf(50'000));
+  AddRuns(90'000'000, SizeOf(50'000));
   EXPECT_TRUE(version_->dead) << Runtime::explain();
   EXPECT_NE(Runtime::explain().find("for shapes of that size"), std::string::npos) << Runtime::explain();
+}
+
+// A replay that looks a little slower than tier 1 waits for its code; the code has to be faster.
+TEST_F(ProfitGate, AReplayIsNotDroppedWhileItsCodeIsToCome) {
+  ASSERT_NE(anchor_, nullptr);
+  OptionScope gate({{"profit_gate", "true"}});
+  const int64_t size = SizeOf(50'000);
+  version_->tier1_costs->Add(size, 40'000'000);
+  ASSERT_EQ(version_->code(), nullptr);
+  AddRuns(50'000'000, size);
+  EXPECT_FALSE(version_->dead) << Runtime::explain();
+  version_->awaits_code.store(false);  // as where there is no compiler
+  AddRuns(50'000'000, size);
+  EXPECT_TRUE(version_->dead) << Runtime::explain();
+}
+
+// Code of tier 3 that is slower than that of tier 2, which it replaced, gives way to it, not to replay.
+TEST(ProfitGateCode, SlowCodeGivesWayToWhatItReplaced) {
+  OptionScope options({{"tier", "3"},
+                       {"background", "false"},
+                       {"hot_function", "2"},
+                       {"compile_after", "0"},
+                       {"specialise_after", "1"},
+                       {"tune_budget", "0"},
+                       {"profit_gate", "false"}});
+  tiers::Manager& manager = tiers::Manager::Get();
+  manager.Reset();
+  deopt::Ledger::Get().Clear();
+  testing::Program program(R"(func @f(%x: tensor<8 x 8 x f32>) -> tensor<8 x 8 x f32> {
+    %a = mul %x, 0.5
+    %b = tanh %a
+    %c = add %b, %x
+    return %c
+  })");
+  for (int i = 0; i < 4; ++i) program.Call({iota({8, 8}, 0, 0.5, 1.0, f32)});
+  std::shared_ptr<tiers::Anchor> anchor;
+  for (const auto& a : manager.anchors())
+    if (!a->versions().empty()) anchor = a;
+  ASSERT_NE(anchor, nullptr) << Runtime::explain();
+  const auto live = [&] { return anchor->versions().at(0); };
+  if (live()->code() == nullptr) GTEST_SKIP() << "no compiler: " << Runtime::explain();
+  const auto run = [&](int64_t ns, int n) {
+    for (int i = 0; i < n; ++i) manager.AddRun(*anchor, *live(), ns, 1, 256);
+  };
+  OptionScope gate({{"profit_gate", "true"}});
+  while (live()->tier == 2) run(4'000, 1);
+  ASSERT_EQ(live()->tier, 3) << Runtime::explain();
+  live()->tier1_costs->Clear();
+  live()->replaced.costs->Clear();
+  live()->replaced.costs->Add(256, 4'000);
+  // A little slower: it takes a while until that is believed.
+  run(4'500, 32);
+  ASSERT_EQ(live()->tier, 3) << Runtime::explain();
+  run(4'500, 64);
+  ASSERT_EQ(live()->tier, 2) << Runtime::explain();
+  EXPECT_NE(live()->code(), nullptr);
+  EXPECT_NE(Runtime::explain().find("code of tier 3 took"), std::string::npos) << Runtime::explain();
+  // It is there to stay.
+  run(4'500, 64);
+  EXPECT_EQ(live()->tier, 2) << Runtime::explain();
 }
 
 TEST_F(ProfitGate, TierOneIsTimedAgainForShapesOfAnotherSize) {
