@@ -47,6 +47,11 @@ constexpr int64_t kLookAfter = 2048, kLongOp = 20'000;
 /// Ops of a thread after which something may be hot soon.
 constexpr int64_t kPrepareAfter = 512;
 
+/// From then on new ops count as another loop: nothing is put off for ever where they come all the time.
+constexpr int64_t kAnotherLoopNs = 16 * kEarnedNs;
+/// The most by which short loops are put off, in the time after which they are hot.
+constexpr int64_t kMostPatience = 6;
+
 /// Ops of a thread within which those that a profile names are looked for at any cost.
 constexpr int kExpectedFor = 1 << 14;
 
@@ -237,6 +242,17 @@ void EagerTiers::OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) 
   entry.tag = Stream::TagOf(call.path);
   entry.countdown = HotEager();
   entry.anchor = nullptr;
+  if (const int64_t now = rt::NowNs(); now - t.new_since > kAnotherLoopNs) {
+    t.new_since = now;
+    t.earned_at = 0;
+  }
+}
+
+bool EagerTiers::HaveEarnedRecording(EagerThread& t) {
+  if (HotEager() < kLeastPatience || !rt::options().profit_gate()) return true;
+  const int64_t now = rt::NowNs();
+  if (t.earned_at == 0) t.earned_at = t.new_since + std::min(kEarnedNs, kMostPatience * (now - t.new_since));
+  return now >= t.earned_at;
 }
 
 bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, absl::Span<TensorImpl*> out) {
@@ -250,7 +266,13 @@ bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, a
     entry.countdown = HotEager();
     return false;
   }
-  if (entry.anchor == nullptr) entry.anchor = &AnchorOf(call.path);
+  if (entry.anchor == nullptr) {
+    if (!HaveEarnedRecording(t)) {
+      entry.countdown = HotEager() / 2;
+      return false;
+    }
+    entry.anchor = &AnchorOf(call.path);
+  }
   auto& a = *static_cast<EagerAnchor*>(entry.anchor);
   if (Rests(a) || (!a.explored && a.explorations >= kExplorations)) {
     entry.countdown = kCovered * HotEager();

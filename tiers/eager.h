@@ -42,6 +42,8 @@ class EagerThread {
   bool record_next = false;  // the next op is where a recording should begin
   uint64_t config_epoch = 0;
   uint32_t misses = 0;
+  // When new ops came, and when they have run for so long that they may be recorded (0: none of them is hot yet).
+  int64_t new_since = 0, earned_at = 0;
   // Since ops were last asked how long they take: how many that was to be, and when.
   int64_t until_look = 0, looked = 0;
   int64_t since_decay = 0;  // ops
@@ -93,6 +95,8 @@ class EagerTiers final : public interp::StreamHook {
   static EagerAnchor* OuterAt(interp::Stream& stream, uint64_t path, int period);
   void RecordOp(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out,
                 const absl::Status& status, int64_t ticks);
+  /// Whether ops that are hot have run long enough to be recorded.
+  static bool HaveEarnedRecording(EagerThread& t);
   bool Enter(EagerThread& t, EagerAnchor& a, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   void StartRecording(EagerThread& t, EagerAnchor& a);
   void AbortRecording(EagerThread& t, tracer::TraceAbort reason);

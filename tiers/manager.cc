@@ -17,6 +17,7 @@
 #include "runtime/ring.h"
 #include "tiers/function_schedule.h"
 #include "tiers/generate.h"
+#include "tiers/profile.h"
 #include "tiers/recording.h"
 #include "tiers/replay.h"
 #include "tracer/control.h"
@@ -71,7 +72,7 @@ Anchor::Action Anchor::Arrive(int32_t* countdown, absl::Span<const View* const> 
   switch (phase_.load(std::memory_order_acquire)) {
     case Phase::wanted:
       dims_seen_.Add(operands);
-      if (Skip()) return Action::wait;
+      if (Skip() || (kind == Kind::function && !HasEarnedRecording())) return Action::wait;
       if (has_enough_recordings()) {
         Time(Runner::tier1, operands);
         return Action::wait;
@@ -95,6 +96,24 @@ Anchor::Action Anchor::Arrive(int32_t* countdown, absl::Span<const View* const> 
   }
   if (kind == Kind::eager && Time(Runner::version, operands) == Runner::tier1) return Action::wait;
   return Decide(true, 8) ? Action::enter : Action::record;
+}
+
+bool Anchor::HasEarnedRecording() {
+  constexpr int32_t kTimedCalls = 8;
+  if (has_earned_.load(std::memory_order_relaxed)) return true;
+  const int64_t hot = hot_count(), now = rt::NowNs();
+  const int64_t since = hot_since_ns_.exchange(now, std::memory_order_relaxed);
+  if (since == 0 && hot >= kLeastPatience && rt::options().profit_gate() && !Profile::Get().any()) {
+    skip_.store(kTimedCalls - 1, std::memory_order_relaxed);
+    return false;
+  }
+  has_earned_.store(true, std::memory_order_relaxed);
+  if (since == 0) return true;
+  const int64_t call = std::max<int64_t>((now - since) / kTimedCalls, 1);
+  const int64_t missing = std::min(kEarnedNs / call - hot - kTimedCalls, hot + hot / 2);
+  if (missing <= 0) return true;
+  skip_.store(static_cast<int32_t>(missing), std::memory_order_relaxed);
+  return false;
 }
 
 bool Anchor::Skip() {

@@ -28,8 +28,6 @@ using tracer::TraceAbort;
 constexpr size_t kMostSamples = 4;
 /// Recordings without two alike after which a place counts as unstable.
 constexpr int kMostAlone = 6;
-/// Whoever sets a threshold below this wants versions, whether they pay or not.
-constexpr int64_t kLeastPatience = 16;
 /// Recordings that showed nothing new before a place stops asking for more.
 constexpr int kUselessSamples = 6;
 
