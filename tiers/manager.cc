@@ -604,9 +604,13 @@ void Manager::BuildCode(const Job& job) {
       version->generate_at.store(std::max(kTrialNs, run < INT64_MAX / kTrialRuns ? kTrialRuns * run : kTrialNs));
     }
   }
-  // Where dims vary, building them in would serve one of many.
-  if (job.tier == 2 && rt::options().tier() >= 3 && old.rung() == Rung::exact)
+  // Where dims vary, building them in would serve one of many. Where they do not, and are small, code that knows them
+  // may pay where that of tier 2 did not.
+  version->skips_tier2 = job.tier == 0 && old.tier == 2;
+  if ((job.tier == 2 || version->skips_tier2) && rt::options().tier() >= 3 && old.rung() == Rung::exact) {
     version->generate_at.store(rt::options().specialise_after() * 1000);
+    version->awaits_code.store(job.tier == 0);
+  }
   deopt::VersionRecord record;
   record.trace_id = trace->id;
   record.trace = anchor.name();

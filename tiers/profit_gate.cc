@@ -44,7 +44,7 @@ bool AwaitsCode(const Version& version) { return version.awaits_code.load(std::m
 int NextTier(const Version& version) {
   const bool exact = version.rung() == Rung::exact;
   const bool at_once = rt::options().specialise_after() <= rt::options().compile_after();
-  const int next = exact && (version.tier >= 2 || at_once) ? 3 : 2;
+  const int next = exact && (version.tier >= 2 || version.skips_tier2 || at_once) ? 3 : 2;
   return std::min(next, static_cast<int>(rt::options().tier()));
 }
 int64_t SizeOf(absl::Span<const View* const> operands) {

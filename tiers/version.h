@@ -443,7 +443,8 @@ class Version {
   std::atomic<int64_t> generate_at{INT64_MAX};
   /// It has no code, and code for it has not been made yet.
   std::atomic<bool> awaits_code{false};
-  int tier = 1;  // of its code; 1: replay
+  int tier = 1;              // of its code; 1: replay
+  bool skips_tier2 = false;  // code of tier 2 was tried, and was slower
   /// The trace in tier 1, and this version.
   std::shared_ptr<Costs> tier1_costs = std::make_shared<Costs>(), costs = std::make_shared<Costs>();
   /// The version that it replaced, to which the profit gate may return: what it took (null: there is none), its code

@@ -112,50 +112,98 @@ TEST_F(ProfitGate, AReplayIsNotDroppedWhileItsCodeIsToCome) {
   EXPECT_TRUE(version_->dead) << Runtime::explain();
 }
 
-// Code of tier 3 that is slower than that of tier 2, which it replaced, gives way to it, not to replay.
-TEST(ProfitGateCode, SlowCodeGivesWayToWhatItReplaced) {
-  OptionScope options({{"tier", "3"},
-                       {"background", "false"},
-                       {"hot_function", "2"},
-                       {"compile_after", "0"},
-                       {"specialise_after", "1"},
-                       {"tune_budget", "0"},
-                       {"profit_gate", "false"}});
-  tiers::Manager& manager = tiers::Manager::Get();
-  manager.Reset();
-  deopt::Ledger::Get().Clear();
-  testing::Program program(R"(func @f(%x: tensor<8 x 8 x f32>) -> tensor<8 x 8 x f32> {
+// A function with code of tier 2, which was timed at 4 us.
+class ProfitGateCode : public ::testing::Test {
+ protected:
+  ProfitGateCode()
+      : options_({{"tier", "3"},
+                  {"background", "false"},
+                  {"hot_function", "2"},
+                  {"compile_after", "0"},
+                  {"specialise_after", "1000"},
+                  {"tune_budget", "0"},
+                  {"profit_gate", "false"}}) {
+    manager_.Reset();
+    deopt::Ledger::Get().Clear();
+    for (int i = 0; i < 4; ++i) program_.Call({iota({8, 8}, 0, 0.5, 1.0, f32)});
+    for (const auto& a : manager_.anchors())
+      if (!a->versions().empty()) anchor_ = a;
+  }
+  void SetUp() override {
+    ASSERT_NE(anchor_, nullptr) << Runtime::explain();
+    if (!HasCompiler()) GTEST_SKIP() << "no compiler";
+    Run(4'000, 1);
+    ASSERT_EQ(Live()->tier, 2) << Runtime::explain();
+    ASSERT_TRUE(rt::options().Set("profit_gate", "true").ok());
+    Live()->tier1_costs->Clear();
+  }
+  rt::Ref<tiers::Version> Live() { return anchor_->versions().at(0); }
+  // What it replaced took that long.
+  void SetReplaced(int64_t ns) {
+    Live()->replaced.costs->Clear();
+    Live()->replaced.costs->Add(kSize, ns);
+  }
+  void Run(int64_t ns, int n) {
+    for (int i = 0; i < n; ++i) manager_.AddRun(*anchor_, *Live(), ns, 1, kSize);
+  }
+
+  static constexpr int64_t kSize = 256;
+  OptionScope options_;
+  tiers::Manager& manager_ = tiers::Manager::Get();
+  testing::Program program_{R"(func @f(%x: tensor<8 x 8 x f32>) -> tensor<8 x 8 x f32> {
     %a = mul %x, 0.5
     %b = tanh %a
     %c = add %b, %x
     return %c
-  })");
-  for (int i = 0; i < 4; ++i) program.Call({iota({8, 8}, 0, 0.5, 1.0, f32)});
-  std::shared_ptr<tiers::Anchor> anchor;
-  for (const auto& a : manager.anchors())
-    if (!a->versions().empty()) anchor = a;
-  ASSERT_NE(anchor, nullptr) << Runtime::explain();
-  const auto live = [&] { return anchor->versions().at(0); };
-  if (live()->code() == nullptr) GTEST_SKIP() << "no compiler: " << Runtime::explain();
-  const auto run = [&](int64_t ns, int n) {
-    for (int i = 0; i < n; ++i) manager.AddRun(*anchor, *live(), ns, 1, 256);
-  };
-  OptionScope gate({{"profit_gate", "true"}});
-  while (live()->tier == 2) run(4'000, 1);
-  ASSERT_EQ(live()->tier, 3) << Runtime::explain();
-  live()->tier1_costs->Clear();
-  live()->replaced.costs->Clear();
-  live()->replaced.costs->Add(256, 4'000);
+  })"};
+  std::shared_ptr<tiers::Anchor> anchor_;
+};
+
+TEST_F(ProfitGateCode, TierThreeGivesWayToTierTwo) {
+  while (Live()->tier == 2) Run(4'000, 1);
+  ASSERT_EQ(Live()->tier, 3) << Runtime::explain();
+  SetReplaced(4'000);
   // A little slower: it takes a while until that is believed.
-  run(4'500, 32);
-  ASSERT_EQ(live()->tier, 3) << Runtime::explain();
-  run(4'500, 64);
-  ASSERT_EQ(live()->tier, 2) << Runtime::explain();
-  EXPECT_NE(live()->code(), nullptr);
+  Run(4'500, 32);
+  ASSERT_EQ(Live()->tier, 3) << Runtime::explain();
+  Run(4'500, 64);
+  ASSERT_EQ(Live()->tier, 2) << Runtime::explain();
+  EXPECT_NE(Live()->code(), nullptr);
   EXPECT_NE(Runtime::explain().find("code of tier 3 took"), std::string::npos) << Runtime::explain();
   // It is there to stay.
-  run(4'500, 64);
-  EXPECT_EQ(live()->tier, 2) << Runtime::explain();
+  Run(4'500, 256);
+  EXPECT_EQ(Live()->tier, 2) << Runtime::explain();
+}
+
+TEST_F(ProfitGateCode, WhereTierTwoIsSlowTierThreeIsTried) {
+  SetReplaced(4'000);
+  Run(9'000, 16);
+  ASSERT_EQ(Live()->tier, 1) << Runtime::explain();
+  EXPECT_EQ(Live()->code(), nullptr);
+  EXPECT_NE(Runtime::explain().find("replay 4000 ns"), std::string::npos) << Runtime::explain();
+  for (int i = 0; i < 1000 && Live()->tier == 1; ++i) Run(4'000, 1);
+  ASSERT_EQ(Live()->tier, 3) << Runtime::explain();
+  // And where that is slow as well, replay is the end.
+  Run(9'000, 16);
+  ASSERT_EQ(Live()->tier, 1) << Runtime::explain();
+  Run(4'000, 1000);
+  EXPECT_EQ(Live()->tier, 1) << Runtime::explain();
+}
+
+// Nothing is put off for ever, however short the calls are.
+TEST(ProfitGateHot, ShortFunctionsAreRecordedInTheEnd) {
+  OptionScope options({{"tier", "2"}, {"background", "false"}, {"profit_gate", "true"}});
+  tiers::Manager::Get().Reset();
+  testing::Program program(R"(func @f(%x: tensor<8 x f32>) -> tensor<8 x f32> {
+    %a = mul %x, 0.5
+    %b = tanh %a
+    return %b
+  })");
+  const int64_t hot = rt::options().hot_function(), recorded = MetricNow("traces_recorded");
+  for (int64_t i = 0; i < hot - 1; ++i) program.Call({iota({8}, 0, 0.5, 1.0, f32)});
+  EXPECT_EQ(MetricNow("traces_recorded"), recorded);
+  for (int64_t i = 0; i < 3 * hot; ++i) program.Call({iota({8}, 0, 0.5, 1.0, f32)});
+  EXPECT_GT(MetricNow("traces_recorded"), recorded);
 }
 
 TEST_F(ProfitGate, TierOneIsTimedAgainForShapesOfAnotherSize) {
