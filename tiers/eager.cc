@@ -249,7 +249,7 @@ void EagerTiers::OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) 
 }
 
 bool EagerTiers::HaveEarnedRecording(EagerThread& t) {
-  if (HotEager() < kLeastPatience || !rt::options().profit_gate()) return true;
+  if (HotEager() < kLeastPatience || !rt::options().profit_gate() || !t.on_cpu) return true;
   const int64_t now = rt::NowNs();
   if (t.earned_at == 0) t.earned_at = t.new_since + std::min(kEarnedNs, kMostPatience * (now - t.new_since));
   return now >= t.earned_at;

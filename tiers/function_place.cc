@@ -132,7 +132,7 @@ Anchor::Action FunctionPlace::Arrive(const interp::Frame& frame) {
   const View* first = nullptr;  // argument
   if (anchor_->kind == Anchor::Kind::function && !frame.code->params.empty())
     first = frame.registers[frame.code->params[0]];
-  const Anchor::Action action = anchor_->Arrive(&countdown, {&first, 1});
+  const Anchor::Action action = anchor_->Arrive(&countdown, {&first, 1}, frame.device->kind() == rt::DeviceKind::cpu);
   Wait(slot_ != nullptr ? countdown : countdown - 1);
   return action;
 }

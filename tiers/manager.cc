@@ -65,14 +65,14 @@ int64_t FastestRun(const Version& version) {
 
 // ---- Anchor
 
-Anchor::Action Anchor::Arrive(int32_t* countdown, absl::Span<const View* const> operands) {
+Anchor::Action Anchor::Arrive(int32_t* countdown, absl::Span<const View* const> operands, bool on_cpu) {
   // Counts may be lost when several threads come by at once.
   arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   *countdown = 1;
   switch (phase_.load(std::memory_order_acquire)) {
     case Phase::wanted:
       dims_seen_.Add(operands);
-      if (Skip() || (kind == Kind::function && !HasEarnedRecording())) return Action::wait;
+      if (Skip() || (kind == Kind::function && on_cpu && !HasEarnedRecording())) return Action::wait;
       if (has_enough_recordings()) {
         Time(Runner::tier1, operands);
         return Action::wait;

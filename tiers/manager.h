@@ -28,8 +28,8 @@ namespace tessera::tiers {
 inline constexpr int64_t kDeferNs = 30;
 
 /// Recording a place, building its first version and running that for the first time cost a program 0.15 to 0.4 ms
-/// beyond tier 1. What has not taken ten times as long has not earned that: so the engine is never far behind tier 1.
-/// Whoever sets a threshold below the least patience wants versions, whether they pay or not.
+/// beyond tier 1. What has not taken ten times as long (on the cpu) has not earned that: so the engine is never far
+/// behind. Whoever sets a threshold below the least patience wants versions, whether they pay or not.
 inline constexpr int64_t kEarnedNs = 4'000'000, kLeastPatience = 16;
 
 /// A place where traces begin. Shared by all threads that come by. Its atomics are read on every arrival; the rest is
@@ -54,8 +54,9 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
   }
 
   /// Counts the arrival and says what to do. For `wait`, *countdown is the number of arrivals to let pass uncounted.
-  /// `operands`: eager, of the op that arrives.
-  Action Arrive(int32_t* countdown, absl::Span<const View* const> operands = {});
+  /// `operands`: eager, of the op that arrives. `on_cpu`: calls take as long as their ops, so that time tells
+  /// something.
+  Action Arrive(int32_t* countdown, absl::Span<const View* const> operands = {}, bool on_cpu = true);
 
   /// A recording would be of use now.
   bool wants_recording() const {
@@ -89,8 +90,8 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
 
   /// Takes one arrival from those to be skipped; false when there is none.
   bool Skip();
-  /// Functions: a few calls are timed first, and where they are short, others are let pass: no more than one and a
-  /// half times as many as made it hot.
+  /// Functions on the cpu: a few calls are timed first, and where they are short, others are let pass: no more than one
+  /// and a half times as many as made it hot.
   bool HasEarnedRecording();
   /// Where there is no version: nobody has looked at them yet, and two may be enough for one.
   bool has_enough_recordings() const {
