@@ -45,6 +45,13 @@ TEST(TiersCosts, OnlyWhatBothKnowIsCompared) {
   EXPECT_EQ(b.Count(1000), 2);
 }
 
+constexpr char kProgram[] = R"(func @f(%x: tensor<N x 8 x f32>) -> tensor<N x 8 x f32> {
+  %a = mul %x, 0.5
+  %b = tanh %a
+  %c = add %b, %x
+  return %c
+})";
+
 // A function whose version serves any number of rows.
 class ProfitGate : public ::testing::Test {
  protected:
@@ -75,12 +82,7 @@ class ProfitGate : public ::testing::Test {
   static int64_t SizeOf(int64_t rows) { return 4 * rows * 8; }
 
   OptionScope options_;
-  testing::Program program_{R"(func @f(%x: tensor<N x 8 x f32>) -> tensor<N x 8 x f32> {
-    %a = mul %x, 0.5
-    %b = tanh %a
-    %c = add %b, %x
-    return %c
-  })"};
+  testing::Program program_{kProgram};
   std::shared_ptr<tiers::Anchor> anchor_;
   rt::Ref<tiers::Version> version_;
 };
@@ -150,12 +152,7 @@ class ProfitGateCode : public ::testing::Test {
   static constexpr int64_t kSize = 256;
   OptionScope options_;
   tiers::Manager& manager_ = tiers::Manager::Get();
-  testing::Program program_{R"(func @f(%x: tensor<8 x 8 x f32>) -> tensor<8 x 8 x f32> {
-    %a = mul %x, 0.5
-    %b = tanh %a
-    %c = add %b, %x
-    return %c
-  })"};
+  testing::Program program_{kProgram};
   std::shared_ptr<tiers::Anchor> anchor_;
 };
 
@@ -194,15 +191,11 @@ TEST_F(ProfitGateCode, WhereTierTwoIsSlowTierThreeIsTried) {
 TEST(ProfitGateHot, ShortFunctionsAreRecordedInTheEnd) {
   OptionScope options({{"tier", "2"}, {"background", "false"}, {"profit_gate", "true"}});
   tiers::Manager::Get().Reset();
-  testing::Program program(R"(func @f(%x: tensor<8 x f32>) -> tensor<8 x f32> {
-    %a = mul %x, 0.5
-    %b = tanh %a
-    return %b
-  })");
+  testing::Program program(kProgram);
   const int64_t hot = rt::options().hot_function(), recorded = MetricNow("traces_recorded");
-  for (int64_t i = 0; i < hot - 1; ++i) program.Call({iota({8}, 0, 0.5, 1.0, f32)});
+  for (int64_t i = 0; i < hot - 1; ++i) program.Call({iota({8, 8}, 0, 0.5, 1.0, f32)});
   EXPECT_EQ(MetricNow("traces_recorded"), recorded);
-  for (int64_t i = 0; i < 3 * hot; ++i) program.Call({iota({8}, 0, 0.5, 1.0, f32)});
+  for (int64_t i = 0; i < 3 * hot; ++i) program.Call({iota({8, 8}, 0, 0.5, 1.0, f32)});
   EXPECT_GT(MetricNow("traces_recorded"), recorded);
 }
 
