@@ -7,17 +7,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/thread_pool.h"
+
 namespace tessera::rt {
 
 inline constexpr int kLowestPriority = 19;
 
-/// Threads that this one starts inherit it. Returns the number that the system has for the thread.
+/// Threads that this one starts inherit it; those that compute for the program are started before. Returns the number
+/// that the system has for the thread.
 ///
 /// The lowest there is, without preempting anybody when it wakes up. Beside a program that keeps every core busy it
 /// gets about one hundredth of one, a tick at a time: few calls meet it, and its work is done in the end all the same.
 /// Idle priority would get a fifth of that, and is for programs that are themselves low.
 inline pid_t LowerPriorityOfThisThread() {
   constexpr int kLow = 10;
+  (void)NumThreads();
   const auto thread = static_cast<pid_t>(syscall(SYS_gettid));
   const bool is_low = getpriority(PRIO_PROCESS, static_cast<id_t>(thread)) >= kLow;
   const sched_param none = {};
