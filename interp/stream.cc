@@ -10,17 +10,20 @@ std::atomic<bool> g_streams_on{true};
 std::atomic<FunctionHook*> g_function_hook{nullptr};
 
 void StreamHolder::Retire() {
+  t_stream = nullptr;
   StreamHook* hook = CurrentStreamHook();
   if (stream != nullptr && hook != nullptr) hook->OnThreadEnd(*stream);
   stream = nullptr;
 }
 
-Stream* NewStreamOfThread() {
+Stream* StreamOfThread() {
+  if (const auto* holder = rt::PerThread<StreamHolder>::Peek(); holder != nullptr && holder->asked)
+    return holder->stream;
   StartTiers();
   StreamHook* hook = CurrentStreamHook();
   StreamHolder* holder = rt::PerThread<StreamHolder>::Get();
   if (hook == nullptr || holder == nullptr) return nullptr;
-  holder->stream = hook->NewStream();
+  holder->stream = t_stream = hook->NewStream();
   holder->asked = true;
   return holder->stream;
 }

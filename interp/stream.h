@@ -125,7 +125,10 @@ struct StreamHolder {
   void Retire();
   void Fold() {}
 };
-Stream* NewStreamOfThread();
+/// The stream in the holder, or null.
+[[gnu::tls_model("initial-exec")]] inline thread_local constinit Stream* t_stream = nullptr;
+/// Where that is null.
+Stream* StreamOfThread();
 }  // namespace internal
 
 /// Null for none. The hook must outlive every thread that runs ops.
@@ -138,11 +141,9 @@ inline StreamHook* CurrentStreamHook() { return internal::g_stream_hook.load(std
 inline Stream* CurrentStream() {
   if (!internal::g_streams_on.load(std::memory_order_relaxed)) [[unlikely]]
     return nullptr;
-  if (auto* holder = rt::PerThread<internal::StreamHolder>::Peek()) [[likely]] {
-    if (holder->asked) [[likely]]
-      return holder->stream;
-  }
-  return internal::NewStreamOfThread();
+  if (Stream* stream = internal::t_stream) [[likely]]
+    return stream;
+  return internal::StreamOfThread();
 }
 
 }  // namespace tessera::interp

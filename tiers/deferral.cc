@@ -121,8 +121,7 @@ void Deferral::EnterSlow() {
 
 bool Deferral::OnDrop(TensorImpl& x) {
   // The owner may be inside already: a host's own memory is given back there, by code of the host.
-  const auto* mine = rt::PerThread<interp::internal::StreamHolder>::Peek();
-  if (mine == nullptr || mine->stream != &stream_ || busy_.load(std::memory_order_relaxed)) return false;
+  if (interp::internal::t_stream != &stream_ || busy_.load(std::memory_order_relaxed)) return false;
   busy_.store(true, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   // While nobody else is inside, a tensor that waits does so until this is over.
