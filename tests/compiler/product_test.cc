@@ -73,6 +73,63 @@ TEST(Products, ForVectorsOfEveryWidth) {
           }
 }
 
+/// relu(a + row) * column, multiplied with b in one kernel.
+TEST(Products, WhatComesBeforeForVectorsOfEveryWidth) {
+  for (const int bytes : {16, 32, 64})
+    for (const int tier : {2, 3})
+      for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{61, 131, 67}, {20, 37, 700}}) {
+        CompileSettings settings;
+        settings.vector_bytes = bytes;
+        settings.options.tier = tier;
+        settings.report = false;
+        auto tensor = [](int64_t rows, int64_t columns) {
+          return "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) + "xf32>";
+        };
+        const std::string x = tensor(m, k), w = tensor(k, n), y = tensor(m, n), c = tensor(m, 1),
+                          r = "tensor<" + std::to_string(k) + "xf32>";
+        const std::string text =
+            "tsr_graph.trace \"f\" values [0, 1, 2, 3] strides [[], [], [], []] (%v0: " + x + ", %v1: " + r +
+            ", %v2: " + c + ", %v3: " + w + ") {\n  %v4 = tsr_graph.add %v0, %v1 step 0 values [4] until [1] : (" + x +
+            ", " + r + ") -> " + x + "\n  %v5 = tsr_graph.relu %v4 step 1 values [5] until [2] : (" + x + ") -> " + x +
+            "\n  %v6 = tsr_graph.mul %v5, %v2 step 2 values [6] until [3] : (" + x + ", " + c + ") -> " + x +
+            "\n  %v7 = tsr_graph.matmul %v6, %v3 step 3 values [7] until [end] : (" + x + ", " + w + ") -> " + y +
+            "\n}\n";
+        SCOPED_TRACE(text + std::to_string(bytes) + " bytes");
+        llvm::Expected<Compiled> compiled = Compile(text, settings);
+        ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+        ASSERT_EQ(compiled->plan.size(), 1u);
+        EXPECT_EQ(compiled->plan[0].steps, (std::vector<int64_t>{0, 1, 2, 3}));
+        llvm::Expected<std::unique_ptr<Kernels>> kernels = Kernels::Load(*compiled);
+        ASSERT_TRUE(static_cast<bool>(kernels)) << llvm::toString(kernels.takeError());
+        std::mt19937 rng(7);
+        std::uniform_real_distribution<float> any(-1, 1);
+        auto fill = [&](int64_t size) {
+          std::vector<float> v(static_cast<size_t>(size));
+          for (float& e : v) e = any(rng);
+          return v;
+        };
+        std::vector<float> a = fill(m * k), row = fill(k), column = fill(m), b = fill(k * n), out = fill(m * n + 64);
+        const std::vector<float> beyond(out.begin() + m * n, out.end());
+        llvm::Error error = (*kernels)->Run(0, {{a.data(), {m, k}, {}},
+                                                {row.data(), {k}, {}},
+                                                {column.data(), {m, 1}, {}},
+                                                {b.data(), {k, n}, {}},
+                                                {out.data(), {m, n}, {}}});
+        ASSERT_FALSE(static_cast<bool>(error)) << llvm::toString(std::move(error));
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = 0;
+            for (int64_t e = 0; e < k; ++e) {
+              const float left = std::max(a[static_cast<size_t>(i * k + e)] + row[static_cast<size_t>(e)], 0.0f);
+              sum += double{left * column[static_cast<size_t>(i)]} * double{b[static_cast<size_t>(e * n + j)]};
+            }
+            ASSERT_NEAR(out[static_cast<size_t>(i * n + j)], sum, 0x1p-22 * static_cast<double>(k + 8))
+                << i << ", " << j;
+          }
+        EXPECT_TRUE(std::equal(beyond.begin(), beyond.end(), out.begin() + m * n)) << "beyond the end";
+      }
+}
+
 TEST(Products, EveryRegisterTileOfTheModel) {
   for (const int bytes : {16, 32, 64}) {
     const int w = bytes / 4;

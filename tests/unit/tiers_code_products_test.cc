@@ -1,5 +1,5 @@
 // Generated matrix products and attention against sums in double: every way to cut them, layouts, dtypes, batches, what
-// follows a product, and odd sizes.
+// comes before a product and what follows it, and odd sizes.
 #include "tests/unit/tiers_code_testing.h"
 
 namespace tessera {
@@ -269,6 +269,243 @@ TEST_F(TiersCodeProducts, EmptyAndSpecial) {
     });
     if (HasFailure()) return;
   }
+}
+
+// ---- what is computed before a product
+
+/// Operands of what is computed: x[m, k], another of its dims, a row, a column, a number.
+struct Left {
+  Tensor x, full, row, column, number;
+};
+Left LeftOf(std::vector<int64_t> dims, uint64_t seed, DType dtype) {
+  Left left;
+  left.x = Uniform(dims, seed + 1, -2, 2, dtype);
+  left.full = Uniform(dims, seed + 2, -2, 2, dtype);
+  left.row = Uniform({dims.back()}, seed + 3, -2, 2, dtype);
+  left.number = Uniform({}, seed + 5, -2, 2, dtype);
+  dims.back() = 1;
+  left.column = Uniform(dims, seed + 4, -2, 2, dtype);
+  return left;
+}
+
+/// However many threads there are, all columns are in one block, so that what comes before is computed once.
+constexpr char kOneBlock[] = "*:form=packed,columns=960";
+
+/// What tier 1 computes in each of the rounds of Steps(). Nothing is computed between steps: it would be recorded, too.
+std::vector<Tensor> InTier1(const std::function<Tensor(uint64_t seed)>& round) {
+  const OptionScope scope({{"tier", "1"}});
+  std::vector<Tensor> all;
+  for (uint64_t seed = 0; seed < 10; ++seed) all.push_back(round(seed));
+  return all;
+}
+
+/// `round` in steps gives what it gives in tier 1, about, in so many generated kernels.
+void CheckRounds(Way way, int64_t kernels, const std::function<Tensor(uint64_t seed)>& round) {
+  const std::vector<Tensor> want = InTier1(round);
+  int64_t ran = -1;
+  Steps(way, kOneBlock, [&](uint64_t seed) {
+    Tensor y;
+    const int64_t start = MetricNow("kernels_generated");
+    {
+      const Step step;
+      y = round(seed);
+    }
+    const auto got = y.to_vector<double>(), expected = want[seed].to_vector<double>();
+    ran = std::max(ran, MetricNow("kernels_generated") - start);
+    ASSERT_EQ(y.dims(), want[seed].dims());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4 * (1 + std::abs(expected[i]))) << i;
+  });
+  EXPECT_EQ(ran, kernels) << Runtime::explain();
+}
+
+using Before = std::function<Tensor(const Left&)>;
+const std::pair<const char*, Before> kBefore[] = {
+    {"gelu of rows", [](const Left& l) { return gelu(l.x * l.row + l.row); }},
+    {"gated", [](const Left& l) { return silu(l.x) * l.row; }},
+    {"scaled rows", [](const Left& l) { return relu(l.x * l.column + 0.5); }},
+    {"a number", [](const Left& l) { return (l.x - l.number) * l.number; }},
+    {"a condition", [](const Left& l) { return where(l.x > l.row, l.x * 0.25, l.column); }},
+    {"other dtypes", [](const Left& l) { return cast(cast(l.x * l.column, i32), l.x.dtype()) + l.row; }},
+};
+
+/// One product of what is computed in a step, and how many generated kernels that takes. What tier 1 computes must be
+/// what is multiplied, to the bit.
+void CheckBefore(Way way, const std::string& schedule, Shape s, DType dtype, const Before& before, int64_t kernels,
+                 bool tb = false) {
+  const auto operands = [&](uint64_t seed) { return LeftOf({s.m, s.k}, 10 * seed, dtype); };
+  const std::vector<Tensor> lefts = InTier1([&](uint64_t seed) { return before(operands(seed)); });
+  int64_t ran = -1;
+  Steps(
+      way, schedule,
+      [&](uint64_t seed) {
+        const Left left = operands(seed);
+        const Tensor w = Uniform(tb ? Dims{s.n, s.k} : Dims{s.k, s.n}, seed + 100, -2, 2, dtype);
+        Tensor y;
+        const int64_t start = MetricNow("kernels_generated");
+        {
+          const Step step;
+          y = matmul(before(left), w, false, tb);
+        }
+        (void)y.to_bytes();
+        ran = std::max(ran, MetricNow("kernels_generated") - start);
+        ExpectProduct(lefts[seed], tb ? transpose(w, {1, 0}) : w, y);
+      },
+      kernels > 0);
+  if (kernels >= 0) EXPECT_EQ(ran, kernels) << Runtime::explain();
+}
+
+TEST_F(TiersCodeProducts, WhatComesBefore) {
+  for (const auto& [name, before] : kBefore)
+    for (const Way way : kTiers)
+      for (const Shape s : {Shape{37, 53, 29}, {64, 64, 64}, {65, 130, 700}, {9, 40, 3}, {300, 17, 33}}) {
+        SCOPED_TRACE(absl::StrCat(name, ": ", s.m, " x ", s.n, " x ", s.k));
+        CheckBefore(way, kOneBlock, s, f32, before, 1);
+        if (HasFailure()) return;
+      }
+}
+
+TEST_F(TiersCodeProducts, DTypesOfWhatComesBefore) {
+  for (const auto& [name, before] : kBefore)
+    for (const DType dtype : {f64, bf16, f16})
+      for (const Way way : kTiers)
+        for (const Shape s : {Shape{37, 53, 229}, {64, 48, 16}}) {
+          SCOPED_TRACE(absl::StrCat(name, " ", std::string(Name(dtype)), ": ", s.m, " x ", s.n, " x ", s.k));
+          CheckBefore(way, kOneBlock, s, dtype, before, 1);
+          if (HasFailure()) return;
+        }
+}
+
+/// Other cuts compute it more often, or not in the product's kernel.
+TEST_F(TiersCodeProducts, WhatComesBeforeHoweverItIsCut) {
+  const Before gated = kBefore[1].second, scaled = kBefore[2].second;
+  for (const Way way : kTiers) {
+    for (const char* schedule :
+         {"*:rows=16,columns=48,depth=24,mr=4,nr=48", "*:depth=1000,columns=96,nr=48", "*:copy=1"})
+      CheckBefore(way, schedule, {70, 130, 100}, f32, gated, -1);
+    CheckBefore(way, "*:form=library", {70, 130, 100}, f32, gated, 1);
+    CheckBefore(way, "*:form=stream,mr=4", {70, 130, 100}, f32, scaled, 2);
+    CheckBefore(way, "*:form=dot,mr=2,nr=2", {70, 130, 100}, f32, scaled, 2, /*tb=*/true);
+    CheckBefore(way, kOneBlock, {70, 130, 100}, f32, scaled, 1, /*tb=*/true);
+    CheckBefore(way, "", {70, 130, 100}, f32, scaled, -1);
+    // Two operands of all elements are read faster as two runs.
+    CheckBefore(way, kOneBlock, {70, 130, 100}, f32, [](const Left& l) { return silu(l.x) * l.full; }, 2);
+    // Few rows are multiplied where they lie.
+    CheckBefore(way, "", {5, 130, 100}, f32, scaled, 2);
+    if (HasFailure()) return;
+  }
+}
+
+/// All of one size, so that operands of both sides could be taken for each other.
+TEST_F(TiersCodeProducts, BeforeAndAfter) {
+  const auto operands = [](uint64_t seed) { return LeftOf({40, 40}, 10 * seed, f32); };
+  const auto left = [](const Left& l) { return gelu(l.x * l.row) + l.column; };
+  for (const Way way : kTiers) {
+    CheckRounds(way, 1, [&](uint64_t seed) {
+      const Left l = operands(seed);
+      return relu(matmul(left(l), Uniform({40, 40}, seed)) + l.row) * l.column + l.x;
+    });
+    CheckRounds(way, 1, [&](uint64_t seed) {
+      const Left l = operands(seed);
+      return softmax(matmul(left(l), Uniform({40, 40}, seed)) * l.number, -1) + l.column;
+    });
+    // The right factor is an operand of what is computed for the left one; the same is computed on both sides.
+    CheckRounds(way, 1, [&](uint64_t seed) {
+      const Left l = operands(seed);
+      return matmul(relu(l.x + l.row), l.x) + relu(l.x + l.row);
+    });
+    if (HasFailure()) return;
+  }
+}
+
+/// Batches of the result are those of the left factor, or it is computed once, in a kernel of its own.
+TEST_F(TiersCodeProducts, BatchesOfWhatComesBefore) {
+  using Sizes = std::vector<int64_t>;
+  for (const Way way : kTiers)
+    for (const auto& [left, right, kernels] : {std::tuple<Sizes, Sizes, int64_t>{{2, 3, 20, 30}, {30, 17}, 1},
+                                               {{2, 3, 20, 30}, {3, 30, 17}, 1},
+                                               {{20, 30}, {3, 30, 17}, 2},
+                                               {{1, 20, 30}, {3, 30, 17}, 2}}) {
+      CheckRounds(way, kernels, [&, &left = left, &right = right](uint64_t seed) {
+        const Left l = LeftOf(left, 10 * seed, f32);
+        return matmul((l.x + l.row) * l.column, Uniform(right, seed));
+      });
+      if (HasFailure()) return;
+    }
+}
+
+TEST_F(TiersCodeProducts, ViewsAndHandlesBeforeAProduct) {
+  // Columns for rows, every other element of a row, a column of something wider.
+  const auto left = [](uint64_t seed) {
+    const Tensor whole = Uniform({60, 70}, seed), row = Uniform({66}, seed + 2);
+    return relu(transpose(slice(whole, {3, 2}, {36, 47}, {1, 1}), {1, 0}) + slice(row, {0}, {66}, {2})) *
+           slice(whole, {1, 4}, {46, 5}, {1, 1});
+  };
+  for (const Way way : kTiers) {
+    CheckRounds(way, 1, [&](uint64_t seed) { return matmul(left(seed), Uniform({33, 50}, seed)); });
+    // Somebody holds it.
+    Tensor held;
+    CheckRounds(way, 2, [&](uint64_t seed) {
+      held = left(seed);
+      return matmul(held, Uniform({33, 50}, seed));
+    });
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(TiersCodeProducts, NothingBeforeAProduct) {
+  for (const Way way : kTiers)
+    for (const Shape s : {Shape{12, 5, 0}, {0, 5, 4}, {12, 0, 4}}) {
+      Steps(
+          way, "",
+          [&](uint64_t seed) {
+            const Left left = LeftOf({s.m, s.k}, seed, f32);
+            const Tensor w = Uniform({s.k, s.n}, seed);
+            const Step step;
+            const Tensor y = matmul(gelu(left.x * left.row) + left.column, w) + 1.0;
+            ASSERT_EQ(y.dims(), (Dims{s.m, s.n}));
+            const auto got = y.to_vector<double>();
+            if (s.k == 0)
+              for (const double v : got) ASSERT_EQ(v, 1.0);
+          },
+          false);
+      if (HasFailure()) return;
+    }
+}
+
+/// The code of tier 2 computes it for any sizes.
+TEST_F(TiersCodeProducts, OneCodeForAllShapesBefore) {
+  const int64_t made = MetricNow("codes_made");
+  Settings settings = CodeAtOnce({2, true}, false);
+  settings["hot_eager"] = "1000000";
+  settings["schedule"] = kOneBlock;
+  const OptionScope scope(settings);
+  tiers::Manager::Get().Reset();
+  deopt::Ledger::Get().Clear();
+  int64_t ran = 0;
+  for (int64_t i = 0; i < 60; ++i) {
+    const int64_t m = 10 + i * 7 % 40, k = 2 + i * 61 % 300, n = 2 + i * 13 % 70;
+    const Left left = LeftOf({m, k}, static_cast<uint64_t>(i), f32);
+    const Tensor w = Uniform({k, n}, static_cast<uint64_t>(i) + 1);
+    Tensor y;
+    const int64_t start = MetricNow("kernels_generated");
+    {
+      const Step step;
+      y = matmul(relu(left.x * left.row) + left.column, w);
+    }
+    const Matrix x = MatrixOf(left.x), z = MatrixOf(w), got = MatrixOf(y);
+    ran = std::max(ran, MetricNow("kernels_generated") - start);
+    const auto row = left.row.to_vector<double>(), column = left.column.to_vector<double>();
+    for (int64_t r = 0; r < m; ++r)
+      for (int64_t c = 0; c < n; ++c) {
+        double sum = 0;
+        for (int64_t e = 0; e < k; ++e)
+          sum += (std::max(x(r, e) * row[static_cast<size_t>(e)], 0.0) + column[static_cast<size_t>(r)]) * z(e, c);
+        ASSERT_NEAR(got(r, c), sum, 1e-3) << r << ", " << c << " of " << m << " x " << n << " x " << k;
+      }
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(ran, 1) << Runtime::explain();
+  EXPECT_LE(MetricNow("codes_made") - made, 6) << Runtime::explain();
 }
 
 // ---- attention

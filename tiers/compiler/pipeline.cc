@@ -23,6 +23,7 @@
 #include "mlir/Transforms/Passes.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/sched/product.h"
+#include "tiers/compiler/sched/prologue.h"
 #include "tiers/compiler/target/nvptx.h"
 
 using namespace mlir;
@@ -298,7 +299,8 @@ bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {
       if (!kernel.getProduct()) return;
       auto step = kernel.getProduct()->getAs<IntegerAttr>("step");
       stream << "p" << (step ? step.getInt() : 0);
-      for (const std::string& choice : Alternatives(*ProductSchedule::FromAttr(*kernel.getProduct())))
+      const bool has_prologue = !PrologueOf(kernel).empty();
+      for (const std::string& choice : Alternatives(*ProductSchedule::FromAttr(*kernel.getProduct()), has_prologue))
         stream << " " << choice;
       stream << "\n";
     });

@@ -78,3 +78,56 @@ tsr_graph.trace "t" values [0] strides [[]] (%v0: tensor<8xf32>) {
   // expected-error@+1 {{expects parent op 'tsr_sched.kernel'}}
   tsr_sched.yield %v0 : tensor<8xf32>
 }
+
+// -----
+
+tsr_graph.trace "t" values [0, 1] strides [[], []] (%v0: tensor<8x8xf32>, %v1: tensor<8x8xf32>) {
+  // expected-error@+1 {{computes a left factor that its schedule does not copy}}
+  %v2 = tsr_sched.kernel @k0 at 0 steps [0, 1] inputs [0, 1] outputs [2] strides [[], []] row 0 lanes 8 grain 1
+      {product = {form = "dot", rows = 8 : i64, columns = 64 : i64, depth = 64 : i64, mr = 2 : i64, nr = 2 : i64}}
+      (%x = %v0 : tensor<8x8xf32>, %w = %v1 : tensor<8x8xf32>) -> (tensor<8x8xf32>) {
+    %h = tsr_graph.relu %x : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    %y = tsr_graph.matmul %h, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    tsr_sched.yield %y : tensor<8x8xf32>
+  }
+}
+
+// -----
+
+tsr_graph.trace "t" values [0, 1] strides [[], []] (%v0: tensor<8x8xf32>, %v1: tensor<8x8xf32>) {
+  // expected-error@+1 {{computes a left factor, and not element by element}}
+  %v2 = tsr_sched.kernel @k0 at 0 steps [0, 1] inputs [0, 1] outputs [2] strides [[], []] row 0 lanes 8 grain 1
+      {product = {form = "packed", rows = 8 : i64, columns = 64 : i64, depth = 64 : i64, mr = 2 : i64, nr = 16 : i64}}
+      (%x = %v0 : tensor<8x8xf32>, %w = %v1 : tensor<8x8xf32>) -> (tensor<8x8xf32>) {
+    %h = tsr_graph.softmax %x {axis = -1 : i64} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    %y = tsr_graph.matmul %h, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    tsr_sched.yield %y : tensor<8x8xf32>
+  }
+}
+
+// -----
+
+tsr_graph.trace "t" values [0, 1] strides [[], []] (%v0: tensor<8x8xf32>, %v1: tensor<8x8xf32>) {
+  // expected-error@+1 {{computes a left factor that is transposed}}
+  %v2 = tsr_sched.kernel @k0 at 0 steps [0, 1] inputs [0, 1] outputs [2] strides [[], []] row 0 lanes 8 grain 1
+      {product = {form = "packed", rows = 8 : i64, columns = 64 : i64, depth = 64 : i64, mr = 2 : i64, nr = 16 : i64}}
+      (%x = %v0 : tensor<8x8xf32>, %w = %v1 : tensor<8x8xf32>) -> (tensor<8x8xf32>) {
+    %h = tsr_graph.relu %x : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    %y = tsr_graph.matmul %h, %w {transpose_a = true} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    tsr_sched.yield %y : tensor<8x8xf32>
+  }
+}
+
+// -----
+
+tsr_graph.trace "t" values [0, 1] strides [[], []] (%v0: tensor<8x8xf32>, %v1: tensor<8x8xf32>) {
+  // expected-error@+1 {{computes the left factor of the first of two products}}
+  %v2 = tsr_sched.kernel @k0 at 0 steps [0, 1, 2] inputs [0, 1] outputs [2] strides [[], []] row 0 lanes 8 grain 1
+      {product = {form = "packed", rows = 8 : i64, columns = 64 : i64, depth = 64 : i64, mr = 2 : i64, nr = 16 : i64}}
+      (%x = %v0 : tensor<8x8xf32>, %w = %v1 : tensor<8x8xf32>) -> (tensor<8x8xf32>) {
+    %h = tsr_graph.relu %x : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    %y = tsr_graph.matmul %h, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    %z = tsr_graph.matmul %y, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    tsr_sched.yield %z : tensor<8x8xf32>
+  }
+}

@@ -10,6 +10,7 @@
 #include "tiers/compiler/dialects/TileDialect.cpp.inc"
 #include "tiers/compiler/dialects/assembly.h"
 #include "tiers/compiler/sched/product.h"
+#include "tiers/compiler/sched/prologue.h"
 #define GET_OP_CLASSES
 #include "tiers/compiler/dialects/Sched.cpp.inc"
 #define GET_OP_CLASSES
@@ -143,8 +144,9 @@ LogicalResult KernelOp::verify() {
   if (getStrides().size() != getOperands().size()) return emitOpError("has strides for each operand");
   const bool has_product = llvm::any_of(body, [](Operation& op) { return IsProduct(&op); });
   if (has_product && !getProduct()) return emitOpError("has a matrix product and no schedule for it");
-  if (has_product && !ProductSchedule::FromAttr(*getProduct()))
-    return emitOpError("has a matrix product that cannot be cut as its schedule says");
+  const auto schedule = has_product ? ProductSchedule::FromAttr(*getProduct()) : std::nullopt;
+  if (has_product && !schedule) return emitOpError("has a matrix product that cannot be cut as its schedule says");
+  if (const char* wrong = has_product ? WrongPrologue(*this, *schedule) : nullptr) return emitOpError(wrong);
   if (getCut() && (getCut()->size() != 4 || (*getCut())[2] < 1 || (*getCut())[3] < 0))
     return emitOpError("cuts sums at a first dim, so many, into rows and columns");
   if (getLanes() < 1 || (getLanes() & (getLanes() - 1)) != 0) return emitOpError("lanes are a power of two");

@@ -27,7 +27,9 @@ def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, Singl
       vectors lie along the last dim, and a task does `rows` of the first summed dim and `columns` of the last one. Where
       `columns` is 0 all dims are summed, and a task does `rows` of the first
     - `lanes`: elements of a vector; `grain`: elements that are worth a thread
-    - `product`: how a matrix product in the body is cut; sched/product.h says what its entries mean
+    - `product`: how a matrix product in the body is cut; sched/product.h says what its entries mean. Element-wise ops
+      before the first product may compute its left factor (a prologue), where that is packed, not transposed, and no
+      second product follows
 
     ```mlir
     %v5 = tsr_sched.kernel @k4 at 4 steps [3, 4] inputs [0, 1] outputs [5] strides [[], []] row 0 lanes 8 grain 32768

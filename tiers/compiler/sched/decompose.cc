@@ -103,7 +103,8 @@ class Decomposer {
 
   // product(x * r, m) becomes product(x, m) * r where r is a number for each row.
   void ScaleAfter() {
-    if (!IsProduct(op_)) return;
+    // Of rows that another product gave; what is before the first one is computed as it was written.
+    if (!IsProduct(op_) || !FollowsProduct()) return;
     Operation* mul = op_->getOperand(0).getDefiningOp();
     if (mul == nullptr || RowOf(mul) == nullptr || RowOf(mul)->name != "mul" || !mul->hasOneUse()) return;
     Value x = mul->getOperand(0), r = mul->getOperand(1);
@@ -121,6 +122,12 @@ class Decomposer {
   static bool Is(Operation* op, StringRef name) {
     const TableRow* row = op == nullptr ? nullptr : RowOf(op);
     return row != nullptr && row->name == name;
+  }
+
+  bool FollowsProduct() const {
+    for (Operation* op = op_->getPrevNode(); op != nullptr; op = op->getPrevNode())
+      if (IsProduct(op)) return true;
+    return false;
   }
 
   void Attention() {

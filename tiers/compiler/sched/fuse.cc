@@ -22,7 +22,11 @@
 // matrix in the same kernel: attention, however it was written.
 //
 // A factor that is nothing but a narrow float in f32, for this product alone, is read as it is: widening it on the way
-// costs less than a copy of twice its size.
+// costs less than a copy of twice its size. A left factor that a group of element-wise ops computes for this product
+// alone is computed by the product's kernel, as a prologue, where that pays (sched/prologue.cc): on a CPU, where the
+// schedule of the product has rows that are copied, and batches are those of the result. What a product needs of a
+// group is known when the product comes, what follows the product at the end of a region; so that is when it is
+// decided.
 //
 // A gather of rows (an embedding) fails where an index is out of range. The core looks at the indices at the first step
 // of the kernel and leaves the trace there, so a gather closes all groups but its own, and is the first op of that;
@@ -48,6 +52,7 @@
 #include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/kinds.h"
 #include "tiers/compiler/sched/product.h"
+#include "tiers/compiler/sched/prologue.h"
 #include "tiers/compiler/sched/transposed.h"
 
 using namespace mlir;
@@ -81,6 +86,8 @@ struct Group {
   llvm::SetVector<Operation*> ops;
   llvm::SetVector<Value> reads;    // from outside
   SmallVector<Operation*> folded;  // casts that a product does when it reads
+  Group* before = nullptr;         // computes the left factor of the product, and nothing has come between
+  bool has_prologue = false;       // its ops are here
   bool open = true;
   int compute = 0;  // ops that do arithmetic
   bool normalises = false;
@@ -141,6 +148,11 @@ class Fuser {
     group_of_.clear();
     for (Operation* op : ops)
       if (!IsLoose(op)) Add(op, KindOf(op, options_));
+    for (auto& g : groups_)
+      if (g->before != nullptr && MayCompute(*g, *g->before)) {
+        Merge(*g, *g->before);
+        g->has_prologue = true;
+      }
     for (auto& g : groups_) {
       if (g->ops.empty()) continue;
       const bool is_row = g->normalises || (g->row > 0 && !options_.device.empty());
@@ -253,6 +265,8 @@ class Fuser {
       }
     }
     if (options_.fuse && rows->product == op) FoldCasts(*rows);
+    if (options_.fuse && rows->product == op && IsProduct(op) && options_.device.empty())
+      if (Group* own = Of(op->getOperand(0)); own != nullptr && own->open) rows->before = own;
     CloseUsed(op, rows);
     rows->ops.insert(op);
     rows->compute += 1;
@@ -268,7 +282,8 @@ class Fuser {
     for (OpOperand& factor : g.product->getOpOperands()) {
       Operation* cast = factor.get().getDefiningOp();
       Group* own = cast == nullptr ? nullptr : Of(factor.get());
-      if (own == nullptr || IsLoose(cast) || own->ops.size() != 1 || RowOf(cast)->name != "cast") continue;
+      if (own == nullptr || !own->open || IsLoose(cast) || own->ops.size() != 1 || RowOf(cast)->name != "cast")
+        continue;
       auto until = cast->getAttrOfType<DenseI32ArrayAttr>("until");
       if (!cast->hasOneUse() || !until || until[0] > StepOf(g.product)) continue;
       Value narrow = cast->getOperand(0);
@@ -280,6 +295,42 @@ class Fuser {
       *own = Group{};
       own->open = false;
     }
+  }
+
+  // May the kernel of a product compute its left factor, on the way to the copies that its tasks have?
+  bool MayCompute(const Group& g, const Group& before) {
+    Value factor = g.product->getOperand(0);
+    if (g.second != nullptr || before.product != nullptr || before.gather != nullptr || before.columns.count > 0 ||
+        before.row > 0 || Transposes(g.product, "transpose_a"))
+      return false;
+    // Other batches would compute it again.
+    if (DimsOf(factor.getType()) != before.dims ||
+        ArrayRef<Dim>(before.dims).drop_back() != ArrayRef<Dim>(g.dims).drop_back())
+      return false;
+    if (g.ops.size() + before.ops.size() > kMostOps || g.reads.size() + before.reads.size() > kMostReads) return false;
+    for (Operation* op : before.ops) {
+      auto until = op->getAttrOfType<DenseI32ArrayAttr>("until");
+      if (KindOf(op, options_).c != Class::elementwise || !until || until[0] > StepOf(g.product)) return false;
+      SmallVector<OpOperand*> uses;
+      for (OpOperand& use : op->getUses()) uses.push_back(&use);
+      for (size_t k = 0; k < uses.size(); ++k) {
+        Operation* user = uses[k]->getOwner();
+        const bool is_factor = user == g.product && uses[k]->getOperandNumber() == 0;
+        if (!is_factor && !before.ops.contains(user) && !IsLoose(user)) return false;
+        if (IsLoose(user))
+          for (OpOperand& use : user->getUses()) uses.push_back(&use);
+      }
+    }
+    int64_t operands = 0;  // with all elements of the factor
+    for (Value v : before.reads) {
+      const SmallVector<Dim> dims = DimsOf(v.getType());
+      operands += dims == before.dims;
+      if (dims.size() > before.dims.size()) return false;
+      for (auto [own, space] : llvm::zip(dims, ArrayRef<Dim>(before.dims).take_back(dims.size())))
+        if (own != space && !own.is_one()) return false;
+    }
+    Builder b(trace_.getContext());
+    return ProloguePays(before.ops.getArrayRef(), operands, FactsOf(g, b), ScheduleOf(g, b));
   }
 
   void AddGather(Operation* op) {
@@ -418,6 +469,7 @@ class Fuser {
     Type element = ComputeType(cast<RankedTensorType>(op->getResult(0).getType()).getElementType());
     facts.bytes = element.getIntOrFloatBitWidth() / 8;
     facts.whole_rows = g.row > 0 || g.second != nullptr;
+    facts.has_prologue = g.has_prologue;
     if (const int64_t share = ShareOf(g); share > 1) {
       facts.batch = std::max<int64_t>(1, facts.batch / share);
       if (facts.m > 0) facts.m *= share;
@@ -459,7 +511,10 @@ class Fuser {
     into.folded.append(from.folded);
     into.normalises |= from.normalises;
     if (from.columns.count > 0) into.columns = from.columns;
-    if (from.product != nullptr) into.product = from.product;
+    if (from.product != nullptr) {
+      into.product = from.product;
+      into.before = from.before;
+    }
     if (from.gather != nullptr) into.gather = from.gather;
     from = Group{};
     from.open = false;

@@ -43,14 +43,15 @@ struct ProductSchedule {
 /// What the choice depends on. A size is -1 where nothing is known of it.
 struct ProductFacts {
   int64_t batch = 1, m = -1, n = -1, k = -1;
-  bool is_exact = false;    // the sizes are built in; otherwise they were seen, and others will come
-  int64_t bytes = 4;        // of an element that is computed with
-  bool is_tensor = false;   // a CUDA device has instructions for such products
-  bool has_more = false;    // something is computed from the result, element by element
-  bool whole_rows = false;  // what follows the product needs rows as a whole
-  bool a_along_k = false;   // the left factor can be read where it lies: runs along the sum, in the computing dtype
-  bool b_along_k = false;   // so can the right one, in any dtype ...
-  bool b_along_n = false;   // ... or it has runs along the rows of the result
+  bool is_exact = false;      // the sizes are built in; otherwise they were seen, and others will come
+  int64_t bytes = 4;          // of an element that is computed with
+  bool is_tensor = false;     // a CUDA device has instructions for such products
+  bool has_more = false;      // something is computed from the result, element by element
+  bool whole_rows = false;    // what follows the product needs rows as a whole
+  bool has_prologue = false;  // the left factor is computed while it is copied (packed alone)
+  bool a_along_k = false;     // the left factor can be read where it lies: runs along the sum, in the computing dtype
+  bool b_along_k = false;     // so can the right one, in any dtype ...
+  bool b_along_n = false;     // ... or it has runs along the rows of the result
 };
 
 /// Attention of fewer heads of keys and values than of queries: rows of all heads that share them are multiplied with
@@ -59,7 +60,8 @@ struct ProductFacts {
 std::optional<Dim> GroupsOf(llvm::ArrayRef<Dim> scores, mlir::Type keys, mlir::Type values);
 
 /// The space of the tuner: entries in which another schedule differs from this one, and leaving it to the library.
-std::vector<std::string> Alternatives(const ProductSchedule& schedule);
+/// `has_prologue`: the left factor is computed, and copied in any case.
+std::vector<std::string> Alternatives(const ProductSchedule& schedule, bool has_prologue);
 
 /// What `options.schedule` says of a product, given by its step, in place of entries of `schedule`.
 void Override(const CompileOptions& options, int32_t step, ProductSchedule* schedule);

@@ -144,6 +144,8 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
     if (nest.first < 0 || nest.count < 1 || nest.first + nest.count + 1 != static_cast<int64_t>(nest.space.size()))
       return std::nullopt;
   }
+  nest.elsewhere = OnlyBefore(kernel);
+  if (!PrologueOf(kernel).empty() && !PlanPrologue(kernel)) return std::nullopt;
   const size_t rank = nest.space.size(), outer = rank - static_cast<size_t>(nest.row);
   Block& body = kernel.getBody().front();
   for (auto [k, argument] : llvm::enumerate(body.getArguments())) {
@@ -153,8 +155,9 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
                   {},
                   {}};
     auto users = argument.getUsers();
-    auto is_elsewhere = [](Operation* op) { return IsProduct(op) || isa<graph::SizeOp>(op); };
-    view.is_factor = llvm::any_of(users, IsProduct);
+    auto is_before = [&](Operation* op) { return nest.elsewhere.contains(op); };
+    auto is_elsewhere = [&](Operation* op) { return IsProduct(op) || isa<graph::SizeOp>(op) || is_before(op); };
+    view.is_factor = llvm::any_of(users, IsProduct) || llvm::any_of(users, is_before);
     if (view.is_factor && llvm::all_of(users, is_elsewhere)) {
       nest.views.push_back(std::move(view));
       continue;
@@ -225,9 +228,41 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
     for (const auto& [first, last] : nest.loops) row_loops += first >= static_cast<int64_t>(outer);
     if (row_loops != 1) return std::nullopt;
   }
-  for (ViewPlan& v : nest.views) {
+  nest.Place();
+  return nest;
+}
+
+std::optional<LoopNest> LoopNest::PlanPrologue(sched::KernelOp kernel) {
+  LoopNest nest;
+  Block& body = kernel.getBody().front();
+  nest.space = DimsOf(ProductsOf(kernel).first->getOperand(0).getType());
+  const OpSet before = PrologueOf(kernel);
+  for (Operation& op : body.without_terminator())
+    if (!before.contains(&op)) nest.elsewhere.insert(&op);
+  for (auto [k, argument] : llvm::enumerate(body.getArguments())) {
+    ViewPlan view{kernel.getInputs()[k],
+                  cast<RankedTensorType>(argument.getType()),
+                  cast<DenseI64ArrayAttr>(kernel.getStrides()[k]),
+                  {},
+                  {}};
+    view.is_factor = llvm::none_of(argument.getUsers(), [&](Operation* user) { return before.contains(user); });
+    if (!view.is_factor && !Align(view, nest.space, nest.space.size())) return std::nullopt;
+    nest.views.push_back(std::move(view));
+  }
+  for (auto [id, value] : llvm::zip(kernel.getOutputs(), body.back().getOperands())) {
+    ViewPlan view{id, cast<RankedTensorType>(value.getType()), {}, {}, {}};
+    view.is_factor = true;
+    nest.views.push_back(std::move(view));
+  }
+  for (int64_t d = 0; d < static_cast<int64_t>(nest.space.size()); ++d) nest.loops.push_back({d, d});
+  nest.Place();
+  return nest;
+}
+
+void LoopNest::Place() {
+  for (ViewPlan& v : views) {
     const bool dense = !v.known || v.known.empty();
-    for (const auto& [first, last] : nest.loops) {
+    for (const auto& [first, last] : loops) {
       int64_t own = -1;  // the innermost of the loop's dims along which it moves
       for (int64_t d = first; d <= last && !v.own_dim.empty(); ++d)
         if (v.own_dim[static_cast<size_t>(d)] >= 0) own = v.own_dim[static_cast<size_t>(d)];
@@ -239,7 +274,6 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
       v.loops.push_back(s);
     }
   }
-  return nest;
 }
 
 }  // namespace tessera::compiler

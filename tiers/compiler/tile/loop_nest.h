@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tiers/compiler/dialects/dialects.h"
+#include "tiers/compiler/sched/prologue.h"
 
 namespace tessera::compiler {
 
@@ -42,8 +43,8 @@ struct ViewPlan {
   mlir::DenseI64ArrayAttr known;       // strides; empty: row-major
   llvm::SmallVector<Stride> loops;     // one for each loop of the nest, the innermost last
   llvm::SmallVector<int64_t> own_dim;  // for each dim of the space: the view's own dim, or -1 where it does not move
-  bool is_factor = false;              // of a product; without own_dim where it is nothing else
-  bool is_table = false;               // of gathers: own_dim is that of a row; the row is added to where it begins
+  bool is_factor = false;  // of a product, or something in another space; without own_dim where it is nothing else
+  bool is_table = false;   // of gathers: own_dim is that of a row; the row is added to where it begins
 };
 
 /// Adjacent dims of the space along which every view is one run, or stands still, are one loop. The dims of a row are
@@ -55,9 +56,16 @@ struct LoopNest {
   int64_t first = 0, count = 0;  // dims that columns are summed along: so many from the first on; a loop ends there
   llvm::SmallVector<std::pair<int64_t, int64_t>> loops;  // first and last dim of the space
   llvm::SmallVector<ViewPlan> views;                     // operands, then results
+  OpSet elsewhere;                                       // ops whose values are in another space
 
   /// Nothing when the dims of a row are not one loop for every view, or a view cannot be placed in the space.
   static std::optional<LoopNest> Plan(sched::KernelOp kernel);
+  /// The space of the left factor of the first product, for what that is computed by.
+  static std::optional<LoopNest> PlanPrologue(sched::KernelOp kernel);
+
+ private:
+  /// How each view moves along the loops.
+  void Place();
 };
 
 }  // namespace tessera::compiler

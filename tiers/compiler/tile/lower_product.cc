@@ -3,7 +3,8 @@
 // A task is a block of the result (sched/product.h). In it:
 //
 //   for each piece of the sum                       `depth` long
-//     rows of the left factor are copied            only where they are not f32 (or f64) runs along the sum
+//     rows of the left factor are copied            only where they are not f32 (or f64) runs along the sum, or are
+//                                                   computed: what comes before the product is, here, row by row
 //     for each panel of the right factor            `nr` columns
 //       the panel is copied                         depth x nr, zeros beyond the last column
 //       for each `mr` rows
@@ -12,6 +13,9 @@
 //         row, by the same code as any other kernel's rows
 //
 // Rows beyond the last one are the last one again; what they give is not used.
+//
+// What comes before a product has a space of its own, that of the left factor: a second RowLowering of the same kernel,
+// whose only result is the row of the copy.
 //
 // Where what follows needs whole rows (a softmax, a norm) the tiles of a block of rows go to scratch first. A second
 // product may multiply those rows with another matrix: attention, whose scores are then never in memory as a whole.
@@ -48,10 +52,22 @@ class ProductLowering : public ProductTiles {
       : ProductTiles(RowLowering(kernel, std::move(nest), options.bitwise), schedule, options, ComputingType(kernel)),
         kernel_(kernel),
         products_(ProductsOf(kernel)),
-        rank_(rows_.nest().space.size()) {}
+        rank_(rows_.nest().space.size()) {
+    const OpSet before = PrologueOf(kernel);
+    if (before.empty()) return;
+    // As many registers for each value as in a kernel without a product.
+    int64_t bytes = 4;
+    for (Operation* op : before) {
+      Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+      bytes = std::max<int64_t>(bytes, ComputeType(element).getIntOrFloatBitWidth() / 8);
+    }
+    before_.emplace(kernel, *LoopNest::PlanPrologue(kernel), options.bitwise, /*is_device=*/false,
+                    std::max<int64_t>(1, 4 * options.vector_bytes / bytes));
+  }
 
   void Lower(OpBuilder& at) {
     rows_.Begin(at);
+    if (before_) before_->BeginWithin(rows_);
     const bool whole_rows = rows_.nest().row > 0 || products_.second != nullptr;
     const Dim m = rows_.nest().space[rank_ - 2], n = rows_.nest().space[rank_ - 1];
     const Dim k = DepthOf(products_.first);
@@ -60,7 +76,7 @@ class ProductLowering : public ProductTiles {
     if (schedule_.form == ProductSchedule::Form::packed)
       panel_ = Reserve(schedule_.depth * (packs_block_ ? RoundUp(schedule_.columns, schedule_.nr) : schedule_.nr));
     FindGroups();
-    if (schedule_.copy == 1 || groups_ || !ReadsInPlace(products_.first))
+    if (schedule_.copy == 1 || groups_ || before_ || !ReadsInPlace(products_.first))
       copy_ = Reserve(schedule_.rows * schedule_.depth);
     tile_ = Reserve(schedule_.mr * Wide(schedule_.nr));
     sums_in_pieces_ = schedule_.form == ProductSchedule::Form::packed && (k.is_symbol || k.value > schedule_.depth);
@@ -226,6 +242,17 @@ class ProductLowering : public ProductTiles {
 
   Factor LeftOf(const Rows& rows) {
     Operation* first = products_.first;
+    if (before_) {
+      Factor x;
+      x.is_operand = true;
+      x.compute = [this, rows](Value i, Value k0, Value k1, Value view, Value at) {
+        before_->GoOnAt(rows_);
+        before_->SetOffsets(IndicesOf(rows, i));
+        before_->SetWritten(products_.first->getOperand(0), view, at);
+        before_->Row(k0, k1);
+      };
+      return x;
+    }
     Factor x = FactorOf(first->getOperand(0), Transposes(first, "transpose_a"), true, rows.batch);
     if (groups_) {
       const ViewPlan& v = rows_.nest().views[x.index];
@@ -358,9 +385,10 @@ class ProductLowering : public ProductTiles {
   sched::KernelOp kernel_;
   const Products products_;
   const size_t rank_;
-  std::optional<Dim> groups_;       // of heads that share the right factors
-  int64_t queries_ = 0;             // of each of them in a task
-  Value partial_, block_, scales_;  // offsets in scratch, in bytes
+  std::optional<RowLowering> before_;  // computes the left factor
+  std::optional<Dim> groups_;          // of heads that share the right factors
+  int64_t queries_ = 0;                // of each of them in a task
+  Value partial_, block_, scales_;     // offsets in scratch, in bytes
 };
 
 }  // namespace

@@ -18,8 +18,8 @@ void ProductTiles::Multiply(const Factor& x, const Factor& y, Value panel_scratc
   const bool packs_block = packs_block_ && x.is_operand;
   auto piece = [&](Value k0, Value length, Value is_first, Value is_last) {
     Factor left = x;
-    if (k0) left.base = rows_.Sum(x.base, rows_.Mul(k0, x.along));
-    if (copies) left = CopyRows(left, count, length);
+    if (k0 && !x.compute) left.base = rows_.Sum(x.base, rows_.Mul(k0, x.along));
+    if (copies) left = CopyRows(left, count, k0, length);
     Factor all = y;
     if (k0) all.base = rows_.Sum(y.base, rows_.Mul(k0, y.along));
     if (packs_block) PackBlock(all, panel_scratch, length, n0, n1);
@@ -85,14 +85,20 @@ Value ProductTiles::LoadFactor(const Factor& f, Value at, int64_t lanes, bool is
 
 void ProductTiles::AlongRow(Value n, llvm::function_ref<void(Value, int64_t)> fn) { rows_.Along(I64(0), n, w_, fn); }
 
-Factor ProductTiles::CopyRows(const Factor& x, Value count, Value length) {
+Factor ProductTiles::CopyRows(const Factor& x, Value count, Value k0, Value length) {
   Factor copy;
   copy.view = Scratch(copy_);
   copy.base = I64(0);
   copy.line = I64(schedule_.depth);
   copy.along = I64(1);
   rows_.For(I64(0), count, I64(1), {}, [&](Value i, ValueRange) {
-    Value from = rows_.Mul(i, x.line), to = rows_.Mul(i, copy.line);
+    Value to = rows_.Mul(i, copy.line);
+    if (x.compute) {
+      Value first = k0 ? k0 : I64(0);
+      x.compute(i, first, rows_.Sum(first, length), copy.view, Sub(to, first));
+      return SmallVector<Value>();
+    }
+    Value from = rows_.Mul(i, x.line);
     if (x.head) {
       Value row = rows_.Sum(x.first, i);
       from = rows_.Sum(rows_.Mul(Rem(row, share_), x.head), rows_.Mul(Div(row, share_), x.line));

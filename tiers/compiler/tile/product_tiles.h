@@ -2,6 +2,8 @@
 #ifndef TESSERA_TIERS_COMPILER_TILE_PRODUCT_TILES_H_
 #define TESSERA_TIERS_COMPILER_TILE_PRODUCT_TILES_H_
 
+#include <functional>
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "tiers/compiler/sched/product.h"
@@ -19,6 +21,8 @@ struct Factor {
   bool runs_along = false;  // along == 1
   bool runs_line = false;   // line == 1
   mlir::Value head, first;  // of a left one whose rows are of several heads: from head to head; the first row
+  /// Of a left one that is in no memory: computes elements k0 to k1 of row i, and writes them to view[at + k].
+  std::function<void(mlir::Value i, mlir::Value k0, mlir::Value k1, mlir::Value view, mlir::Value at)> compute;
 };
 
 /// What kernels with a product have in common; tile/lower_product.cc says in which order it comes.
@@ -74,8 +78,9 @@ class ProductTiles {
   mlir::Value LoadFactor(const Factor& f, mlir::Value at, int64_t lanes, bool is_run, mlir::Value stride);
   // fn(at, lanes) for 0 to n.
   void AlongRow(mlir::Value n, llvm::function_ref<void(mlir::Value, int64_t)> fn);
-  // Rows of the left factor next to each other, each a run along the sum.
-  Factor CopyRows(const Factor& x, mlir::Value count, mlir::Value length);
+  // Rows of the left factor next to each other, each a run along the sum; what is computed before is, on the way, from
+  // element k0 on (null: 0).
+  Factor CopyRows(const Factor& x, mlir::Value count, mlir::Value k0, mlir::Value length);
   // All panels of a block at once, where the right factor has runs along its columns: it is then read run by run.
   void PackBlock(const Factor& y, mlir::Value scratch, mlir::Value length, mlir::Value n0, mlir::Value n1);
   // The panel at y.base, `columns` of which are there.

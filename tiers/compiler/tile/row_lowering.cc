@@ -18,12 +18,12 @@ Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementT
 
 }  // namespace
 
-RowLowering::RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise, bool is_device)
+RowLowering::RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise, bool is_device, int64_t lanes)
     : kernel_(kernel),
       nest_(std::move(nest)),
       b_(kernel.getContext()),
       loc_(kernel.getLoc()),
-      lanes_(static_cast<int64_t>(kernel.getLanes())),
+      lanes_(lanes > 0 ? lanes : static_cast<int64_t>(kernel.getLanes())),
       num_inputs_(kernel.getInputs().size()),
       bitwise_(bitwise),
       is_device_(is_device) {}
@@ -46,6 +46,20 @@ void RowLowering::Begin(OpBuilder& at, int64_t partial) {
   begin_ = body->addArgument(at.getI64Type(), loc_);
   end_ = body->addArgument(at.getI64Type(), loc_);
   b_.setInsertionPointToStart(body);
+  Prepare();
+}
+
+void RowLowering::BeginWithin(RowLowering& of) {
+  Look();
+  tile_ = of.tile_;
+  view_args_ = of.view_args_;
+  scratch_ = of.scratch_, table_ = of.table_, begin_ = of.begin_, end_ = of.end_;
+  entries_ = of.entries_;
+  GoOnAt(of);
+  Prepare();
+}
+
+void RowLowering::Prepare() {
   for (size_t l = 0; l < nest_.loops.size(); ++l) sizes_.push_back(LoopSize(l));
   for (const ViewPlan& v : nest_.views) {
     SmallVector<Value> s;
@@ -64,7 +78,7 @@ void RowLowering::Begin(OpBuilder& at, int64_t partial) {
 void RowLowering::End(ArrayRef<int64_t> tasks, ArrayRef<int64_t> blocks, ArrayRef<int64_t> unit,
                       ArrayRef<int64_t> scratch, int64_t fixed) {
   SmallVector<Attribute> dims;
-  for (auto [value, dim] : table_entries_) dims.push_back(b_.getDenseI64ArrayAttr({value, dim}));
+  for (auto [value, dim] : entries_->entries) dims.push_back(b_.getDenseI64ArrayAttr({value, dim}));
   tile_.setDimsAttr(b_.getArrayAttr(dims));
   tile_.setTasks(tasks);
   if (!blocks.empty()) tile_.setBlocks(blocks);
@@ -80,24 +94,25 @@ Value RowLowering::Sum(Value x, Value y) { return arith::AddIOp::create(b_, loc_
 // ---- sizes and places
 
 int64_t RowLowering::Entry(int64_t value, int64_t dim) {
-  for (size_t e = 0; e < table_entries_.size(); ++e)
-    if (table_entries_[e] == std::make_pair(value, dim)) return static_cast<int64_t>(e);
-  table_entries_.push_back({value, dim});
-  return static_cast<int64_t>(table_entries_.size() - 1);
+  auto& entries = entries_->entries;
+  for (size_t e = 0; e < entries.size(); ++e)
+    if (entries[e] == std::make_pair(value, dim)) return static_cast<int64_t>(e);
+  entries.push_back({value, dim});
+  return static_cast<int64_t>(entries.size() - 1);
 }
 int64_t RowLowering::EntryOf(const Dim& d) {
-  auto it = symbol_entries_.find(d.value);
-  if (it != symbol_entries_.end()) return it->second;
+  auto it = entries_->of_symbols.find(d.value);
+  if (it != entries_->of_symbols.end()) return it->second;
   for (const ViewPlan& v : nest_.views) {
     const SmallVector<Dim> dims = DimsOf(v.type);
     for (size_t k = 0; k < dims.size(); ++k)
-      if (dims[k] == d) return symbol_entries_[d.value] = Entry(v.id, static_cast<int64_t>(k));
+      if (dims[k] == d) return entries_->of_symbols[d.value] = Entry(v.id, static_cast<int64_t>(k));
   }
   llvm_unreachable("every dim of the space is a dim of a view");
 }
 Value RowLowering::TableValue(int64_t entry) {
   OpBuilder::InsertionGuard guard(b_);
-  Value& v = table_values_[entry];
+  Value& v = entries_->values[entry];
   if (!v) {
     b_.setInsertionPointToStart(table_.getParentBlock());
     v = tile::DimOp::create(b_, loc_, b_.getI64Type(), table_, b_.getI64IntegerAttr(entry));

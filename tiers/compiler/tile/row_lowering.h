@@ -10,6 +10,8 @@
 #ifndef TESSERA_TIERS_COMPILER_TILE_ROW_LOWERING_H_
 #define TESSERA_TIERS_COMPILER_TILE_ROW_LOWERING_H_
 
+#include <memory>
+
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/tile/loop_nest.h"
@@ -18,12 +20,17 @@ namespace tessera::compiler {
 
 class RowLowering {
  public:
-  RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise, bool is_device = false);
+  /// `lanes`: elements of a vector, where the schedule's number does not fit.
+  RowLowering(sched::KernelOp kernel, LoopNest nest, bool bitwise, bool is_device = false, int64_t lanes = 0);
   virtual ~RowLowering() = default;
 
   /// Makes the tsr_tile.kernel with its arguments; everything after is put into its body.
   /// `partial`: bytes for each task that the view of parts has; 0: there is none.
   void Begin(mlir::OpBuilder& at, int64_t partial = 0);
+  /// The same within the kernel of another lowering, where that one stands: this one is for another space of it.
+  void BeginWithin(RowLowering& of);
+  /// Goes on where another lowering of the same kernel stands.
+  void GoOnAt(const RowLowering& of) { b_.restoreInsertionPoint(of.b_.saveInsertionPoint()); }
   /// What the core has to know, once the body is there. `fixed`: bytes of scratch besides the rows.
   void End(llvm::ArrayRef<int64_t> tasks, llvm::ArrayRef<int64_t> blocks, llvm::ArrayRef<int64_t> unit,
            llvm::ArrayRef<int64_t> scratch, int64_t fixed);
@@ -125,6 +132,15 @@ class RowLowering {
     mlir::Type type;      // of the lanes that last
   };
 
+  /// What the kernel reads of the table of dims; all lowerings of a kernel have one.
+  struct Table {
+    llvm::SmallVector<std::pair<int64_t, int64_t>> entries;
+    llvm::DenseMap<int64_t, int64_t> of_symbols;
+    llvm::DenseMap<int64_t, mlir::Value> values;
+  };
+
+  /// Sizes, strides, and operands that never move.
+  void Prepare();
   mlir::Block& Body() { return kernel_.getBody().front(); }
   mlir::Value Argument(size_t k) { return Body().getArgument(static_cast<unsigned>(k)); }
   int64_t Entry(int64_t value, int64_t dim);
@@ -195,9 +211,7 @@ class RowLowering {
   mlir::Value partial_, part_;  // the view of parts, and the byte of it where the part at hand begins
   bool in_parts_ = false, has_looked_ = false;
   int inner_ = -1;
-  llvm::SmallVector<std::pair<int64_t, int64_t>> table_entries_;
-  llvm::DenseMap<int64_t, int64_t> symbol_entries_;
-  llvm::DenseMap<int64_t, mlir::Value> table_values_;
+  std::shared_ptr<Table> entries_ = std::make_shared<Table>();
   llvm::DenseMap<mlir::Value, bool> is_row_, heavy_;
   llvm::DenseMap<mlir::Value, int> pass_, last_pass_;
   int num_passes_ = 1;

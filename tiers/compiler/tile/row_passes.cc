@@ -21,6 +21,7 @@ void RowLowering::Classify() {
     pass_[Argument(k)] = 0;
   }
   for (Operation& op : Body().without_terminator()) {
+    if (nest_.elsewhere.contains(&op)) continue;
     bool row = true;
     int pass = 0;
     if (isa<graph::SizeOp>(op)) {
