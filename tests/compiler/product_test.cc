@@ -1,5 +1,7 @@
 // Kernels of matrix products for the vectors of every kind of processor: NEON and SSE, AVX2, AVX-512. LLVM makes wide
 // vectors of narrow ones where the machine has no others, so the numbers can be checked anywhere.
+#include "tiers/compiler/sched/product.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -128,6 +130,48 @@ TEST(Products, WhatComesBeforeForVectorsOfEveryWidth) {
           }
         EXPECT_TRUE(std::equal(beyond.begin(), beyond.end(), out.begin() + m * n)) << "beyond the end";
       }
+}
+
+/// The report counts what comes before a product for each block of columns.
+TEST(Products, WhatComesBeforeIsCountedForEachBlock) {
+  const std::string text =
+      "tsr_graph.trace \"f\" values [0, 1] strides [[], []] (%v0: tensor<64x64xbf16>, %v1: tensor<64x128xbf16>) {\n"
+      "  %v2 = tsr_graph.relu %v0 step 0 values [2] until [1] : (tensor<64x64xbf16>) -> tensor<64x64xbf16>\n"
+      "  %v3 = tsr_graph.matmul %v2, %v1 step 1 values [3] until [end]"
+      " : (tensor<64x64xbf16>, tensor<64x128xbf16>) -> tensor<64x128xbf16>\n}\n";
+  for (const int64_t columns : {48, 64, 128}) {
+    CompileSettings settings;
+    settings.vector_bytes = 64;
+    settings.options.tier = 3;
+    settings.options.schedule = "*:form=packed,mr=4,nr=16,columns=" + std::to_string(columns);
+    llvm::Expected<Compiled> compiled = Compile(text, settings);
+    ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+    ASSERT_EQ(compiled->report.size(), 1u);
+    EXPECT_EQ(compiled->report[0].operations.ToString(),
+              std::to_string(2 * 64 * 64 * 128 + (128 + columns - 1) / columns * 64 * 64));
+  }
+}
+
+/// Left factors that are computed are copied in any case.
+TEST(Products, AlternativesOfAPrologue) {
+  ProductSchedule schedule;
+  schedule.rows = schedule.columns = schedule.depth = 64;
+  schedule.mr = 4, schedule.nr = 16;
+  auto has = [&](bool prologue, const char* choice) {
+    const std::vector<std::string> all = Alternatives(schedule, prologue);
+    return std::find(all.begin(), all.end(), choice) != all.end();
+  };
+  EXPECT_TRUE(has(false, "copy=1"));
+  EXPECT_FALSE(has(true, "copy=1"));
+  EXPECT_TRUE(has(true, "form=library"));
+  ProductFacts facts;
+  facts.a_along_k = facts.b_along_k = facts.b_along_n = true;
+  schedule.form = ProductSchedule::Form::dot;
+  EXPECT_TRUE(CanBeCut(schedule, facts, {}));
+  facts.has_prologue = true;
+  EXPECT_FALSE(CanBeCut(schedule, facts, {}));
+  schedule.form = ProductSchedule::Form::stream;
+  EXPECT_FALSE(CanBeCut(schedule, facts, {}));
 }
 
 TEST(Products, EveryRegisterTileOfTheModel) {
