@@ -132,6 +132,44 @@ TEST(Products, WhatComesBeforeForVectorsOfEveryWidth) {
       }
 }
 
+/// A kernel that was scheduled by hand: two operands as large as the factor before the product, one of them after it.
+TEST(Products, TwoOperandsBefore) {
+  const std::string text =
+      "tsr_graph.trace \"f\" values [0, 1, 2] strides [[], [], []]"
+      " (%v0: tensor<37x29xf32>, %v1: tensor<37x29xf32>, %v2: tensor<29x29xf32>) {\n"
+      "  %v3 = tsr_sched.kernel @k3 at 3 steps [0, 1, 2, 3] inputs [0, 1, 2] outputs [3] strides [[], [], []] row 0"
+      " lanes 4 grain 32768 {product = {form = \"packed\", rows = 8 : i64, columns = 16 : i64, depth = 12 : i64,"
+      " mr = 4 : i64, nr = 8 : i64}} (%a = %v0 : tensor<37x29xf32>, %u = %v1 : tensor<37x29xf32>,"
+      " %w = %v2 : tensor<29x29xf32>) -> (tensor<37x29xf32>) {\n"
+      "    %0 = tsr_graph.relu %a : (tensor<37x29xf32>) -> tensor<37x29xf32>\n"
+      "    %1 = tsr_graph.mul %0, %u : (tensor<37x29xf32>, tensor<37x29xf32>) -> tensor<37x29xf32>\n"
+      "    %2 = tsr_graph.matmul %1, %w : (tensor<37x29xf32>, tensor<29x29xf32>) -> tensor<37x29xf32>\n"
+      "    %3 = tsr_graph.add %2, %u : (tensor<37x29xf32>, tensor<37x29xf32>) -> tensor<37x29xf32>\n"
+      "    tsr_sched.yield %3 : tensor<37x29xf32>\n  }\n}\n";
+  constexpr int64_t m = 37, k = 29, n = 29;
+  CompileSettings settings;
+  settings.vector_bytes = 16;
+  settings.report = false;
+  llvm::Expected<Compiled> compiled = Compile(text, settings);
+  ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+  llvm::Expected<std::unique_ptr<Kernels>> kernels = Kernels::Load(*compiled);
+  ASSERT_TRUE(static_cast<bool>(kernels)) << llvm::toString(kernels.takeError());
+  std::mt19937 rng(3);
+  std::uniform_real_distribution<float> any(-1, 1);
+  std::vector<float> a(m * k), u(m * k), w(k * n), y(m * n);
+  for (std::vector<float>* v : {&a, &u, &w})
+    for (float& e : *v) e = any(rng);
+  llvm::Error error = (*kernels)->Run(
+      0, {{a.data(), {m, k}, {}}, {u.data(), {m, k}, {}}, {w.data(), {k, n}, {}}, {y.data(), {m, n}, {}}});
+  ASSERT_FALSE(static_cast<bool>(error)) << llvm::toString(std::move(error));
+  for (size_t i = 0; i < m; ++i)
+    for (size_t j = 0; j < n; ++j) {
+      double sum = double{u[i * k + j]};
+      for (size_t e = 0; e < k; ++e) sum += double{std::max(a[i * k + e], 0.0f) * u[i * k + e]} * double{w[e * n + j]};
+      ASSERT_NEAR(y[i * n + j], sum, 1e-5) << i << ", " << j;
+    }
+}
+
 /// The report counts what comes before a product for each block of columns.
 TEST(Products, WhatComesBeforeIsCountedForEachBlock) {
   const std::string text =
