@@ -1,5 +1,7 @@
 // Kernels of matrix products for the vectors of every kind of processor: NEON and SSE, AVX2, AVX-512. LLVM makes wide
 // vectors of narrow ones where the machine has no others, so the numbers can be checked anywhere.
+#include "tiers/compiler/sched/product.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -128,6 +130,86 @@ TEST(Products, WhatComesBeforeForVectorsOfEveryWidth) {
           }
         EXPECT_TRUE(std::equal(beyond.begin(), beyond.end(), out.begin() + m * n)) << "beyond the end";
       }
+}
+
+/// A kernel that was scheduled by hand: two operands as large as the factor before the product, one of them after it.
+TEST(Products, TwoOperandsBefore) {
+  const std::string text =
+      "tsr_graph.trace \"f\" values [0, 1, 2] strides [[], [], []]"
+      " (%v0: tensor<37x29xf32>, %v1: tensor<37x29xf32>, %v2: tensor<29x29xf32>) {\n"
+      "  %v3 = tsr_sched.kernel @k3 at 3 steps [0, 1, 2, 3] inputs [0, 1, 2] outputs [3] strides [[], [], []] row 0"
+      " lanes 4 grain 32768 {product = {form = \"packed\", rows = 8 : i64, columns = 16 : i64, depth = 12 : i64,"
+      " mr = 4 : i64, nr = 8 : i64}} (%a = %v0 : tensor<37x29xf32>, %u = %v1 : tensor<37x29xf32>,"
+      " %w = %v2 : tensor<29x29xf32>) -> (tensor<37x29xf32>) {\n"
+      "    %0 = tsr_graph.relu %a : (tensor<37x29xf32>) -> tensor<37x29xf32>\n"
+      "    %1 = tsr_graph.mul %0, %u : (tensor<37x29xf32>, tensor<37x29xf32>) -> tensor<37x29xf32>\n"
+      "    %2 = tsr_graph.matmul %1, %w : (tensor<37x29xf32>, tensor<29x29xf32>) -> tensor<37x29xf32>\n"
+      "    %3 = tsr_graph.add %2, %u : (tensor<37x29xf32>, tensor<37x29xf32>) -> tensor<37x29xf32>\n"
+      "    tsr_sched.yield %3 : tensor<37x29xf32>\n  }\n}\n";
+  constexpr int64_t m = 37, k = 29, n = 29;
+  CompileSettings settings;
+  settings.vector_bytes = 16;
+  settings.report = false;
+  llvm::Expected<Compiled> compiled = Compile(text, settings);
+  ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+  llvm::Expected<std::unique_ptr<Kernels>> kernels = Kernels::Load(*compiled);
+  ASSERT_TRUE(static_cast<bool>(kernels)) << llvm::toString(kernels.takeError());
+  std::mt19937 rng(3);
+  std::uniform_real_distribution<float> any(-1, 1);
+  std::vector<float> a(m * k), u(m * k), w(k * n), y(m * n);
+  for (std::vector<float>* v : {&a, &u, &w})
+    for (float& e : *v) e = any(rng);
+  llvm::Error error = (*kernels)->Run(
+      0, {{a.data(), {m, k}, {}}, {u.data(), {m, k}, {}}, {w.data(), {k, n}, {}}, {y.data(), {m, n}, {}}});
+  ASSERT_FALSE(static_cast<bool>(error)) << llvm::toString(std::move(error));
+  for (size_t i = 0; i < m; ++i)
+    for (size_t j = 0; j < n; ++j) {
+      double sum = double{u[i * k + j]};
+      for (size_t e = 0; e < k; ++e) sum += double{std::max(a[i * k + e], 0.0f) * u[i * k + e]} * double{w[e * n + j]};
+      ASSERT_NEAR(y[i * n + j], sum, 1e-5) << i << ", " << j;
+    }
+}
+
+/// The report counts what comes before a product for each block of columns.
+TEST(Products, WhatComesBeforeIsCountedForEachBlock) {
+  const std::string text =
+      "tsr_graph.trace \"f\" values [0, 1] strides [[], []] (%v0: tensor<64x64xbf16>, %v1: tensor<64x128xbf16>) {\n"
+      "  %v2 = tsr_graph.relu %v0 step 0 values [2] until [1] : (tensor<64x64xbf16>) -> tensor<64x64xbf16>\n"
+      "  %v3 = tsr_graph.matmul %v2, %v1 step 1 values [3] until [end]"
+      " : (tensor<64x64xbf16>, tensor<64x128xbf16>) -> tensor<64x128xbf16>\n}\n";
+  for (const int64_t columns : {48, 64, 128}) {
+    CompileSettings settings;
+    settings.vector_bytes = 64;
+    settings.options.tier = 3;
+    settings.options.schedule = "*:form=packed,mr=4,nr=16,columns=" + std::to_string(columns);
+    llvm::Expected<Compiled> compiled = Compile(text, settings);
+    ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+    ASSERT_EQ(compiled->report.size(), 1u);
+    EXPECT_EQ(compiled->report[0].operations.ToString(),
+              std::to_string(2 * 64 * 64 * 128 + (128 + columns - 1) / columns * 64 * 64));
+  }
+}
+
+/// Left factors that are computed are copied in any case.
+TEST(Products, AlternativesOfAPrologue) {
+  ProductSchedule schedule;
+  schedule.rows = schedule.columns = schedule.depth = 64;
+  schedule.mr = 4, schedule.nr = 16;
+  auto has = [&](bool prologue, const char* choice) {
+    const std::vector<std::string> all = Alternatives(schedule, prologue);
+    return std::find(all.begin(), all.end(), choice) != all.end();
+  };
+  EXPECT_TRUE(has(false, "copy=1"));
+  EXPECT_FALSE(has(true, "copy=1"));
+  EXPECT_TRUE(has(true, "form=library"));
+  ProductFacts facts;
+  facts.a_along_k = facts.b_along_k = facts.b_along_n = true;
+  schedule.form = ProductSchedule::Form::dot;
+  EXPECT_TRUE(CanBeCut(schedule, facts, {}));
+  facts.has_prologue = true;
+  EXPECT_FALSE(CanBeCut(schedule, facts, {}));
+  schedule.form = ProductSchedule::Form::stream;
+  EXPECT_FALSE(CanBeCut(schedule, facts, {}));
 }
 
 TEST(Products, EveryRegisterTileOfTheModel) {
