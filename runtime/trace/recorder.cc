@@ -357,9 +357,7 @@ absl::Status Recorder::Dump(const std::string& path) {
   for (const State::KeptBlock& block : state_->kept) bytes += block.bytes;
   EndRow end = {Ticks(), events(), lost(), "dumped"};
   AppendBlock(&bytes, BlockKind::ends, 1, Encode(end));
-  BlockFile file;
-  TSR_RETURN_IF_ERROR(file.Open(path));
-  return file.Append(bytes);
+  return WriteFile(path, bytes);
 }
 
 // ---- the thread of the recorder

@@ -216,6 +216,25 @@ TEST_F(Recording, TheLastSecondsAreDumped) {
   EXPECT_FALSE(RecorderOn());
 }
 
+TEST_F(Recording, ADumpThatFailsLeavesTheOneBefore) {
+  const std::string path = File("dump");
+  Recorder::Get().Keep(60);
+  for (int i = 0; i < 10; ++i) Record(EventKind::step, i);
+  ASSERT_TRUE(Recorder::Get().Dump(path).ok());
+  Record(EventKind::step, 10);
+  ArmFault(Fault::file_write, 1, -1);
+  EXPECT_FALSE(Recorder::Get().Dump(path).ok());
+  DisarmFaults();
+  EXPECT_EQ(CountOf(MustRead(path), EventKind::step), 10);
+  EXPECT_NE(::access((path + ".part").c_str(), F_OK), 0);
+  // A link, be it to nowhere, is not written through, nor replaced.
+  const std::string link = File("link");
+  ASSERT_EQ(::symlink(path.c_str(), link.c_str()), 0);
+  EXPECT_FALSE(Recorder::Get().Dump(link).ok());
+  EXPECT_EQ(CountOf(MustRead(path), EventKind::step), 10);
+  Recorder::Get().Keep(0);
+}
+
 TEST_F(Recording, TheFileIsTheParentsAfterAFork) {
   const std::string path = File("fork");
   ASSERT_TRUE(Recorder::Get().Start(path).ok());
