@@ -75,17 +75,4 @@ void BlockFile::Close() {
   fd_ = -1;
 }
 
-absl::Status WriteFile(const std::string& path, std::string_view bytes) {
-  struct stat info;
-  if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return Failed("write", path, EINVAL);
-  const std::string part = path + ".part";
-  BlockFile file;
-  TSR_RETURN_IF_ERROR(file.Open(part));
-  absl::Status status = file.Append(bytes);
-  file.Close();
-  if (status.ok() && ::rename(part.c_str(), path.c_str()) != 0) status = Failed("write", path, errno);
-  if (!status.ok()) ::unlink(part.c_str());
-  return status;
-}
-
 }  // namespace tessera::rt::trace

@@ -37,10 +37,6 @@ class BlockFile {
   std::string path_;
 };
 
-/// A file with these bytes, written aside and then put in its place: nobody finds half of it, and where it cannot be
-/// written, what was there stays. Refuses what Open() refuses.
-absl::Status WriteFile(const std::string& path, std::string_view bytes);
-
 }  // namespace tessera::rt::trace
 
 #endif  // TESSERA_RUNTIME_TRACE_FILE_H_

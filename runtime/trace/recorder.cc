@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -348,7 +349,7 @@ void Recorder::Keep(int64_t seconds) {
 
 absl::Status Recorder::Dump(const std::string& path) {
   if (forked_.load(kRelaxed)) return FailedPrecondition("a process that was forked while it recorded cannot record");
-  std::lock_guard lock(state_->mutex);
+  std::unique_lock lock(state_->mutex);
   if (state_->keep_ns == 0)
     return FailedPrecondition("no events are kept: set the option trace_keep to a number of seconds first");
   FlushGpus();
@@ -357,7 +358,11 @@ absl::Status Recorder::Dump(const std::string& path) {
   for (const State::KeptBlock& block : state_->kept) bytes += block.bytes;
   EndRow end = {Ticks(), events(), lost(), "dumped"};
   AppendBlock(&bytes, BlockKind::ends, 1, Encode(end));
-  return WriteFile(path, bytes);
+  lock.unlock();
+  struct stat info;
+  if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return InvalidArgument("cannot write ", path, ": it is no plain file");
+  return WriteFile(path, {bytes}, 0600);
 }
 
 // ---- the thread of the recorder

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PROGRAM, OPT = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
@@ -220,6 +221,38 @@ class Others(Case):
             text = run("help", name).stdout
             self.assertIn("usage: tessera " + name, text)
             self.assertIn("Examples:\n", text)
+
+
+class Threads(Case):
+    """The thread that compiles has the lowest priority, those that compute have the program's, whoever comes first."""
+
+    def test_the_compilers_priority_is_not_handed_on(self):
+        path = self.file("loop.tsr", "x = ones(8)\nfor i in range(100000000):\n    x = tanh(x * 0.5) + 0.1\n")
+        process = subprocess.Popen([PROGRAM, "run", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env={**os.environ, "TESSERA_THREADS": "2", "TESSERA_HOT_EAGER": "4",
+                                        "TESSERA_COMPILE_AFTER": "0", "TESSERA_CACHE": "false"})
+        try:
+            deadline, nice = time.time() + 60, {}
+            while not {"tessera build", "tessera-1"} <= nice.keys() and time.time() < deadline:
+                self.assertIsNone(process.poll())
+                time.sleep(0.05)
+                nice = self.priorities(process.pid)
+            if "tessera build" not in nice:
+                self.skipTest("no compiler")
+            self.assertEqual(nice["tessera build"], 19)
+            self.assertEqual(nice["tessera-1"], os.getpriority(os.PRIO_PROCESS, process.pid))
+        finally:
+            process.kill()
+            process.communicate()
+
+    @staticmethod
+    def priorities(pid):
+        """Of the threads of a process, by their names."""
+        found = {}
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/comm", encoding="utf-8") as file:
+                found[file.read().strip()] = os.getpriority(os.PRIO_PROCESS, int(task))
+        return found
 
 
 if __name__ == "__main__":

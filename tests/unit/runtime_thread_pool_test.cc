@@ -4,18 +4,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <numeric>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "runtime/fault.h"
 #include "runtime/log.h"
-#include "runtime/low_priority.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 #include "runtime/thread_pool.h"
@@ -155,27 +151,6 @@ TEST(ThreadPool, ForkedChildRunsInPlace) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-// In a process of its own (each suite has one) nobody has started the pool before.
-TEST(LowPriority, ThreadsThatComputeKeepTheirs) {
-  pid_t lowered = 0;
-  std::thread([&] {
-    lowered = LowerPriorityOfThisThread();
-    EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(lowered)), kLowestPriority);
-    (void)NumThreads();
-  }).join();
-  int found = 1;  // this one
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string name;
-    std::getline(std::ifstream(task.path() / "comm"), name);
-    if (name.rfind("tessera-", 0) != 0) continue;
-    ++found;
-    const auto id = static_cast<id_t>(std::stoul(task.path().filename()));
-    EXPECT_EQ(getpriority(PRIO_PROCESS, id), getpriority(PRIO_PROCESS, 0)) << name;
-    EXPECT_EQ(sched_getscheduler(static_cast<pid_t>(id)), sched_getscheduler(0)) << name;
-  }
-  EXPECT_EQ(found, NumThreads());
 }
 
 }  // namespace

@@ -226,12 +226,16 @@ TEST_F(Recording, ADumpThatFailsLeavesTheOneBefore) {
   EXPECT_FALSE(Recorder::Get().Dump(path).ok());
   DisarmFaults();
   EXPECT_EQ(CountOf(MustRead(path), EventKind::step), 10);
-  EXPECT_NE(::access((path + ".part").c_str(), F_OK), 0);
-  // A link, be it to nowhere, is not written through, nor replaced.
+  // A link is not written through, nor replaced.
   const std::string link = File("link");
   ASSERT_EQ(::symlink(path.c_str(), link.c_str()), 0);
   EXPECT_FALSE(Recorder::Get().Dump(link).ok());
   EXPECT_EQ(CountOf(MustRead(path), EventKind::step), 10);
+  struct stat info;
+  ASSERT_EQ(::lstat(link.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  ASSERT_EQ(::lstat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
   Recorder::Get().Keep(0);
 }
 
