@@ -602,13 +602,17 @@ TEST(Loading, UnknownSymbolsAreAnError) {
   for (const char* name : {"nobody_knows_this", "sinf", "malloc"}) {
     llvm::Module m("kernel", context);
     AddKernel(m, "kernel", name, type, 1);
+    const std::string object = MustCompile(m, CodegenOptions());
     const int before = ReadMaps(nullptr).lines;
-    llvm::Expected<Loader::Handle> handle = loader->Load(MustCompile(m, CodegenOptions()));
-    ASSERT_FALSE(static_cast<bool>(handle));
-    const std::string text = llvm::toString(handle.takeError());
-    EXPECT_NE(text.find(name), std::string::npos) << text;
-    EXPECT_LE(ReadMaps(nullptr).lines, before + 1);
-    EXPECT_EQ(loader->loaded_objects(), 0u);
+    for (int round = 0; round < 32; ++round) {
+      llvm::Expected<Loader::Handle> handle = loader->Load(object);
+      ASSERT_FALSE(static_cast<bool>(handle));
+      const std::string text = llvm::toString(handle.takeError());
+      EXPECT_NE(text.find(name), std::string::npos) << text;
+      EXPECT_EQ(loader->loaded_objects(), 0u);
+    }
+    // What was refused left nothing behind. (The sanitizer maps memory of its own.)
+    if (!rt::kAddressSanitizer) EXPECT_LE(ReadMaps(nullptr).lines, before + 4);
   }
   EXPECT_FALSE(static_cast<bool>(loader->Load("this is no object")) && "loaded");
 }
