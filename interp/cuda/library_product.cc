@@ -4,9 +4,11 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 
@@ -20,6 +22,10 @@ constexpr size_t kMostKinds = 4096;
 constexpr int kAskedFirst = 64;
 /// Multiplications of a product that takes as long as loading a kernel: 2 ms at half of what an H100 can do in bf16.
 constexpr double kLongProduct = 4e11;
+/// Of a microsecond, at the same rate.
+constexpr double kPerMicrosecond = 2e8;
+/// Kernels that are tried for a product.
+constexpr int kMostTried = 8;
 /// Runs of a kind with the choice of another, at most: then it is worth a question, and maybe a kernel of its own.
 constexpr int kBorrowedRuns = 8;
 /// Choices of a family that are kept; another one takes the place of the nearest.
@@ -45,6 +51,11 @@ double Distance(const ProductKind& a, const ProductKind& b) {
   const auto apart = [](int64_t x, int64_t y) { return std::abs(std::log2(double(x) / double(y))); };
   return apart(a.m, b.m) + apart(a.n, b.n) + apart(a.k, b.k) + apart(a.batches, b.batches);
 }
+double Multiplications(const ProductKind& kind) {
+  return double(kind.m) * double(kind.n) * double(kind.k) * double(kind.batches);
+}
+/// Another order of the sum can be seen in the result.
+bool IsWide(const ProductKind& kind) { return kind.in == DType::f64 || (kind.in == DType::f32 && !kind.tf32); }
 /// The largest power of two up to 16 that divides a stride; 0 stays 0, which is a matrix used again and again.
 int64_t Divisor(int64_t stride) { return stride == 0 ? 0 : std::min<int64_t>(stride & -stride, 16); }
 
@@ -91,8 +102,12 @@ struct LibraryProducts::Prepared {
   cublasLtMatrixLayout_t c = nullptr, d = nullptr;
   cublasLtMatmulAlgo_t algo;
   bool is_borrowed = false;  // the choice is that of another kind
-  mutable int runs = 0;      // under the lock, while it is borrowed
-  absl::Status status;       // not OK: there is none
+  bool is_final = false;     // no other kernel is tried
+  // Under the lock:
+  mutable int runs = 0;  // while it is borrowed
+  mutable double multiplications = 0;
+  mutable std::unique_ptr<ProductTrial> trial;
+  absl::Status status;  // not OK: there is none
 };
 
 absl::StatusOr<LibraryProducts*> LibraryProducts::On(Device& device) {
@@ -113,11 +128,12 @@ absl::StatusOr<LibraryProducts*> LibraryProducts::On(Device& device) {
 
 absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const void* b, void* c, const void* bias,
                                   const void* added) {
-  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> p, Find(kind, /*runs=*/1));
+  TSR_RETURN_IF_ERROR(device_.Enter());
+  const cublasLtMatmulAlgo_t* tried = nullptr;
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> p, Find(kind, &tried));
   const float one = 1, zero = 0;
   const double one64 = 1, zero64 = 0;
   const bool wide = kind.in == DType::f64;
-  TSR_RETURN_IF_ERROR(device_.Enter());
   std::unique_lock lock(bias_mutex_, std::defer_lock);
   if (kind.has_bias) {
     lock.lock();
@@ -127,9 +143,17 @@ absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const 
   const void* const of_added = kind.has_added ? of_product : wide ? static_cast<const void*>(&zero64) : &zero;
   // Nothing is read there where nothing is added; but it may be the result's memory only if both have one dtype.
   const void* const nothing = kind.out == DType::f8e4m3 ? nullptr : c;
-  const cublasStatus_t status =
-      api_.cublasLtMatmul(handle_, p->op, of_product, b, p->b, a, p->a, of_added, kind.has_added ? added : nothing,
-                          p->c, c, p->d, &p->algo, workspace_, kWorkspace, device_.stream());
+  const auto run = [&](const cublasLtMatmulAlgo_t& algo) {
+    return api_.cublasLtMatmul(handle_, p->op, of_product, b, p->b, a, p->a, of_added, kind.has_added ? added : nothing,
+                               p->c, c, p->d, &algo, workspace_, kWorkspace, device_.stream());
+  };
+  cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
+  if (tried != nullptr) [[unlikely]] {
+    status = run(*tried);
+    std::lock_guard trials(mutex_);
+    p->trial->End(device_.stream(), status == CUBLAS_STATUS_SUCCESS);
+  }
+  if (status != CUBLAS_STATUS_SUCCESS) status = run(p->algo);
   device_.Note("a product of cuBLASLt");
   rt::Count(rt::Metric::products_run);
   return LtError("cublasLtMatmul", status);
@@ -140,9 +164,10 @@ absl::Status LibraryProducts::SetBias(const Prepared& p, const void* bias) {
                  api_.cublasLtMatmulDescSetAttribute(p.op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
 }
 
-absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts::Find(const ProductKind& kind,
-                                                                                       int runs) {
+absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts::Find(
+    const ProductKind& kind, const cublasLtMatmulAlgo_t** tried) {
   std::lock_guard lock(mutex_);
+  const int runs = tried != nullptr ? 1 : 0;
   const auto it = prepared_.find(kind);
   const bool is_new = it == prepared_.end();
   // A graph runs what was recorded again and again; and a choice that is borrowed first and then one's own may round
@@ -153,8 +178,10 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
   if (!is_new) [[likely]] {
     const Prepared& known = *it->second;
     TSR_RETURN_IF_ERROR(known.status);
-    if (!known.is_borrowed) [[likely]]
+    if (!known.is_borrowed) [[likely]] {
+      if (runs > 0 && !known.is_final) *tried = Try(kind, it->second);
       return it->second;
+    }
     if (may_borrow() && known.runs + runs <= kBorrowedRuns) {
       known.runs += runs;
       return it->second;
@@ -164,16 +191,18 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
   TSR_RETURN_IF_ERROR(Describe(kind, made.get()));
   if (prepared_.size() >= kMostKinds) prepared_.clear();
   if (choices_.size() >= kMostKinds) choices_.clear();
-  const bool is_wide = kind.in == DType::f64 || (kind.in == DType::f32 && !kind.tf32);
-  const double products = double(kind.m) * double(kind.n) * double(kind.k) * double(kind.batches);
-  const bool borrows = is_new && (asked_ >= kAskedFirst || !is_wide) && products < kLongProduct && may_borrow();
+  made->is_final = IsWide(kind);
+  const bool borrows =
+      is_new && (asked_ >= kAskedFirst || !IsWide(kind)) && Multiplications(kind) < kLongProduct && may_borrow();
   if (const cublasLtMatmulAlgo_t* near = borrows ? Borrow(kind, *made) : nullptr) {
     made->algo = *near;
     made->is_borrowed = true;
   } else {
-    made->status = Choose(kind, made.get());
+    const absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> best = Ask(kind, *made, 1);
+    made->status = best.status();
     ++asked_;
-    if (made->status.ok()) {
+    if (best.ok()) {
+      made->algo = best->front();
       Keep(kind, made->algo);
     } else if (!absl::IsUnimplemented(made->status)) {
       return made->status;  // of the device, not of the kind
@@ -235,7 +264,8 @@ absl::Status LibraryProducts::Describe(const ProductKind& kind, Prepared* p) {
   return Layout(&p->d, kind.out, kind.n, kind.m, kind.n, kind.batches, kind.m * kind.n);
 }
 
-absl::Status LibraryProducts::Choose(const ProductKind& kind, Prepared* p) {
+absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> LibraryProducts::Ask(const ProductKind& kind, const Prepared& p,
+                                                                       int most) {
   cublasLtMatmulPreference_t preference = nullptr;
   TSR_RETURN_IF_ERROR(LtError("cublasLtMatmulPreferenceCreate", api_.cublasLtMatmulPreferenceCreate(&preference)));
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
@@ -248,23 +278,60 @@ absl::Status LibraryProducts::Choose(const ProductKind& kind, Prepared* p) {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c_alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c_alignment);
-  cublasLtMatmulHeuristicResult_t best = {};
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
   int found = 0;
   TSR_RETURN_IF_ERROR(device_.Enter());
   const cublasStatus_t status =
-      api_.cublasLtMatmulAlgoGetHeuristic(handle_, p->op, p->b, p->a, p->c, p->d, preference, 1, &best, &found);
+      api_.cublasLtMatmulAlgoGetHeuristic(handle_, p.op, p.b, p.a, p.c, p.d, preference, most, results.data(), &found);
   api_.cublasLtMatmulPreferenceDestroy(preference);
-  rt::Count(rt::Metric::products_chosen);
+  if (most == 1) rt::Count(rt::Metric::products_chosen);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) TSR_RETURN_IF_ERROR(LtError("cublasLtMatmulAlgoGetHeuristic", status));
   if (status != CUBLAS_STATUS_SUCCESS || found == 0)
     return Unsupported("cuBLASLt has no kernel for a product of ", kind.m, "x", kind.k, " and ", kind.k, "x", kind.n,
                        " in ", std::string(Name(kind.in)), " (error ", static_cast<int>(status), ")");
-  p->algo = best.algo;
-  return absl::OkStatus();
+  std::vector<cublasLtMatmulAlgo_t> algos;
+  for (int i = 0; i < found; ++i) algos.push_back(results[static_cast<size_t>(i)].algo);
+  return algos;
+}
+
+const cublasLtMatmulAlgo_t* LibraryProducts::Try(const ProductKind& kind, std::shared_ptr<const Prepared>& known) {
+  // A graph would run what is tried for ever.
+  if (device_.stream() != device_.live_stream() || rt::options().bitwise() || rt::options().tune_budget() == 0)
+    return nullptr;
+  if (known->trial == nullptr) {
+    known->multiplications += Multiplications(kind);
+    if (known->multiplications < static_cast<double>(rt::options().tune_after()) * kPerMicrosecond) return nullptr;
+    std::vector<cublasLtMatmulAlgo_t> algos = {known->algo};
+    if (const auto others = Ask(kind, *known, kMostTried); others.ok()) {
+      for (const cublasLtMatmulAlgo_t& algo : *others)
+        if (std::memcmp(&algo, &known->algo, sizeof algo) != 0) algos.push_back(algo);
+    }
+    known->trial = std::make_unique<ProductTrial>(std::move(algos));
+  }
+  ProductTrial& trial = *known->trial;
+  if (const cublasLtMatmulAlgo_t* algo = trial.Begin(device_.stream())) return algo;
+  if (!trial.is_over()) return nullptr;
+  auto made = std::make_shared<Prepared>(api_);
+  if (!Describe(kind, made.get()).ok()) return nullptr;
+  const size_t best = trial.best();
+  made->algo = trial.algos()[best];
+  made->is_final = true;
+  TSR_LOG(2, "product of ", kind.m, "x", kind.k, " and ", kind.k, "x", kind.n, " in ", Name(kind.in), ": of ",
+          trial.algos().size(), " kernels of cuBLASLt ", best == 0 ? "the first stays, " : "another takes over, ",
+          trial.us(best), " us; the first takes ", trial.us(0));
+  rt::Count(rt::Metric::products_tried);
+  Keep(kind, made->algo);
+  known = std::move(made);
+  return nullptr;
 }
 
 void LibraryProducts::Keep(const ProductKind& kind, const cublasLtMatmulAlgo_t& algo) {
   std::vector<Choice>& all = choices_[kind.Family()];
+  for (Choice& choice : all) {
+    if (choice.kind != kind) continue;
+    choice.algo = algo;
+    return;
+  }
   if (all.size() < kMostChoices) {
     all.push_back({kind, algo});
     return;

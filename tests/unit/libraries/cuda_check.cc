@@ -203,6 +203,46 @@ TEST_F(CudaStandIn, NarrowProductsShareAChoiceFromTheFirstOn) {
   EXPECT_EQ(Asked() - start, 2);
 }
 
+// cuBLASLt's stand-in names four kernels; the third is the fastest, and the last fails.
+TEST_F(CudaStandIn, ProductsThatRunForLongTryOtherKernels) {
+  const auto runs = [](int kernel) { return StandIn<int (*)(int)>("libcublasLt.so.13", "StandInRuns")(kernel); };
+  const auto tried = [] { return rt::SnapshotMetrics()[static_cast<int>(rt::Metric::products_tried)]; };
+  struct Case {
+    const char *option, *value;
+    DType dtype;
+    bool tries;
+  };
+  int64_t m = 200;
+  for (const Case& c : {Case{"tune_after", "0", bf16, true}, Case{"tune_after", "1000", bf16, false},
+                        Case{"tune_after", "0", f32, false}, Case{"tune_budget", "0", bf16, false},
+                        Case{"bitwise", "true", bf16, false}}) {
+    m += 8;  // a product of its own
+    const std::string after = *Runtime::option("tune_after"), old = *Runtime::option(c.option);
+    ASSERT_TRUE(Runtime::set_option("tune_after", "0").ok());
+    ASSERT_TRUE(Runtime::set_option(c.option, c.value).ok());
+    const Tensor a = Numbers({m, 24}, 2, Device::cpu()).cast(c.dtype),
+                 b = Numbers({24, 16}, 3, Device::cpu()).cast(c.dtype);
+    const Tensor want = matmul(a.cast(f32), b.cast(f32)), x = a.to(Gpu(0)), y = b.to(Gpu(0));
+    const int64_t tried_before = tried();
+    const int before[] = {runs(0), runs(1), runs(2), runs(3)};
+    for (int i = 0; i < 40; ++i) ExpectSame(matmul(x, y), want, c.dtype == f32 ? 1e-4f : 0.01f);
+    EXPECT_EQ(tried() - tried_before, c.tries) << c.option;
+    if (c.tries) {
+      for (int kernel : {0, 1, 2, 3}) EXPECT_GE(runs(kernel) - before[kernel], 5) << kernel;
+      const int others = runs(0) + runs(1) + runs(3), fastest = runs(2);
+      for (int i = 0; i < 10; ++i) matmul(x, y);
+      EXPECT_EQ(runs(0) + runs(1) + runs(3), others);
+      EXPECT_EQ(runs(2), fastest + 10);
+    } else {
+      // The first runs of a product have the kernel of one before.
+      EXPECT_EQ(runs(0) - before[0] + runs(2) - before[2], 40) << c.option;
+      EXPECT_GE(runs(0) - before[0], 32) << c.option;
+    }
+    ASSERT_TRUE(Runtime::set_option(c.option, old).ok());
+    ASSERT_TRUE(Runtime::set_option("tune_after", after).ok());
+  }
+}
+
 // A kernel that needs aligned rows is not given others, although all sizes are alike.
 TEST_F(CudaStandIn, ChoicesAreNotSharedWhereRowsLieOtherwise) {
   for (int64_t k : {64, 65, 66, 67, 68, 69, 70, 71}) {

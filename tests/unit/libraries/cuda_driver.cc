@@ -25,7 +25,8 @@ struct Context {
 struct Owned {  // streams, events, pools, modules, functions, graphs
   explicit Owned(Context* context) : context(context) {}
   Context* context;
-  bool has_waited = false;  // streams: for an event, and nothing was read since
+  bool has_waited = false;                        // streams: for an event, and nothing was read since
+  float ms = 0;                                   // events: when they were recorded
   std::vector<std::unique_ptr<Owned>> functions;  // modules: theirs
 };
 struct Block {
@@ -41,6 +42,7 @@ struct State {
   size_t launches[kDevices] = {};
   size_t reads_aside[kDevices] = {};  // copies to the host on streams that had waited for another one
   bool fails = false;                 // a kernel has
+  float ms = 0;                       // of work done on all devices, as cublaslt.cc says
   std::string violation;              // the first one
 };
 State& The() {
@@ -111,6 +113,11 @@ size_t StandInLaunches(int device) {
 size_t StandInReadsAside(int device) {
   std::lock_guard lock(The().mutex);
   return The().reads_aside[device];
+}
+/// So much work was done on a stream.
+void StandInPass(float ms) {
+  std::lock_guard lock(The().mutex);
+  The().ms += ms;
 }
 /// From now on waiting for a stream finds that a kernel has read where there is no memory.
 void StandInFail() {
@@ -289,12 +296,13 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   std::lock_guard lock(The().mutex);
   RequireStream(stream, "cuEventRecord");
   Require(reinterpret_cast<Owned*>(event)->context == t_current, "cuEventRecord", "an event of another context");
+  reinterpret_cast<Owned*>(event)->ms = The().ms;
   return CUDA_SUCCESS;
 }
 CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
-CUresult cuEventElapsedTime(float* ms, CUevent, CUevent) {
-  *ms = 0;
+CUresult cuEventElapsedTime(float* ms, CUevent first, CUevent last) {
+  *ms = reinterpret_cast<Owned*>(last)->ms - reinterpret_cast<Owned*>(first)->ms;
   return CUDA_SUCCESS;
 }
 
