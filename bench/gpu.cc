@@ -174,9 +174,9 @@ Timed GpuTask(const std::string& task) {
     const Tensor a = Normal({m, k}, t, 1), b = f8 ? Normal({n, k}, t, 2) : Normal({k, n}, t, 2);
     const auto call = [a, b, f8] { tessera::matmul(a, b, false, f8); };
     if (name == "gemm") return GpuWork(call);
-    // Until each kernel of cuBLASLt has been tried: one run at a time is.
-    for (int i = 0; i < 100; ++i) {
-      call();
+    // Until each kernel of cuBLASLt has been tried, while the device is busy.
+    for (int i = 0; i < 60; ++i) {
+      for (int k = 0; k < 20; ++k) call();
       Wait();
     }
     return DeviceWork(call, tessera::cuda::stream(a.device()));

@@ -233,8 +233,9 @@ void GpuShapeChurn() {
   std::vector<std::vector<double>> ours(kShapes), theirs(kShapes);  // [call][trial]
   std::vector<double> totals[2], rounds[2], in_versions, ratios, ratios_of_rounds;
   // A program that ran before finds its code and its profile.
+  const char* const home = std::getenv("HOME");  // the cache is not for folders that everyone may write to
   const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("tessera_bench_" + std::to_string(getpid()));
+      std::filesystem::path(home != nullptr ? home : ".") / (".tessera_bench_" + std::to_string(getpid()));
   const std::string profile = (folder / "profile").string();
   const auto with_cache = [&](const std::string& variable) {
     return Settings{"TESSERA_DEVICE=cuda", "TESSERA_CACHE=true", "TESSERA_CACHE_DIR=" + (folder / "code").string(),

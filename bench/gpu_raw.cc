@@ -263,22 +263,25 @@ std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::strin
                                                 g->algos.data(), &found));
   g->algos.resize(static_cast<size_t>(found));
   const auto fill = [&](size_t count) {
-    // Normal numbers as bits: of bf16, f16 or f32 by their upper bytes, of f8 small ones.
+    // Normal numbers of any of the dtypes, by the bits of the f32: what has fewer bits is cut off.
     std::vector<unsigned char> data(count * bytes);
     std::mt19937 rng(7);
     std::normal_distribution<float> normal;
+    const auto narrow = [](uint32_t bits, int bias, int fraction) {
+      const int exponent = static_cast<int>(bits >> 23 & 255) - 127 + bias;
+      const uint32_t sign = bits >> 31 << (bias == 15 ? 15 : 7);
+      return exponent <= 0 ? sign
+                           : sign | static_cast<uint32_t>(exponent) << fraction | (bits & 0x7fffff) >> (23 - fraction);
+    };
     for (size_t i = 0; i < count; ++i) {
       const float x = normal(rng);
       uint32_t bits;
       std::memcpy(&bits, &x, 4);
-      if (bytes == 4) std::memcpy(&data[i * 4], &bits, 4);
-      if (in == CUDA_R_16BF) data[i * 2] = bits >> 16, data[i * 2 + 1] = bits >> 24;
-      if (in == CUDA_R_16F) {
-        // Of [1, 2), with the sign and ten bits of x.
-        data[i * 2] = static_cast<unsigned char>(bits >> 13);
-        data[i * 2 + 1] = static_cast<unsigned char>((bits >> 31 << 7) | 0x3c | ((bits >> 21) & 3));
-      }
-      if (bytes == 1) data[i] = static_cast<unsigned char>((bits >> 31 << 7) | 0x30 | (bits & 7));
+      const uint32_t kept = in == CUDA_R_16BF      ? bits >> 16
+                            : in == CUDA_R_16F     ? narrow(bits, 15, 10)
+                            : in == CUDA_R_8F_E4M3 ? narrow(bits, 7, 3)
+                                                   : bits;
+      for (size_t k = 0; k < bytes; ++k) data[i * bytes + k] = static_cast<unsigned char>(kept >> (8 * k));
     }
     const CUdeviceptr p = Allocate(data.size());
     Check(Driver().f_cuMemcpyHtoD(p, data.data(), data.size()), "cuMemcpyHtoD");

@@ -272,12 +272,12 @@ absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> LibraryProducts::Ask(const Pro
     api_.cublasLtMatmulPreferenceSetAttribute(preference, which, &value, sizeof value);
   };
   const size_t workspace = kWorkspace;
-  const auto alignment = static_cast<uint32_t>(kind.alignment), c_alignment = uint32_t{16};
+  const auto alignment = static_cast<uint32_t>(kind.alignment);
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c_alignment);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c_alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
   int found = 0;
   TSR_RETURN_IF_ERROR(device_.Enter());
@@ -316,9 +316,14 @@ const cublasLtMatmulAlgo_t* LibraryProducts::Try(const ProductKind& kind, std::s
   const size_t best = trial.best();
   made->algo = trial.algos()[best];
   made->is_final = true;
-  TSR_LOG(2, "product of ", kind.m, "x", kind.k, " and ", kind.k, "x", kind.n, " in ", Name(kind.in), ": of ",
-          trial.algos().size(), " kernels of cuBLASLt ", best == 0 ? "the first stays, " : "another takes over, ",
-          trial.us(best), " us; the first takes ", trial.us(0));
+  if (trial.has_times()) {
+    TSR_LOG(2, "product of ", kind.m, "x", kind.k, " and ", kind.k, "x", kind.n, " in ", Name(kind.in), ": of ",
+            trial.algos().size(), " kernels of cuBLASLt ", best == 0 ? "the first stays, " : "another takes over, ",
+            trial.us(best), " us; the first takes ", trial.us(0));
+  } else {
+    TSR_LOG(2, "product of ", kind.m, "x", kind.k, " and ", kind.k, "x", kind.n, " in ", Name(kind.in),
+            ": the first kernel of cuBLASLt stays; the device waits for the host");
+  }
   rt::Count(rt::Metric::products_tried);
   Keep(kind, made->algo);
   known = std::move(made);

@@ -47,13 +47,19 @@ const cublasLtMatmulAlgo_t* ProductTrial::Begin(CUstream stream) {
 }
 
 void ProductTrial::End(CUstream stream, bool ran) {
-  if (ran && TheDriver().cuEventRecord(last_, stream) == CUDA_SUCCESS)
+  const Driver& driver = TheDriver();
+  if (ran && round_ > 0 && driver.cuEventQuery(first_) == CUDA_SUCCESS) {
+    run_ = Run::none;
+    ++waits_;
+  } else if (ran && driver.cuEventRecord(last_, stream) == CUDA_SUCCESS) {
     run_ = Run::ended;
-  else
+  } else {
     Next();
+  }
 }
 
 size_t ProductTrial::best() const {
+  if (!has_times()) return 0;
   const size_t i = static_cast<size_t>(std::min_element(us_.begin(), us_.end()) - us_.begin());
   return i != 0 && us_[i] < kFaster * us_[0] ? i : 0;
 }

@@ -27,6 +27,7 @@ struct Owned {  // streams, events, pools, modules, functions, graphs
   Context* context;
   bool has_waited = false;                        // streams: for an event, and nothing was read since
   float ms = 0;                                   // events: when they were recorded
+  bool is_new = false;                            // events: nobody asked for it since
   std::vector<std::unique_ptr<Owned>> functions;  // modules: theirs
 };
 struct Block {
@@ -42,6 +43,7 @@ struct State {
   size_t launches[kDevices] = {};
   size_t reads_aside[kDevices] = {};  // copies to the host on streams that had waited for another one
   bool fails = false;                 // a kernel has
+  bool is_busy = false;               // who asks for an event for the first time is told to come again
   float ms = 0;                       // of work done on all devices, as cublaslt.cc says
   std::string violation;              // the first one
 };
@@ -113,6 +115,10 @@ size_t StandInLaunches(int device) {
 size_t StandInReadsAside(int device) {
   std::lock_guard lock(The().mutex);
   return The().reads_aside[device];
+}
+void StandInSetBusy(bool is_busy) {
+  std::lock_guard lock(The().mutex);
+  The().is_busy = is_busy;
 }
 /// So much work was done on a stream.
 void StandInPass(float ms) {
@@ -297,9 +303,14 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   RequireStream(stream, "cuEventRecord");
   Require(reinterpret_cast<Owned*>(event)->context == t_current, "cuEventRecord", "an event of another context");
   reinterpret_cast<Owned*>(event)->ms = The().ms;
+  reinterpret_cast<Owned*>(event)->is_new = true;
   return CUDA_SUCCESS;
 }
-CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
+CUresult cuEventQuery(CUevent event) {
+  std::lock_guard lock(The().mutex);
+  return std::exchange(reinterpret_cast<Owned*>(event)->is_new, false) && The().is_busy ? CUDA_ERROR_NOT_READY
+                                                                                        : CUDA_SUCCESS;
+}
 CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventElapsedTime(float* ms, CUevent first, CUevent last) {
   *ms = reinterpret_cast<Owned*>(last)->ms - reinterpret_cast<Owned*>(first)->ms;
