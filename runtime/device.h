@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,8 @@ class DeviceCode {
   virtual ~DeviceCode() = default;
   /// For Device::Launch.
   virtual absl::StatusOr<const void*> Find(const char* kernel) = 0;
+  /// Bytes of each parameter of a kernel that was found; none where the device cannot tell.
+  virtual std::optional<std::vector<size_t>> ParameterBytes(const void* /*kernel*/) const { return std::nullopt; }
 };
 
 /// Work of a device that was recorded, to be submitted again as one piece.
@@ -54,6 +57,8 @@ struct LaunchShape {
   int threads = 1;   // of a block
   int shared = 0;    // bytes of dynamic shared memory
   int resident = 0;  // at most so many blocks for each multiprocessor; 0: any number
+  // The other dims of a kernel that the program brought along.
+  int blocks_y = 1, blocks_z = 1, threads_y = 1, threads_z = 1;
 };
 
 /// A view that a kernel copies pieces of: dims from the innermost on, which lies in one run. Rows of a piece have 128

@@ -4,7 +4,9 @@
 
 #include "tessera/autodiff.h"
 #include "tessera/builder.h"
+#include "tessera/communicator.h"
 #include "tessera/cuda.h"
+#include "tessera/cuda_kernel.h"
 #include "tessera/dtype.h"
 #include "tessera/function.h"
 #include "tessera/lang.h"

@@ -317,6 +317,15 @@ class LoadedCode final : public rt::DeviceCode {
                                                              device_.properties().shared_bytes - wanted)));
     return function;
   }
+  std::optional<std::vector<size_t>> ParameterBytes(const void* kernel) const override {
+    const auto info = TheDriver().cuFuncGetParamInfo;
+    if (info == nullptr || !device_.Enter().ok()) return std::nullopt;
+    std::vector<size_t> all;
+    size_t offset = 0, bytes = 0;
+    while (info(static_cast<CUfunction>(const_cast<void*>(kernel)), all.size(), &offset, &bytes) == CUDA_SUCCESS)
+      all.push_back(bytes);
+    return all;
+  }
 
  private:
   Device& device_;
@@ -435,8 +444,10 @@ absl::Status Device::Launch(const void* kernel, const char* name, const rt::Laun
   if (grid.resident > 0) blocks = std::min<int64_t>(blocks, int64_t{grid.resident} * properties_.multiprocessors);
   const int64_t start = NoteLaunch() && t_recording.device == nullptr ? rt::Ticks() : 0;
   const CUresult result =
-      TheDriver().cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(grid.threads), 1,
-                                 1, static_cast<unsigned>(grid.shared), stream(), params, nullptr);
+      TheDriver().cuLaunchKernel(function, static_cast<unsigned>(blocks), static_cast<unsigned>(grid.blocks_y),
+                                 static_cast<unsigned>(grid.blocks_z), static_cast<unsigned>(grid.threads),
+                                 static_cast<unsigned>(grid.threads_y), static_cast<unsigned>(grid.threads_z),
+                                 static_cast<unsigned>(grid.shared), stream(), params, nullptr);
   if (start != 0) [[unlikely]]
     rt::trace::RecordSince(rt::EventKind::launch, start, rt::CurrentOwner(), 1, blocks);
   if (result != CUDA_SUCCESS) [[unlikely]]

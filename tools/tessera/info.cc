@@ -71,11 +71,11 @@ constexpr Library kLibraries[] = {
     {"nvJitLink", "libnvJitLink.so.13 libnvJitLink.so.12 libnvJitLink.so", "assembles generated kernels",
      "generated kernels go to the driver as PTX, and compiles for a GPU take longer", NvJitLinkVersion},
     {"NVRTC", "libnvrtc.so.13 libnvrtc.so.12 libnvrtc.so", "compiles CUDA source",
-     "nothing today: kernels are generated through NVPTX", NvrtcVersion},
+     "programs cannot bring kernels along in CUDA C++ (tessera/cuda_kernel.h)", NvrtcVersion},
     {"CUPTI", "libcupti.so.13 libcupti.so.12 libcupti.so", "times kernels on a GPU",
-     "nothing today: traces do not show what it tells yet", NoVersion},
-    {"NCCL", "libnccl.so.2 libnccl.so", "collectives between GPUs", "nothing today: there are no collectives yet",
-     NcclVersion},
+     "traces have the times of stretches of work, by events, and no counters of kernels", NoVersion},
+    {"NCCL", "libnccl.so.2 libnccl.so", "collectives between GPUs",
+     "GPUs cannot compute together (tessera/communicator.h)", NcclVersion},
 };
 
 struct Row {

@@ -327,6 +327,14 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char*)
   *function = reinterpret_cast<CUfunction>(owner->functions.back().get());
   return CUDA_SUCCESS;
 }
+/// All functions are kernel(float*, const float*, float, int).
+CUresult cuFuncGetParamInfo(CUfunction, size_t i, size_t* offset, size_t* bytes) {
+  constexpr size_t kOffsets[] = {0, 8, 16, 20}, kBytes[] = {8, 8, 4, 4};
+  if (i >= 4) return CUDA_ERROR_INVALID_VALUE;
+  *offset = kOffsets[i];
+  *bytes = kBytes[i];
+  return CUDA_SUCCESS;
+}
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) {
   *value = 0;
