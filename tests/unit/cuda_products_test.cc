@@ -76,7 +76,11 @@ TEST_F(CudaProducts, WhatFollowsIsPartOfTheKernel) {
   for (const char* schedule :
        {"", "*:form=tensor,rows=128,columns=256,stages=4,apart=0",
         "*:form=tensor,rows=128,columns=128,stages=5,apart=1", "*:form=tensor,rows=256,columns=128,stages=4,apart=0",
-        "*:form=tensor,rows=128,columns=64,stages=6,apart=0"}) {
+        "*:form=tensor,rows=128,columns=64,stages=6,apart=0",
+        // As on other devices than sm_90a.
+        "*:form=tensor,rows=256,columns=128,stages=3,apart=0,warps=1",
+        "*:form=tensor,rows=128,columns=128,stages=2,apart=0,warps=1",
+        "*:form=tensor,rows=128,columns=64,stages=3,apart=0,warps=1"}) {
     Set("schedule", schedule);
     for (const char* specialise_after : {"1000000000", "0"}) {
       Set("specialise_after", specialise_after);
@@ -119,9 +123,14 @@ TEST_F(CudaProducts, WhatFollowsIsPartOfTheKernel) {
   }
 }
 
+class CudaProductsOf : public CudaProducts, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, CudaProductsOf,
+                         testing::Values("*:form=tensor",
+                                         "*:form=tensor,rows=128,columns=128,stages=3,apart=0,warps=1"));
+
 // Operands that are views, numbers of rows and of the host, a second result, NaN and infinity.
-TEST_F(CudaProducts, OperandsOfManyKinds) {
-  Set("schedule", "*:form=tensor");
+TEST_P(CudaProductsOf, OperandsOfManyKinds) {
+  Set("schedule", GetParam());
   Set("specialise_after", "0");
   auto module = Module::parse(
       "func @f(%x: tensor<M x K x bf16>, %w: tensor<K x N x bf16>, %s: tensor<M x 1 x f32>, %c: tensor<f32>,"
@@ -160,8 +169,8 @@ TEST_F(CudaProducts, OperandsOfManyKinds) {
 }
 
 // Where the data begins at an odd place the steps run instead of the kernel, and the result is the same.
-TEST_F(CudaProducts, OddAddresses) {
-  Set("schedule", "*:form=tensor");
+TEST_P(CudaProductsOf, OddAddresses) {
+  Set("schedule", GetParam());
   auto module = Module::parse(
       "func @f(%x: tensor<M x K x bf16>, %w: tensor<K x N x bf16>, %b: tensor<N x bf16>) -> tensor<M x N x bf16> {\n"
       "  %p = matmul %x, %w : tensor<M x N x bf16>\n"

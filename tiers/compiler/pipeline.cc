@@ -300,7 +300,8 @@ bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {
       auto step = kernel.getProduct()->getAs<IntegerAttr>("step");
       stream << "p" << (step ? step.getInt() : 0);
       const bool has_prologue = !PrologueOf(kernel).empty();
-      for (const std::string& choice : Alternatives(*ProductSchedule::FromAttr(*kernel.getProduct()), has_prologue))
+      for (const std::string& choice :
+           Alternatives(*ProductSchedule::FromAttr(*kernel.getProduct()), has_prologue, options_))
         stream << " " << choice;
       stream << "\n";
     });

@@ -6,9 +6,9 @@
 // A sum of 4096: two groups share a tile, and the ring has four pieces. The bias is a row for all.
 // SCHED-LABEL: tsr_sched.kernel @k2
 // SCHED-SAME: form = "tensor", rows = 128
-// OTHER-LABEL: tsr_graph.trace
-// OTHER: tsr_graph.matmul {{.*}} step 0
-// OTHER: tsr_sched.kernel @k2 at 2 steps [1, 2]
+// OTHER-LABEL: tsr_sched.kernel @k2 at 2 steps [0, 1, 2]
+// OTHER-SAME: form = "tensor", rows = 256
+// OTHER-SAME: warps = 1
 // CHECK-LABEL: tsr_tile.kernel @k2 at 2 steps [0, 1, 2]
 // CHECK-SAME: tasks [-4097, -4097] blocks [128, 256]
 // CHECK-SAME: team [384, 1, 1, {{[0-9]+}}] maps {{\[}}[0, 1, 64, 0, 128], [1, 1, 64, 0, 64]] aligned [2, 3]

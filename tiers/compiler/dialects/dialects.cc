@@ -265,6 +265,7 @@ LogicalResult TeamReduceOp::verify() {
 LogicalResult FetchOp::verify() {
   const int64_t bytes = static_cast<int64_t>(getLanes()) * getDtype().getIntOrFloatBitWidth() / 8;
   if (bytes != 4 && bytes != 8 && bytes % 16 != 0) return emitOpError("copies 4, 8 or a multiple of 16 bytes");
+  if (getCondition() && bytes != 16) return emitOpError("has a condition for 16 bytes only");
   return success();
 }
 
@@ -291,6 +292,7 @@ LogicalResult MultiplyOp::verify() {
     return emitOpError("multiplies 64 or 128 rows with up to 256 columns, a multiple of 8");
   if (getDepth() != 64 || !(getDtype().isBF16() || getDtype().isF16()))
     return emitOpError("takes pieces of 64 bf16 or f16 along the sum");
+  if (getByWarps() && getColumns() % 16 != 0) return emitOpError("by warps has a multiple of 16 columns");
   if (getRightAcross() && getColumns() % 64 != 0) return emitOpError("has blocks of 64 columns across the sum");
   auto type = dyn_cast<VectorType>(getSums().getType());
   if (!type || !type.getElementType().isF32() ||

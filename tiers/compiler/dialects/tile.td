@@ -279,25 +279,38 @@ def TsrTile_FetchOp : TsrTile_Op<"fetch", [MemoryEffects<[MemRead, MemWrite]>]> 
   let description = [{
     `lanes` elements of `dtype` from view[offset] on go to byte `slot` of the block's dynamic shared memory; both are
     multiples of 16 bytes, or of as many as are copied. The thread goes on at once. A thread that uses a slot of another one
-    waits for it at a barrier, after tsr_tile.await.
+    waits for it at a barrier, after tsr_tile.await. With a condition that does not hold nothing is read, and zeros are written.
 
     ```mlir
-    tsr_tile.fetch %view[%offset] to %offset lanes 8 : bf16
+    tsr_tile.fetch %view[%offset] to %offset lanes 8 if %flag : bf16
     ```
   }];
-  let arguments = (ins Tsr_Pointer:$view, I64:$offset, I64:$slot, I64Attr:$lanes, TypeAttr:$dtype);
-  let assemblyFormat = "$view `[` $offset `]` `to` $slot `lanes` $lanes attr-dict `:` $dtype";
+  let arguments = (ins Tsr_Pointer:$view, I64:$offset, I64:$slot, Optional<I1>:$condition, I64Attr:$lanes, TypeAttr:$dtype);
+  let assemblyFormat = "$view `[` $offset `]` `to` $slot `lanes` $lanes (`if` $condition^)? attr-dict `:` $dtype";
   let hasVerifier = 1;
 }
 
-def TsrTile_AwaitOp : TsrTile_Op<"await", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "Waits for all copies that this thread has started";
+def TsrTile_CommitOp : TsrTile_Op<"commit", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "The copies that this thread has started since the last one are a group";
   let description = [{
     ```mlir
-    tsr_tile.await
+    tsr_tile.commit
     ```
   }];
   let assemblyFormat = "attr-dict";
+}
+
+def TsrTile_AwaitOp : TsrTile_Op<"await", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits for copies that this thread has started";
+  let description = [{
+    For all of them, or, with `pending`, until at most so many groups of tsr_tile.commit are on their way.
+
+    ```mlir
+    tsr_tile.await pending 1
+    ```
+  }];
+  let arguments = (ins OptionalAttr<I64Attr>:$pending);
+  let assemblyFormat = "(`pending` $pending^)? attr-dict";
 }
 
 def TsrTile_FetchedOp : TsrTile_Op<"fetched", [MemoryEffects<[MemRead]>]> {
@@ -405,17 +418,19 @@ def TsrTile_MultiplyOp : TsrTile_Op<"multiply", [MemoryEffects<[MemRead, MemWrit
 
     `sums` are the elements that one thread of the 128 has: for each 64 rows, and for each 8 columns, two of its row and
     two of the row eight further down. The thread goes on at once, and touches neither before tsr_tile.multiplied.
+    With `by_warps` each warp multiplies its 16 of each 64 rows for itself, by instructions that every device since sm_80
+    has, and the sums are ready at once.
 
     ```mlir
     %s = tsr_tile.multiply %v128, %slot, %slot rows 64 columns 256 depth 64 right_across : bf16, vector<128xf32>
     ```
   }];
   let arguments = (ins AnyType:$sums, I64:$left, I64:$right, I64Attr:$rows, I64Attr:$columns, I64Attr:$depth,
-                       UnitAttr:$left_across, UnitAttr:$right_across, TypeAttr:$dtype);
+                       UnitAttr:$left_across, UnitAttr:$right_across, UnitAttr:$by_warps, TypeAttr:$dtype);
   let results = (outs AnyType:$result);
   let assemblyFormat = [{
     $sums `,` $left `,` $right `rows` $rows `columns` $columns `depth` $depth (`left_across` $left_across^)?
-    (`right_across` $right_across^)? attr-dict `:` $dtype `,` type($result)
+    (`right_across` $right_across^)? (`by_warps` $by_warps^)? attr-dict `:` $dtype `,` type($result)
   }];
   let hasVerifier = 1;
 }

@@ -54,10 +54,10 @@ bool IsPlainAttention(Operation* op) {
          keys[heads] == values[heads] && IsFloat(q);
 }
 
-// A product of bf16 or f16 for sm_90a. Factors are results of other ops or operands of the trace as they lie: a part of
+// A product of bf16 or f16. Factors are results of other ops or operands of the trace as they lie: a part of
 // one may begin where a device cannot copy from.
 bool IsForTensorCores(Operation* op, const CompileOptions& options) {
-  if (options.device != "sm_90a" || options.bitwise) return false;
+  if (options.device.empty() || options.bitwise) return false;
   Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
   if (!element.isBF16() && !element.isF16()) return false;
   for (Value v : op->getOperands()) {

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "llvm/ADT/StringSwitch.h"
+
 using namespace mlir;
 
 namespace tessera::compiler {
@@ -46,13 +48,30 @@ struct TensorTile {
 constexpr TensorTile kTensorTiles[] = {
     {128, 256, 0, 0.85}, {128, 128, 1, 0.45}, {256, 128, 0, 0.8}, {128, 128, 0, 0.7}, {128, 64, 0, 0.55}};
 constexpr int64_t kTensorDepth = 64, kMultiprocessors = 132;
+// Where each warp multiplies for itself: two blocks of 64 rows for a group share what a warp reads of the right factor.
+constexpr TensorTile kWarpTiles[] = {{256, 128, 0, 0.5}, {128, 128, 0, 0.4}, {128, 64, 0, 0.35}};
 
-// With as many pieces in the ring as shared memory has room for, but no more than help.
-ProductSchedule ScheduleOf(const TensorTile& tile) {
+bool IsByWarps(const CompileOptions& options) { return options.device != "sm_90a"; }
+ArrayRef<TensorTile> TilesFor(bool by_warps, StringRef device) {
+  if (!by_warps) return kTensorTiles;
+  // Code for sm_80 to sm_89 takes more registers for addresses, and has none left for 128 sums.
+  return ArrayRef<TensorTile>(kWarpTiles).drop_front(device.starts_with("sm_8") ? 1 : 0);
+}
+// Bytes of shared memory of a block; of a device that is not known, what all have.
+int64_t SharedBytesOf(StringRef device) {
+  return llvm::StringSwitch<int64_t>(device)
+      .Cases({"sm_90", "sm_90a", "sm_100"}, ProductSchedule::kSharedBytes)
+      .Case("sm_80", 166912)
+      .Default(101376);
+}
+
+// With as many pieces in the ring as shared memory has room for, but no more than help; with fewer than two it does not
+// fit the device.
+ProductSchedule ScheduleOf(const TensorTile& tile, bool by_warps, int64_t shared) {
   ProductSchedule s;
   s.form = ProductSchedule::Form::tensor;
-  s.rows = tile.rows, s.columns = tile.columns, s.apart = tile.apart, s.depth = kTensorDepth;
-  for (s.stages = 6; s.SharedBytes() > ProductSchedule::kSharedBytes;) --s.stages;
+  s.rows = tile.rows, s.columns = tile.columns, s.apart = tile.apart, s.depth = kTensorDepth, s.warps = by_warps;
+  for (s.stages = by_warps ? 3 : 6; s.SharedBytes() > shared;) --s.stages;
   return s;
 }
 
@@ -62,11 +81,14 @@ int64_t Blocks(int64_t n, int64_t by) { return (n + by - 1) / by; }
 }  // namespace
 
 DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
-  if (form == Form::tensor)
-    return b.getDictionaryAttr(
-        {b.getNamedAttr("form", b.getStringAttr("tensor")), b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
-         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
-         b.getNamedAttr("stages", b.getI64IntegerAttr(stages)), b.getNamedAttr("apart", b.getI64IntegerAttr(apart))});
+  if (form == Form::tensor) {
+    SmallVector<NamedAttribute> entries = {
+        b.getNamedAttr("form", b.getStringAttr("tensor")),       b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
+        b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
+        b.getNamedAttr("stages", b.getI64IntegerAttr(stages)),   b.getNamedAttr("apart", b.getI64IntegerAttr(apart))};
+    if (warps != 0) entries.push_back(b.getNamedAttr("warps", b.getI64IntegerAttr(warps)));
+    return b.getDictionaryAttr(entries);
+  }
   SmallVector<NamedAttribute> entries = {b.getNamedAttr("form", b.getStringAttr(kForms[static_cast<int>(form)])),
                                          b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
                                          b.getNamedAttr("columns", b.getI64IntegerAttr(columns)),
@@ -97,7 +119,8 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   if (s.form == Form::tensor) {
     const int64_t own = s.OwnRows();
     const bool fits = (own == 64 || own == 128) && s.rows % 64 == 0 && s.columns % 32 == 0 && s.columns <= 256 &&
-                      s.depth == 64 && s.stages >= 2 && own * s.columns <= 128 * 192 && s.SharedBytes() <= kSharedBytes;
+                      s.depth == 64 && s.stages >= 2 && own * s.columns <= 128 * 192 &&
+                      s.SharedBytes() <= kSharedBytes && (s.warps == 0 || s.apart == 0);
     if (!fits) return std::nullopt;
     return s;
   }
@@ -119,14 +142,15 @@ std::optional<Dim> GroupsOf(ArrayRef<Dim> scores, Type keys, Type values) {
   return groups(keys);
 }
 
-std::vector<std::string> Alternatives(const ProductSchedule& s, bool has_prologue) {
+std::vector<std::string> Alternatives(const ProductSchedule& s, bool has_prologue, const CompileOptions& options) {
   std::vector<std::string> choices = {"form=library"};
   auto add = [&](const char* name, int64_t value) { choices.push_back(name + ("=" + std::to_string(value))); };
   const bool whole_rows = s.columns == 1;
   switch (s.form) {
     case ProductSchedule::Form::tensor:
-      for (const TensorTile& tile : kTensorTiles) {
-        const ProductSchedule other = ScheduleOf(tile);
+      for (const TensorTile& tile : TilesFor(s.warps != 0, options.device)) {
+        const ProductSchedule other = ScheduleOf(tile, s.warps != 0, SharedBytesOf(options.device));
+        if (other.stages < 2) continue;
         if (other.rows == s.rows && other.columns == s.columns && other.apart == s.apart) continue;
         choices.push_back("rows=" + std::to_string(other.rows) + ",columns=" + std::to_string(other.columns) +
                           ",stages=" + std::to_string(other.stages) + ",apart=" + std::to_string(other.apart));
@@ -197,11 +221,13 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
 
 // Cycles of an H200. Groups that share a tile multiply nothing while they compute what follows; groups that are apart
 // do, but their tiles are smaller.
-ProductSchedule ChooseTensor(const ProductFacts& f) {
+ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& options) {
   const int64_t m = f.m > 0 ? f.m : 4096, n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 1024;
   ProductSchedule best;
   double least = std::numeric_limits<double>::infinity();
-  for (const TensorTile& t : kTensorTiles) {
+  for (const TensorTile& t : TilesFor(IsByWarps(options), options.device)) {
+    const ProductSchedule schedule = ScheduleOf(t, IsByWarps(options), SharedBytesOf(options.device));
+    if (schedule.stages < 2) continue;
     const int64_t tiles = f.batch * Blocks(m, t.rows) * Blocks(n, t.columns);
     const auto area = static_cast<double>(t.rows * t.columns);
     const double multiply = static_cast<double>(Blocks(k, kTensorDepth)) * area * kTensorDepth / (2048 * t.part);
@@ -210,7 +236,7 @@ ProductSchedule ChooseTensor(const ProductFacts& f) {
     const double time = static_cast<double>(Blocks(tiles, kMultiprocessors)) * tile;
     if (time >= least) continue;
     least = time;
-    best = ScheduleOf(t);
+    best = schedule;
   }
   // A library has more ways to cut small products, and does what nothing follows as well.
   const bool is_small = m < 128 || n < 64 || k < 64;
@@ -222,7 +248,7 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
   const int64_t w = std::max<int64_t>(1, options.vector_bytes / f.bytes);
   const int64_t m = f.m > 0 ? f.m : 256, n = f.n > 0 ? f.n : 1024, k = f.k > 0 ? f.k : 512;
   ProductSchedule s;
-  if (f.is_tensor) return ChooseTensor(f);
+  if (f.is_tensor) return ChooseTensor(f, options);
   if (f.m >= 0 && f.m <= kFewRows && !f.whole_rows) {
     if (f.a_along_k && f.b_along_k) {
       s.form = ProductSchedule::Form::dot;

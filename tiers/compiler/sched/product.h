@@ -25,6 +25,7 @@ struct ProductSchedule {
   int64_t copy = 0;        // 1: rows of the left factor are copied although they could be read where they lie
   int64_t stages = 0;      // tensor: pieces in the ring
   int64_t apart = 0;       // tensor: 1: each group of warps has a task of its own, one after the other
+  int64_t warps = 0;       // tensor: 1: each warp multiplies for itself (mma), and all threads copy
   int64_t queries = 0;     // where heads share matrices: a task has so many rows of each of them; 0: not said
 
   /// tensor: groups of four warps of a block.
@@ -61,7 +62,8 @@ std::optional<Dim> GroupsOf(llvm::ArrayRef<Dim> scores, mlir::Type keys, mlir::T
 
 /// The space of the tuner: entries in which another schedule differs from this one, and leaving it to the library.
 /// `has_prologue`: the left factor is computed, and copied in any case.
-std::vector<std::string> Alternatives(const ProductSchedule& schedule, bool has_prologue);
+std::vector<std::string> Alternatives(const ProductSchedule& schedule, bool has_prologue,
+                                      const CompileOptions& options);
 
 /// What `options.schedule` says of a product, given by its step, in place of entries of `schedule`.
 void Override(const CompileOptions& options, int32_t step, ProductSchedule* schedule);

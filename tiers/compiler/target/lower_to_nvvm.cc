@@ -115,7 +115,7 @@ class DeviceLowering : public TileLowering {
     const std::string blocks = std::to_string((*kernel_.getTeam())[2]);
     SmallVector<Attribute> attributes = {b_.getStrArrayAttr({"nvvm.maxntid", std::to_string(threads)}),
                                          b_.getStrArrayAttr({"nvvm.minctasm", blocks})};
-    if (kernel_.getMaps()) attributes.push_back(b_.getStringAttr(kHoldsSums));
+    if (holds_sums_) attributes.push_back(b_.getStringAttr(kHoldsSums));
     function.setPassthroughAttr(b_.getArrayAttr(attributes));
     return function;
   }
@@ -143,7 +143,7 @@ class DeviceLowering : public TileLowering {
     // Blocks that fetch what they need next while they compute stay for long: for what one of several rounds of them
     // has, so that it does not matter how the last ones come out. Those that multiply are as many as find room.
     const ArrayRef<int64_t> team = *kernel_.getTeam();
-    const int64_t resident = team[3] == 0 ? 0 : kernel_.getMaps() ? team[2] : kRounds * team[2];
+    const int64_t resident = team[3] == 0 ? 0 : holds_sums_ ? team[2] : kRounds * team[2];
     Launch(b_.getI64IntegerAttr(0), b_.getDenseI64ArrayAttr({team[0], team[1], SharedBytes(kernel_), resident}));
   }
 
@@ -239,6 +239,14 @@ class DeviceLowering : public TileLowering {
     const std::string name = each == 16  ? "llvm.nvvm.cp.async.cg.shared.global.16"
                              : each == 8 ? "llvm.nvvm.cp.async.ca.shared.global.8"
                                          : "llvm.nvvm.cp.async.ca.shared.global.4";
+    if (Value condition = op.getCondition()) {
+      Value size = LLVM::SelectOp::create(b_, loc_, condition, Small(16), Small(0));
+      LLVM::InlineAsmOp::create(b_, loc_, TypeRange(), ValueRange({to, from, size}),
+                                "cp.async.cg.shared.global [$0], [$1], 16, $2;", "r,l,r", /*has_side_effects=*/true,
+                                /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+                                LLVM::AsmDialectAttr::get(b_.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+      return;
+    }
     for (int64_t at = 0; at < bytes; at += each) {
       Value there = at == 0 ? to : Byte(to, Number(at));
       Value here = at == 0 ? from : Byte(from, Number(at));
@@ -440,8 +448,16 @@ class DeviceLowering : public TileLowering {
       Report(report);
       return Value();
     }
-    if (isa<tile::AwaitOp>(op)) {
-      LLVM::CallIntrinsicOp::create(b_, loc_, b_.getStringAttr("llvm.nvvm.cp.async.wait.all"), ValueRange());
+    if (auto await = dyn_cast<tile::AwaitOp>(op)) {
+      const bool all = !await.getPending();
+      SmallVector<Value> pending;
+      if (!all) pending.push_back(Small(static_cast<int64_t>(*await.getPending())));
+      LLVM::CallIntrinsicOp::create(
+          b_, loc_, b_.getStringAttr(all ? "llvm.nvvm.cp.async.wait.all" : "llvm.nvvm.cp.async.wait.group"), pending);
+      return Value();
+    }
+    if (isa<tile::CommitOp>(op)) {
+      LLVM::CallIntrinsicOp::create(b_, loc_, b_.getStringAttr("llvm.nvvm.cp.async.commit.group"), ValueRange());
       return Value();
     }
     if (LowerTensorCoreOp(op, b_, [&](Value slot) { return Fetched(slot); }, maps_)) return Value();
@@ -471,6 +487,7 @@ class DeviceLowering : public TileLowering {
   }
 
   SmallVector<Value> dims_, maps_;
+  const bool holds_sums_ = kernel_.walk([](tile::MultiplyOp) { return WalkResult::interrupt(); }).wasInterrupted();
   StringRef suffix_;      // of the function
   Value block_, blocks_;  // this one and how many there are, of one kernel of many; null: of the launch
 };

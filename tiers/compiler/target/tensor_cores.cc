@@ -50,13 +50,13 @@ class Writer {
     return all;
   }
   /// Text that reads and writes the sums ($0 and on), with `more` operands behind them ($2n and on).
-  Value WithSums(const std::string& text, Value sums, ArrayRef<Value> more) {
+  Value WithSums(const std::string& text, Value sums, ArrayRef<Value> more, const std::string& constraint = "l,") {
     SmallVector<Value> operands = Elements(sums);
     const size_t n = operands.size();
     std::string constraints;
     for (size_t k = 0; k < n; ++k) constraints += "=f,";
     for (size_t k = 0; k < n; ++k) constraints += std::to_string(k) + ",";
-    for (size_t k = 0; k < more.size(); ++k) constraints += "l,";
+    for (size_t k = 0; k < more.size(); ++k) constraints += constraint;
     constraints.pop_back();
     operands.append(more.begin(), more.end());
     auto type = LLVM::LLVMStructType::getLiteral(b_.getContext(), SmallVector<Type>(n, b_.getF32Type()));
@@ -90,6 +90,69 @@ class Writer {
     }
     text += "wgmma.commit_group.sync.aligned;\n}";
     return WithSums(text, op.getSums(), {Descriptor(op.getLeft(), depth), Descriptor(op.getRight(), depth)});
+  }
+
+  // Each warp has 16 of every 64 rows. A line of a piece, 128 bytes, begins at a multiple of them, and its sixteens of
+  // bytes are exchanged by the line's number modulo eight: so the place of the next 16 elements along the sum is that
+  // of the first with bits flipped, where lines lie along the sum, and 16 lines further where they lie across.
+  Value MultiplyByWarp(tile::MultiplyOp op) {
+    const auto rows = static_cast<int64_t>(op.getRows()), columns = static_cast<int64_t>(op.getColumns());
+    const auto depth = static_cast<int64_t>(op.getDepth());
+    const int64_t sums = rows * columns / 128, of_block = columns / 2, blocks = rows / 64;
+    const bool left_across = op.getLeftAcross(), right_across = op.getRightAcross();
+    Value thread = LLVM::CallIntrinsicOp::create(b_, loc_, b_.getI32Type(),
+                                                 b_.getStringAttr("llvm.nvvm.read.ptx.sreg.tid.x"), ValueRange())
+                       .getResult(0);
+    auto bits = [&](int64_t from, int64_t count) {
+      return LLVM::AndOp::create(b_, loc_, LLVM::LShrOp::create(b_, loc_, thread, Small(from)),
+                                 Small((int64_t{1} << count) - 1))
+          .getResult();
+    };
+    auto times = [&](Value x, int64_t n) { return LLVM::MulOp::create(b_, loc_, x, Small(n)).getResult(); };
+    auto plus = [&](Value x, Value y) { return LLVM::AddOp::create(b_, loc_, x, y).getResult(); };
+    // A thread names one line of the four blocks of 8 x 8 elements that an instruction loads: `line` of them, and which
+    // sixteen bytes of it.
+    Value low = bits(0, 3), second = bits(3, 1), third = bits(4, 1), warp = bits(5, 2);
+    auto address = [&](Value slot, Value line, Value sixteen) {
+      Value place = LLVM::XOrOp::create(b_, loc_, sixteen, low);
+      return plus(Address(slot), plus(times(line, 128), times(place, 16)));
+    };
+    Value left = left_across ? address(op.getLeft(), plus(times(third, 8), low), plus(times(warp, 2), second))
+                             : address(op.getLeft(), plus(times(warp, 16), plus(times(second, 8), low)), third);
+    Value right = right_across ? address(op.getRight(), plus(times(second, 8), low), third)
+                               : address(op.getRight(), plus(times(third, 8), low), second);
+    const std::string dtype = op.getDtype().isBF16() ? "bf16" : "f16";
+    const std::string a = "$" + std::to_string(2 * sums), b = "$" + std::to_string(2 * sums + 1);
+    auto load = [](const std::string& to, bool across, const std::string& at, int64_t plus) {
+      return "ldmatrix.sync.aligned.m8n8.x4" + std::string(across ? ".trans" : "") + ".shared.b16 {" + to + "0," + to +
+             "1," + to + "2," + to + "3}, [" + at + "+" + std::to_string(plus) + "];\n";
+    };
+    std::string text = "{\n.reg .b32 l<4>, m<4>, r<4>, p, q<4>;\n";
+    // Of lines across the sum, the four sixteens of columns of a block.
+    for (int64_t n = 0; n < 4; ++n)
+      text += "xor.b32 q" + std::to_string(n) + ", " + b + ", " + std::to_string(n * 32) + ";\n";
+    for (int64_t k = 0; k < depth / 16; ++k) {
+      if (!left_across) text += "xor.b32 p, " + a + ", " + std::to_string(k * 32) + ";\n";
+      for (int64_t block = 0; block < blocks; ++block)
+        text += load(block == 0 ? "l" : "m", left_across, left_across ? a : "p",
+                     block * 8192 + (left_across ? k * 2048 : 0));
+      for (int64_t n = 0; n < columns / 16; ++n) {
+        text += right_across ? load("r", true, "q" + std::to_string(n % 4), n / 4 * 8192 + k * 2048)
+                             : load("r", false, "q" + std::to_string(k), n * 2048);
+        for (int64_t block = 0; block < blocks; ++block) {
+          const std::string x = block == 0 ? "l" : "m";
+          for (int64_t half = 0; half < 2; ++half) {
+            std::string own;
+            for (int64_t e = 0; e < 4; ++e)
+              own += (e > 0 ? ",$" : "$") + std::to_string(block * of_block + n * 8 + half * 4 + e);
+            const std::string y = std::to_string(2 * half), z = std::to_string(2 * half + 1);
+            text += "mma.sync.aligned.m16n8k16.row.col.f32." + dtype + "." + dtype + ".f32 {" + own + "}, {" + x +
+                    "0," + x + "1," + x + "2," + x + "3}, {r" + y + ",r" + z + "}, {" + own + "};\n";
+          }
+        }
+      }
+    }
+    return WithSums(text + "}", op.getSums(), {left, right}, "r,");
   }
 
   // Threads whose numbers differ in a bit exchange halves of what they have: first every other eight columns, then
@@ -186,7 +249,7 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
   } else if (auto copy = dyn_cast<tile::CopyOp>(op)) {
     w.Copy(copy, maps);
   } else if (auto multiply = dyn_cast<tile::MultiplyOp>(op)) {
-    multiply.getResult().replaceAllUsesWith(w.Multiply(multiply));
+    multiply.getResult().replaceAllUsesWith(multiply.getByWarps() ? w.MultiplyByWarp(multiply) : w.Multiply(multiply));
   } else if (auto multiplied = dyn_cast<tile::MultipliedOp>(op)) {
     multiplied.getResult().replaceAllUsesWith(w.Wait(multiplied));
   } else if (auto collect = dyn_cast<tile::CollectOp>(op)) {

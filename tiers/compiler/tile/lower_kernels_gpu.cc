@@ -366,7 +366,7 @@ class GpuLowering : public GpuRows {
     If(Compare(arith::CmpIPredicate::ult, first, last), [&] { fetch(first); });
     For(first, last, step, {}, [&](Value from, ValueRange) {
       SmallVector<Stage> stages;
-      tile::AwaitOp::create(b_, loc_);
+      tile::AwaitOp::create(b_, loc_, IntegerAttr());
       for (int64_t r = 0; r < g_.at_once; ++r) stages.push_back(LoadStage(p, piece, from, count, r, kept));
       Value next = Sum(from, step);
       If(Compare(arith::CmpIPredicate::ult, next, last), [&] { fetch(next); });
@@ -516,7 +516,8 @@ class GpuLowering : public GpuRows {
     for (auto [c, chunk] : llvm::enumerate(chunks.drop_front(static_cast<size_t>(g_.in_registers))))
       for (const auto& view : fetched_)
         tile::FetchOp::create(b_, loc_, view_args_[view.first], Sum(offsets_[view.first], chunk.at),
-                              SlotOf(view, row * g_.chunks + static_cast<int64_t>(c)), b_.getI64IntegerAttr(g_.lanes),
+                              SlotOf(view, row * g_.chunks + static_cast<int64_t>(c)), Value(),
+                              b_.getI64IntegerAttr(g_.lanes),
                               TypeAttr::get(nest_.views[view.first].type.getElementType()));
   }
   void LoadFetched(MutableArrayRef<Chunk> chunks, int64_t row = 0) {
@@ -557,7 +558,7 @@ class GpuLowering : public GpuRows {
     const size_t in_registers = g_.in_shared ? static_cast<size_t>(g_.in_registers) : chunks.size();
     for (Chunk& chunk : MutableArrayRef(chunks).take_front(in_registers))
       for (auto& [reduce, pass] : reductions_) LoadFor(reduce.getX(), chunk);
-    if (g_.in_shared) tile::AwaitOp::create(b_, loc_);
+    if (g_.in_shared) tile::AwaitOp::create(b_, loc_, IntegerAttr());
     int64_t slot = 0;
     for (int pass = 0; pass < num_passes_; ++pass) {
       const SmallVector<graph::ReduceOp> reductions = ReductionsOf(pass);

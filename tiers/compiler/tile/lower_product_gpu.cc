@@ -1,5 +1,6 @@
-// tsr-lower-kernels-gpu, kernels with a matrix product, on the tensor cores of sm_90a.
+// tsr-lower-kernels-gpu, kernels with a matrix product, on tensor cores.
 //
+// sm_90a:
 // A block stays on its multiprocessor and takes one tile of the result (rows x columns of the schedule) after another.
 // One thread brings pieces of both factors, `depth` along the sum, to a ring of slots in shared memory; two groups
 // of four warps multiply them and keep the sums in registers:
@@ -14,6 +15,14 @@
 // With `apart` each of the two groups has tiles of its own: they multiply in turns, which signals give, and while one
 // does the other computes what follows its product. Otherwise they share a tile, which is larger, so that its pieces
 // are used more often.
+//
+// Other devices, and with `warps`: there is no thread that copies for all, and each warp multiplies for itself. All
+// threads bring a part of each piece, as many pieces ahead as the ring has slots but one:
+//
+//   for each tile, for each piece
+//     wait until the own copies of the piece are there, then for everybody: nobody reads the slot before it any more
+//     start the copies that go there
+//     multiply
 //
 // Sums lie in registers in a way that suits no memory. Threads exchange them, 32 columns at a time, until each has runs
 // of eight; from there on ops that follow are those of any kernel, with operands and results in accesses of 16 bytes.
@@ -51,7 +60,8 @@ class ProductGpuLowering : public GpuRows {
   }
 
   bool CanLower() {
-    return FindFactor(left_, 0, Transposes("transpose_a")) && FindFactor(right_, 1, !Transposes("transpose_b"));
+    return FindFactor(left_, 0, Transposes("transpose_a")) && FindFactor(right_, 1, !Transposes("transpose_b")) &&
+           (s_.warps == 0 || (left_.is_last && right_.is_last && (!right_.is_across || s_.columns % 64 == 0)));
   }
 
   void Lower(OpBuilder& at) {
@@ -68,6 +78,30 @@ class ProductGpuLowering : public GpuRows {
     row_tiles_ = Ceil(rows_, s_.rows);
     column_tiles_ = Ceil(columns_, s_.columns);
     pieces_ = Ceil(SizeOf(DepthOf()), s_.depth);
+    if (s_.warps != 0) {
+      Warps();
+    } else {
+      Roles();
+    }
+    SmallVector<int64_t> tasks, blocks;
+    for (size_t d = 0; d < rank_; ++d) {
+      if (nest_.space[d].is_one()) continue;
+      tasks.push_back(Factor(nest_.space[d]));
+      blocks.push_back(d + 2 == rank_ ? s_.rows : d + 1 == rank_ ? s_.columns : 1);
+    }
+    End(tasks, blocks, {}, {}, 0);
+    const int64_t groups = s_.warps != 0 ? kGroups : kGroups + 1;
+    tile_.setTeam(ArrayRef<int64_t>{groups * kGroup, 1, 1, rows_at_ + kGroups * 4 * row_bytes_});
+    if (s_.warps == 0) tile_.setMapsAttr(b_.getArrayAttr({left_.map, right_.map}));
+    SmallVector<int64_t> aligned;
+    for (size_t k = 0; k < nest_.views.size(); ++k)
+      if ((MovesInside(k) && IsRun(k)) || (s_.warps != 0 && (k == left_.view || k == right_.view)))
+        aligned.push_back(static_cast<int64_t>(k));
+    tile_.setAligned(aligned);
+  }
+
+ private:
+  void Roles() {
     If(Compare(arith::CmpIPredicate::eq, thread_, I64(0)), [&] {
       for (int64_t k = 0; k < s_.stages; ++k) {
         tile::SignalInitOp::create(b_, loc_, Filled(I64(k)), b_.getI64IntegerAttr(1));
@@ -78,27 +112,16 @@ class ProductGpuLowering : public GpuRows {
     });
     tile::BarrierOp::create(b_, loc_);
     IfElse(Compare(arith::CmpIPredicate::uge, thread_, I64(kGroups * kGroup)), [&] { Producer(); }, [&] { Group(); });
-    SmallVector<int64_t> tasks, blocks;
-    for (size_t d = 0; d < rank_; ++d) {
-      if (nest_.space[d].is_one()) continue;
-      tasks.push_back(Factor(nest_.space[d]));
-      blocks.push_back(d + 2 == rank_ ? s_.rows : d + 1 == rank_ ? s_.columns : 1);
-    }
-    End(tasks, blocks, {}, {}, 0);
-    tile_.setTeam(ArrayRef<int64_t>{(kGroups + 1) * kGroup, 1, 1, rows_at_ + kGroups * 4 * row_bytes_});
-    tile_.setMapsAttr(b_.getArrayAttr({left_.map, right_.map}));
-    SmallVector<int64_t> aligned;
-    for (size_t k = 0; k < nest_.views.size(); ++k)
-      if (MovesInside(k) && IsRun(k)) aligned.push_back(static_cast<int64_t>(k));
-    tile_.setAligned(aligned);
   }
 
- private:
   /// A factor, as it is copied.
   struct Matrix {
     DenseI64ArrayAttr map;
-    bool is_across = false;       // rows in memory lie across the sum
+    size_t view = 0;
+    bool is_last = false;         // rows in memory lie along its last dim
+    bool is_across = false;       // ... and across the sum
     SmallVector<size_t> batch{};  // dims of the space that it has besides the last two
+    SmallVector<int64_t> dims{};  // ... and its own
   };
   /// Where in the ring somebody is.
   struct Ring {
@@ -124,6 +147,8 @@ class ProductGpuLowering : public GpuRows {
     if (!dense && v.known[run] != 1) run = rank - 2;
     if (!dense && v.known[run] != 1) return false;
     const int64_t other = run == rank - 1 ? rank - 2 : rank - 1;
+    matrix.view = index;
+    matrix.is_last = run == rank - 1;
     matrix.is_across = (run == rank - 1) == is_last_line;
     const int64_t lines = operand == 0 ? s_.rows : s_.columns;
     SmallVector<int64_t> map = {static_cast<int64_t>(index), run, s_.depth, other, lines};
@@ -133,6 +158,7 @@ class ProductGpuLowering : public GpuRows {
       if (dims[static_cast<size_t>(d)].is_one()) continue;
       map.append({d, 1});
       matrix.batch.push_back(rank_ - static_cast<size_t>(rank - d));
+      matrix.dims.push_back(d);
     }
     matrix.map = DenseI64ArrayAttr::get(kernel_.getContext(), map);
     return matrix.batch.size() <= 3;
@@ -237,7 +263,7 @@ class ProductGpuLowering : public GpuRows {
                       b_, loc_, sums, at[0], Sum(slot, left_at), Sum(slot, I64(s_.rows * kRowBytes)),
                       b_.getI64IntegerAttr(own_rows), b_.getI64IntegerAttr(s_.columns), b_.getI64IntegerAttr(s_.depth),
                       left_.is_across ? b_.getUnitAttr() : UnitAttr(), right_.is_across ? b_.getUnitAttr() : UnitAttr(),
-                      TypeAttr::get(dtype_));
+                      UnitAttr(), TypeAttr::get(dtype_));
                   next = tile::MultipliedOp::create(b_, loc_, sums, next, b_.getI64IntegerAttr(1));
                   If(And(is_leader_, Compare(arith::CmpIPredicate::ne, piece, I64(0))),
                      [&] { tile::SignalArriveOp::create(b_, loc_, Used(Before(ring.slot))); });
@@ -255,6 +281,79 @@ class ProductGpuLowering : public GpuRows {
             Follow(steps, done);
             if (!row_operands_.empty()) tile::WarpBarrierOp::create(b_, loc_);
           });
+  }
+
+  // ---- each warp for itself
+
+  /// Where the part of a piece that this thread copies lies in its factor.
+  struct Lines {
+    Value offset;  // of the first element of the tile's first line and the sum's first element, of the whole factor
+    Value line, along;   // strides
+    Value first, lines;  // the first line of the tile, and how many the factor has
+  };
+  Lines Locate(const Matrix& matrix, ArrayRef<Value> batch, Value first, Value lines) {
+    const ViewPlan& v = nest_.views[matrix.view];
+    const int64_t rank = v.type.getRank();
+    Value offset = I64(0);
+    for (auto [d, own] : llvm::zip(matrix.batch, matrix.dims)) offset = Sum(offset, Mul(batch[d], StrideOfDim(v, own)));
+    Value one = I64(1), other = StrideOfDim(v, rank - 2);
+    return {offset, matrix.is_across ? one : other, matrix.is_across ? other : one, first, lines};
+  }
+  // 16 bytes of every 32nd row of a piece in shared memory.
+  void FetchPiece(const Matrix& matrix, const Lines& at, Value piece, Value slot, int64_t lines) {
+    const int64_t threads = kGroups * kGroup, rows = threads / 8;
+    Value sixteen = Rem(thread_, I64(8)), row = Div(thread_, I64(8));
+    Value place = arith::XOrIOp::create(b_, loc_, sixteen, Rem(row, I64(8)));
+    Value to = Sum(slot, Sum(Mul(row, I64(kRowBytes)), Mul(place, I64(16))));
+    Value depth = SizeOf(DepthOf()), begin = Mul(piece, I64(s_.depth));
+    for (int64_t r = 0; r < lines; r += rows) {
+      // Across the sum: blocks of 64 lines, whose rows are elements of the sum.
+      const int64_t block = matrix.is_across ? r / 64 * 64 : 0, within = r - block;
+      Value in_row = Mul(sixteen, I64(kLanes)), here = Sum(row, I64(within));
+      Value line = Sum(at.first, matrix.is_across ? Sum(in_row, I64(block)) : here);
+      Value along = Sum(begin, matrix.is_across ? here : in_row);
+      Value is_there =
+          And(Compare(arith::CmpIPredicate::ult, line, at.lines), Compare(arith::CmpIPredicate::ult, along, depth));
+      Value offset = Sum(at.offset, Sum(Mul(line, at.line), Mul(along, at.along)));
+      tile::FetchOp::create(b_, loc_, view_args_[matrix.view], offset, Sum(to, I64(r * kRowBytes)), is_there,
+                            b_.getI64IntegerAttr(kLanes), TypeAttr::get(dtype_));
+    }
+  }
+
+  void Warps() {
+    const int64_t own_rows = s_.OwnRows();
+    auto sums = VectorType::get({own_rows * s_.columns / kGroup}, b_.getF32Type());
+    Value before = Mul(Div(thread_, I64(kGroup)), I64(own_rows)), left_at = Mul(before, I64(kRowBytes));
+    Tiles(I64(0), 1, [&](ArrayRef<Value> batch, Value row, Value column, Ring, Value) {
+      const Lines left = Locate(left_, batch, row, rows_), right = Locate(right_, batch, column, columns_);
+      auto fetch = [&](Value piece, Value slot_number) {
+        Value slot = Mul(slot_number, I64(slot_bytes_));
+        FetchPiece(left_, left, piece, slot, s_.rows);
+        FetchPiece(right_, right, piece, Sum(slot, I64(s_.rows * kRowBytes)), s_.columns);
+        tile::CommitOp::create(b_, loc_);
+      };
+      FetchRows(column);
+      for (int64_t k = 0; k + 1 < s_.stages; ++k) fetch(I64(k), I64(k));
+      Value zero = arith::ConstantOp::create(b_, loc_, b_.getZeroAttr(sums));
+      const SmallVector<Value> end = For(I64(0), pieces_, I64(1), {zero, I64(0)}, [&](Value piece, ValueRange at) {
+        tile::AwaitOp::create(b_, loc_, b_.getI64IntegerAttr(s_.stages - 2));
+        tile::BarrierOp::create(b_, loc_);
+        fetch(Sum(piece, I64(s_.stages - 1)), Before(at[1]));
+        Value slot = Mul(at[1], I64(slot_bytes_));
+        Value next = tile::MultiplyOp::create(
+            b_, loc_, sums, at[0], Sum(slot, left_at), Sum(slot, I64(s_.rows * kRowBytes)),
+            b_.getI64IntegerAttr(own_rows), b_.getI64IntegerAttr(s_.columns), b_.getI64IntegerAttr(s_.depth),
+            left_.is_across ? b_.getUnitAttr() : UnitAttr(), right_.is_across ? b_.getUnitAttr() : UnitAttr(),
+            b_.getUnitAttr(), TypeAttr::get(dtype_));
+        return SmallVector<Value>{next, Next({at[1], I64(0)}).slot};
+      });
+      Value warp = Rem(Div(thread_, I64(32)), I64(4));
+      Steps steps = BeginSteps(batch, Sum(Sum(row, before), Mul(warp, I64(16))), column);
+      tile::AwaitOp::create(b_, loc_, IntegerAttr());
+      tile::BarrierOp::create(b_, loc_);
+      Follow(steps, end[0]);
+      if (!row_operands_.empty()) tile::WarpBarrierOp::create(b_, loc_);
+    });
   }
 
   // ---- operands that are one row for all rows of the result
@@ -280,14 +379,14 @@ class ProductGpuLowering : public GpuRows {
       for (auto [k, place] : row_operands_) {
         Type dtype = nest_.views[k].type.getElementType();
         tile::FetchOp::create(b_, loc_, view_args_[k], at,
-                              Sum(RowPlace(place), Mul(lane, I64(kLanes * BytesOf(dtype)))),
+                              Sum(RowPlace(place), Mul(lane, I64(kLanes * BytesOf(dtype)))), Value(),
                               b_.getI64IntegerAttr(kLanes), TypeAttr::get(dtype));
       }
     });
   }
   void AwaitRows() {
     if (row_operands_.empty()) return;
-    tile::AwaitOp::create(b_, loc_);
+    tile::AwaitOp::create(b_, loc_, IntegerAttr());
     tile::WarpBarrierOp::create(b_, loc_);
   }
 
