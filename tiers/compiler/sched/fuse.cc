@@ -34,6 +34,12 @@
 // trace the core looks when the op comes, because an error is raised there: the indices must be operands of the trace.
 // On a CUDA device the kernel looks at them, and an error is raised when the host next waits, as in tier 1.
 //
+// An update of a part (update_slice) joins the group that computes what is written, directly or through a view that
+// adds dims of 1, and is the last that happens to it there: nothing in the kernel uses the result, and the kernel
+// writes the part alone. What is around the part is the core's: the memory of the operand itself where that is not
+// needed any more, or else a copy. Updates of one tensor one after the other, of which only the last is needed, are
+// parts of one result. An update that finds no group is tier 1's, may fail there, and closes all groups.
+//
 // Sums along columns (over dims before the last one, and not over that) join a group of the same space and may have
 // company there, but nothing in the kernel uses them. How they are cut for threads, and whether a CUDA device has
 // enough to do, follows from the sizes that were seen. Variances and logsumexp along columns are worth a kernel alone:
@@ -54,6 +60,7 @@
 #include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/sched/prologue.h"
 #include "tiers/compiler/sched/transposed.h"
+#include "tiers/compiler/sched/update.h"
 
 using namespace mlir;
 
@@ -95,6 +102,7 @@ struct Group {
   Operation* second = nullptr;  // multiplies rows of the group
   Operation* gather = nullptr;  // its first op
   Columns columns;              // dims that are summed
+  bool updates = false;         // writes parts of something
 };
 
 // The two ways to write one number for each row: with dims of 1, or without the dims.
@@ -197,6 +205,8 @@ class Fuser {
     if (kind.c == Class::view) return CloseUsed(op, nullptr);
     if (kind.c == Class::product) return AddProduct(op);
     if (kind.c == Class::gather) return AddGather(op);
+    if (kind.c == Class::update) return AddUpdate(op);
+    if (kind.c == Class::alias && AddForUpdate(op)) return;
     SmallVector<Group*> candidates;
     auto offer = [&](Group* g) {
       if (g != nullptr && g->open && !llvm::is_contained(candidates, g)) candidates.push_back(g);
@@ -243,7 +253,61 @@ class Fuser {
                columns = a.columns.count > 0 || b.columns.count > 0;
     const bool multiplies = a.product != nullptr || b.product != nullptr, rows = a.row > 0 || b.row > 0;
     if (!a.columns.Agrees(b.columns)) return false;
+    if ((a.updates || b.updates) && (columns || multiplies || a.row > 1 || b.row > 1)) return false;
     return gathers + columns + multiplies <= 1 && !(columns && rows);
+  }
+
+  // What an update writes, without views that add or take away dims of 1.
+  Value UpdatesOf(Operation* update, const Group& g) {
+    Value v = update->getOperand(1);
+    while (v.getDefiningOp() != nullptr && IsView(v.getDefiningOp()) && g.ops.contains(v.getDefiningOp()))
+      v = v.getDefiningOp()->getOperand(0);
+    return v;
+  }
+
+  void AddUpdate(Operation* op) {
+    Group* g = Of(op->getOperand(1));
+    if (!options_.fuse || g == nullptr || !g->open || !MayUpdate(*g, op)) {
+      for (auto& other : groups_) other->open = false;
+      return;
+    }
+    CloseUsed(op, g);
+    g->ops.insert(op);
+    g->compute += 1;
+    g->updates = true;
+    group_of_[op] = g;
+    if (Of(op->getOperand(0)) != g) g->reads.insert(Through(op->getOperand(0)));
+  }
+
+  bool MayUpdate(const Group& g, Operation* op) {
+    if (g.product != nullptr || g.columns.count > 0 || g.ops.size() >= kMostOps || g.reads.size() >= kMostReads)
+      return false;
+    Value written = UpdatesOf(op, g), x = op->getOperand(0);
+    if (Through(written) != written || !g.ops.contains(written.getDefiningOp()) || IsUpdate(written.getDefiningOp()) ||
+        DimsOf(written.getType()) != g.dims || Through(x) != x)
+      return false;
+    const SmallVector<Dim> whole = DimsOf(x.getType());
+    const auto dims = DimsOfUpdate(g.dims, DimsOf(op->getOperand(1).getType()));
+    if (!dims) return false;
+    if (g.row > 1 && !IsOneRun(g.dims, whole, *dims, g.dims.size() - static_cast<size_t>(g.row), g.dims.size() - 1))
+      return false;
+    if (Of(x) != &g) return true;
+    // The update before this one, of which nothing else is needed.
+    auto until = x.getDefiningOp()->getAttrOfType<DenseI32ArrayAttr>("until");
+    return IsUpdate(x.getDefiningOp()) && x.hasOneUse() && until && until[0] <= StepOf(op);
+  }
+
+  // A view of a value in a group that an update of that group will write: it needs no memory, and closes nothing.
+  bool AddForUpdate(Operation* op) {
+    Group* g = Of(op->getOperand(0));
+    if (!options_.fuse || g == nullptr || !g->open || g->ops.size() + 1 >= kMostOps) return false;
+    if (Through(op->getOperand(0)) != op->getOperand(0) || IsUpdate(op->getOperand(0).getDefiningOp())) return false;
+    const bool is_written = llvm::any_of(
+        op->getUses(), [](OpOperand& use) { return use.getOperandNumber() == 1 && IsUpdate(use.getOwner()); });
+    if (!is_written || DimsOf(op->getResult(0).getType()) == g->dims) return false;
+    g->ops.insert(op);
+    group_of_[op] = g;
+    return true;
   }
 
   void AddProduct(Operation* op) {
@@ -510,6 +574,7 @@ class Fuser {
     into.compute += from.compute;
     into.folded.append(from.folded);
     into.normalises |= from.normalises;
+    into.updates |= from.updates;
     if (from.columns.count > 0) into.columns = from.columns;
     if (from.product != nullptr) {
       into.product = from.product;
@@ -523,6 +588,10 @@ class Fuser {
   bool Fits(const Group& g, Operation* op, Kind kind) {
     if (g.ops.size() >= kMostOps || g.reads.size() + op->getNumOperands() > kMostReads) return false;
     const int64_t row = kind.row > 0 ? kind.row : g.row;
+    if (g.updates && (kind.c == Class::column || kind.row > 1)) return false;
+    for (Value v : op->getOperands())
+      if (Operation* def = Through(v).getDefiningOp(); def != nullptr && g.ops.contains(def) && IsUpdate(def))
+        return false;
     if (g.product != nullptr && kind.row > 0)
       if (kind.row > 1 || !HasShortSum(g.product) || !options_.device.empty()) return false;
     if (kind.row > 0 && ((g.row > 0 && g.row != kind.row) || g.columns.count > 0)) return false;
@@ -641,6 +710,30 @@ class Fuser {
     }
     for (Operation* cast : g.folded) steps.push_back(StepOf(cast));
     llvm::sort(steps);
+    // What is yielded for each result, and which results are parts of something.
+    SmallVector<Value> written;
+    SmallVector<Attribute> updates;
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      Operation* update = outputs[k].getDefiningOp();
+      if (!IsUpdate(update)) {
+        written.push_back(outputs[k]);
+        continue;
+      }
+      SmallVector<Operation*> parts = {update};
+      while (g.ops.contains(parts.back()->getOperand(0).getDefiningOp()))
+        parts.push_back(parts.back()->getOperand(0).getDefiningOp());
+      const auto base = llvm::find(inputs, parts.back()->getOperand(0)) - inputs.begin();
+      for (Operation* part : llvm::reverse(parts)) {
+        SmallVector<int64_t> entry = {static_cast<int64_t>(k), base, IdOf(part->getResult(0))};
+        entry.append(*DimsOfUpdate(g.dims, DimsOf(part->getOperand(1).getType())));
+        updates.push_back(b.getDenseI64ArrayAttr(entry));
+        written.push_back(UpdatesOf(part, g));
+        if (part == update) continue;
+        outputs.insert(outputs.begin() + static_cast<std::ptrdiff_t>(k), outputs[k]);
+        output_ids.insert(output_ids.begin() + static_cast<std::ptrdiff_t>(k), output_ids[k]);
+        ++k;
+      }
+    }
     for (int32_t id : output_ids)
       if (id < 0) return;  // a value that has no name cannot be written anywhere
     for (int32_t id : input_ids)
@@ -682,16 +775,21 @@ class Fuser {
         b, FusedLoc::get(b.getContext(), locations), types, inputs, b.getStringAttr("k" + std::to_string(StepOf(last))),
         b.getI32IntegerAttr(StepOf(last)), b.getDenseI32ArrayAttr(steps), b.getDenseI32ArrayAttr(input_ids),
         b.getDenseI32ArrayAttr(output_ids), b.getArrayAttr(strides), b.getI64IntegerAttr(g.row),
-        b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain), cut, product);
+        b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain), cut, product,
+        updates.empty() ? ArrayAttr() : b.getArrayAttr(updates));
     Block* body = b.createBlock(&kernel.getBody());
     IRMapping map;
     for (Value v : inputs) map.map(v, body->addArgument(v.getType(), v.getLoc()));
     for (Operation* op : ops) {
+      const bool is_for_update = IsView(op) && llvm::all_of(op->getUsers(), [&](Operation* user) {
+                                   return g.ops.contains(user) && IsUpdate(user);
+                                 });
+      if (IsUpdate(op) || is_for_update) continue;
       Operation* clone = b.clone(*op, map);
       for (StringRef name : {"step", "values", "until", "tsr.strides"}) clone->removeAttr(name);
     }
     SmallVector<Value> yielded;
-    for (Value v : outputs) yielded.push_back(map.lookup(v));
+    for (Value v : written) yielded.push_back(map.lookup(v));
     sched::YieldOp::create(b, kernel.getLoc(), yielded);
     // Views stay in the trace, for the core; what they look at is the kernel's result now.
     for (auto [old, now] : llvm::zip(outputs, kernel.getResults())) {
