@@ -1,6 +1,7 @@
 // Updates of parts in generated kernels against tier 1, to the bit: shapes, layouts, dtypes, where parts begin, chains
 // of them; and in the memory of what they update, if nobody else has that.
 #include "tests/unit/tiers_code_testing.h"
+#include "tests/unit/updates_testing.h"
 #include "tiers/memory_plan.h"
 #include "tiers/replay.h"
 
@@ -159,14 +160,6 @@ TEST_F(TiersCodeUpdates, RowsThroughViews) {
       << Runtime::explain();
 }
 
-// Halves of rows, turned against each other: two parts of one result.
-Tensor Turned(const Tensor& cache, const Tensor& k, const Tensor& cosine, const Tensor& sine, int64_t at) {
-  const int64_t d = k.dims()[3], half = d / 2;
-  const Tensor a = slice(k, {0}, {half}, {1}, {3}), b = slice(k, {half}, {d}, {1}, {3});
-  const Tensor first = update_slice(cache, a * cosine - b * sine, {0, 0, at, 0});
-  return update_slice(first, b * cosine + a * sine, {0, 0, at, half});
-}
-
 TEST_F(TiersCodeUpdates, TwoPartsOfOneResult) {
   const Tensor cache = Uniform({2, 3, 9, 24}, 1), k = Uniform({2, 3, 2, 24}, 2);
   const Tensor cosine = Uniform({2, 12}, 3), sine = Uniform({2, 12}, 4);
@@ -234,57 +227,6 @@ TEST_F(TiersCodeUpdates, NormalisedRows) {
 
 // ---- state that is updated in steps
 
-struct Caches {
-  Tensor k = Uniform({2, 3, 40, 16}, 1, -2, 2, bf16), v = Uniform({2, 3, 40, 16}, 2, -2, 2, bf16);
-  Tensor log = Uniform({40, 8}, 3);
-  void Step(const Tensor& x, int64_t at) {
-    k = update_slice(k, cast(x * 0.5 + 1.0, bf16), {0, 0, at, 0});
-    v = update_slice(v, cast(tanh(x) * 2.0, bf16), {0, 0, at, 0});
-    log = update_slice(log, reshape(sum(x, {0, 1, 2}).reshape({2, 8}) * 2.0 + 1.0, {2, 8}), {at, 0});
-  }
-};
-
-// Positions that change from step to step; what the program holds, and windows onto it, stay as they were.
-void Decoding(Log& log) {
-  Caches caches;
-  Tensor held, window;
-  for (int i = 0; i < 38; ++i) {
-    const Step step;
-    const Tensor x = Uniform({2, 3, 1, 16}, 7 + i % 3);
-    if (i % 9 == 4) held = caches.k;
-    if (i % 11 == 3) window = slice(caches.v, {0, 0, 2, 0}, {2, 3, 9, 16});
-    caches.Step(x, i);
-    if (i % 9 == 6) log.Add(Bits(held));
-    if (i % 11 == 5) log.Add(Bits(window));
-    if (i % 4 == 1) log.Add(Bits(slice(caches.k, {0, 0, 0, 0}, {2, 3, i + 1, 16})));
-    if (i % 7 == 2) log.Add(Bits(caches.log));
-  }
-  for (const Tensor& x : {caches.k, caches.v, caches.log}) log.Add(Bits(x));
-}
-
-// What may not be written over: what is read later, elsewhere in the kernel, through windows, or twice.
-void Tricky(Log& log) {
-  Tensor a = Uniform({12, 64}, 1), b = Uniform({12, 64}, 2), c = Uniform({12, 64}, 3), d = Uniform({12, 64}, 4);
-  for (int i = 0; i < 40; ++i) {
-    const Step step;
-    const int64_t at = i % 11;
-    const Tensor row = slice(b, {3, 0}, {4, 64}) * 0.5 + 0.25;
-    // Read after it was updated; and twice the same state.
-    const Tensor next = update_slice(a, row, {at, 0});
-    b = b * 0.75 + a * 0.125;
-    const Tensor other = update_slice(a, row * 2.0, {11 - at, 0});
-    a = next;
-    // A part of itself, and all of itself.
-    c = update_slice(c, slice(c, {2, 0}, {3, 64}) * 0.5 + row, {(at + 5) % 12, 0});
-    d = update_slice(d, d * 0.5 + c, {0, 0});
-    // One after the other, apart and not.
-    d = update_slice(update_slice(d, row + 1.0, {at, 0}), row - 1.0, {i % 3 == 0 ? at : (at + 1) % 12, 0});
-    if (i % 5 == 3) log.Add(Bits(other));
-    if (i % 6 == 1) log.Add(Bits(c));
-  }
-  for (const Tensor& x : {a, b, c, d}) log.Add(Bits(x));
-}
-
 TEST_F(TiersCodeUpdates, NothingIsWrittenOverThatIsNeeded) {
   for (const TestProgram& program : {TestProgram(Decoding), TestProgram(Tricky)}) {
     RunEveryWay(program, true, {{"hot_eager", "1000000"}});
@@ -304,36 +246,37 @@ TEST_F(TiersCodeUpdates, NothingIsWrittenOverThatIsNeeded) {
   }
 }
 
+/// Bytes that most steps take beyond what is there before them; some are timed in tier 1.
+int64_t PeakOfMostSteps(bool hold, bool fused) {
+  tiers::Manager::Get().Reset();
+  Tensor log = Uniform({64, 4096}, 1), held;
+  const Tensor x = Uniform({1, 4096}, 2);
+  std::vector<int64_t> peaks;
+  for (int i = 0; i < 40; ++i) {
+    if (hold) held = log;
+    const int64_t before = Runtime::memory(Device::cpu()).bytes_in_use;
+    Runtime::reset_peak_memory(Device::cpu());
+    {
+      const Step step;
+      log = update_slice(log, fused ? x * 0.5 + 1.0 : x, {i, 0});
+    }
+    (void)slice(log, {0, 0}, {1, 1}).to_bytes();
+    if (i >= 20) peaks.push_back(Runtime::memory(Device::cpu()).peak_bytes - before);
+  }
+  std::sort(peaks.begin(), peaks.end());
+  return peaks[peaks.size() / 2];
+}
+
 TEST_F(TiersCodeUpdates, AStepTakesNoCopyOfTheState) {
   constexpr int64_t kBytes = 64 * 4096 * 4;
-  const auto peak = [](bool hold, bool fused) {
-    tiers::Manager::Get().Reset();
-    Tensor log = Uniform({64, 4096}, 1), held;
-    const Tensor x = Uniform({1, 4096}, 2);
-    int64_t most = 0;
-    for (int i = 0; i < 40; ++i) {
-      if (hold) held = log;
-      const int64_t before = Runtime::memory(Device::cpu()).bytes_in_use;
-      Runtime::reset_peak_memory(Device::cpu());
-      {
-        const Step step;
-        log = update_slice(log, fused ? x * 0.5 + 1.0 : x, {i, 0});
-        if (!fused) (void)(x * 2.0 + 1.0).to_bytes();
-      }
-      (void)slice(log, {0, 0}, {1, 1}).to_bytes();
-      if (i >= 20) most = std::max(most, Runtime::memory(Device::cpu()).peak_bytes - before);
-      if (getenv("X")) printf("%d: %ld\n", i, (long)(Runtime::memory(Device::cpu()).peak_bytes - before));
-    }
-    return most;
-  };
   for (const Way way : {Way{2, true}, Way{3, true}, Way{2, false}}) {
     SCOPED_TRACE(NameOf(way));
     Settings settings = CodeAtOnce(way);
     settings["hot_eager"] = "1000000";
     const OptionScope scope(settings);
-    EXPECT_LT(peak(false, true), kBytes / 2) << Runtime::explain();
-    EXPECT_LT(peak(false, false), kBytes / 2) << "by tier 1's own kernel";
-    EXPECT_GE(peak(true, true), kBytes) << "what the program holds stays as it was";
+    EXPECT_LT(PeakOfMostSteps(false, true), kBytes / 2) << Runtime::explain();
+    EXPECT_LT(PeakOfMostSteps(false, false), kBytes / 2) << "by tier 1's own kernel";
+    EXPECT_GE(PeakOfMostSteps(true, true), kBytes) << "what the program holds stays as it was";
   }
 }
 
