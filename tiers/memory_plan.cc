@@ -103,11 +103,18 @@ Readers FindReaders(const Trace& trace, const Code* code) {
   return readers;
 }
 
-/// The operand of which the result of an update_slice has all but what it writes; kNoValue: it is no such result, or
-/// one that a kernel keeps to itself. In a kernel updates may follow one another.
+/// Is the result the first operand but for what the step writes? Kernels of tier 1 look at all that may be wrong before
+/// they write, and copy the operand only where the result is elsewhere.
+bool Updates(const TraceStep& s) {
+  return s.kind == TraceStep::Kind::op &&
+         (s.op == ir::Op::k_update_slice || s.op == ir::Op::k_scatter || s.op == ir::Op::k_put_along_axis);
+}
+
+/// That operand; kNoValue: the step has no such result, or one that a kernel keeps to itself. In a kernel updates may
+/// follow one another.
 ValueId BaseOf(const Trace& trace, const Code* code, int step) {
   const TraceStep& s = trace.steps[static_cast<size_t>(step)];
-  if (s.kind != TraceStep::Kind::op || s.op != ir::Op::k_update_slice) return kNoValue;
+  if (!Updates(s)) return kNoValue;
   const int kernel = code != nullptr ? code->kernel_of(step) : -1;
   if (kernel < 0) return s.in[0];
   for (const Code::Kernel::Update& update : code->kernels()[static_cast<size_t>(kernel)].updates)
@@ -118,7 +125,7 @@ ValueId BaseOf(const Trace& trace, const Code* code, int step) {
 /// Does the reader of `base` leave all of it as it is but for what it writes?
 bool IsUpdateOf(const Trace& trace, const Reader& r, ValueId base) {
   const TraceStep& s = trace.steps[static_cast<size_t>(r.step)];
-  return s.op == ir::Op::k_update_slice && r.is_direct && s.in[0] == base && s.in[1] != base;
+  return Updates(s) && r.is_direct && std::count(s.in.begin(), s.in.end(), base) == 1 && s.in[0] == base;
 }
 
 /// The operand whose memory the step's result may take over, and both lie alike: the kernel has read all of a row

@@ -41,8 +41,9 @@ ScatterMode ModeOf(const std::string& name) {
                          : ScatterMode::set;
 }
 
+/// x to where the result is. A version may have put that where x is (tiers/memory_plan.h).
 absl::Status CopyTo(const interp::KernelArgs& args, const View& x) {
-  if (x.size() == 0) return absl::OkStatus();
+  if (x.size() == 0 || AddressOf(x) == AddressOf(*args.out[0])) return absl::OkStatus();
   const View* in = &x;
   return k_copy({ir::Info(ir::Op::k_copy), {&in, 1}, args.out, {}, args.device});
 }
@@ -133,8 +134,7 @@ absl::Status k_update_slice(const interp::KernelArgs& args) {
   Scratch numbers[2];
   TSR_ASSIGN_OR_RETURN(const View x, OnDevice(args, *args.in[0], y.dtype, &numbers[0]));
   TSR_ASSIGN_OR_RETURN(const View updates, OnDevice(args, *args.in[1], y.dtype, &numbers[1]));
-  // A version may have put the result where x is (tiers/memory_plan.h).
-  if (AddressOf(x) != AddressOf(y)) TSR_RETURN_IF_ERROR(CopyTo(args, x));
+  TSR_RETURN_IF_ERROR(CopyTo(args, x));
   if (updates.size() == 0) return absl::OkStatus();
   const int64_t size = static_cast<int64_t>(SizeOf(y.dtype));
   UpdateSliceArgs a{};

@@ -49,13 +49,11 @@
 // matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
 // cores. There a reduction of whole rows is worth a kernel of its own, and so is an op that reads an operand which
 // lies the other way round (sched/transposed.h), be it a copy: tier 1 moves it in smaller squares, by single elements.
-#include <climits>
-
-#include "llvm/ADT/SetVector.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
 #include "tiers/compiler/sched/columns.h"
 #include "tiers/compiler/sched/gather.h"
+#include "tiers/compiler/sched/group.h"
 #include "tiers/compiler/sched/kinds.h"
 #include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/sched/prologue.h"
@@ -67,9 +65,6 @@ using namespace mlir;
 namespace tessera::compiler {
 namespace {
 
-constexpr size_t kMostOps = 48;
-// Tensors that a kernel reads; with a result for each op it still has no more views than the core has room for.
-constexpr size_t kMostReads = 16;
 // Products with longer sums are not followed by ops on whole rows.
 constexpr int64_t kShortSum = 256;
 
@@ -85,45 +80,6 @@ bool HasWeights(ArrayRef<Operation*> ops) {
     return llvm::any_of(ops, [&](Operation* op) { return RowOf(op) != nullptr && RowOf(op)->name == name; });
   };
   return has("softmax") || has("log_softmax") || (has("max") && has("exp") && has("sum") && has("div"));
-}
-
-struct Group {
-  SmallVector<Dim> dims;
-  int64_t row = 0;
-  llvm::SetVector<Operation*> ops;
-  llvm::SetVector<Value> reads;    // from outside
-  SmallVector<Operation*> folded;  // casts that a product does when it reads
-  Group* before = nullptr;         // computes the left factor of the product, and nothing has come between
-  bool has_prologue = false;       // its ops are here
-  bool open = true;
-  int compute = 0;  // ops that do arithmetic
-  bool normalises = false;
-  Operation* product = nullptr;
-  Operation* second = nullptr;  // multiplies rows of the group
-  Operation* gather = nullptr;  // its first op
-  Columns columns;              // dims that are summed
-  bool updates = false;         // writes parts of something
-};
-
-// The two ways to write one number for each row: with dims of 1, or without the dims.
-enum class RowForm { none, kept, dropped };
-RowForm RowFormOf(const Group& g, ArrayRef<Dim> dims) {
-  if (g.row == 0) return RowForm::none;
-  const size_t outer = g.dims.size() - static_cast<size_t>(g.row);
-  if (dims.size() < outer || ArrayRef<Dim>(g.dims).take_front(outer) != dims.take_front(outer)) return RowForm::none;
-  if (dims.size() == outer) return RowForm::dropped;
-  if (dims.size() != g.dims.size()) return RowForm::none;
-  for (const Dim& d : dims.drop_front(outer))
-    if (!d.is_one()) return RowForm::none;
-  return RowForm::kept;
-}
-
-// The space of the group with the row that it would have.
-Group RowSpace(const Group& g, int64_t row) {
-  Group as;
-  as.dims = g.dims;
-  as.row = row;
-  return as;
 }
 
 class Fuser {
@@ -146,11 +102,6 @@ class Fuser {
   }
 
  private:
-  static int32_t StepOf(Operation* op) {
-    auto step = op->getAttrOfType<IntegerAttr>("step");
-    return step ? static_cast<int32_t>(step.getInt()) : INT32_MAX;
-  }
-
   void Region(ArrayRef<Operation*> ops) {
     groups_.clear();
     group_of_.clear();
@@ -176,17 +127,6 @@ class Fuser {
     return llvm::any_of(g.reads, [&](Value v) {
       return LiesAcross(trace_, DimsOf(v.getType()), cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef());
     });
-  }
-
-  static bool IsView(Operation* op) { return RowOf(op) != nullptr && RowOf(op)->impl == "view"; }
-
-  // Casts of operands are no steps: each kernel that needs one has its own.
-  static bool IsLoose(Operation* op) { return op != nullptr && !op->hasAttr("step"); }
-  static Value Through(Value v) {
-    while (IsLoose(v.getDefiningOp()) && !isa<sched::KernelOp>(v.getDefiningOp()) &&
-           v.getDefiningOp()->getNumOperands() > 0)
-      v = v.getDefiningOp()->getOperand(0);
-    return v;
   }
 
   Group* Of(Value v) {
@@ -257,14 +197,6 @@ class Fuser {
     return gathers + columns + multiplies <= 1 && !(columns && rows);
   }
 
-  // What an update writes, without views that add or take away dims of 1.
-  Value UpdatesOf(Operation* update, const Group& g) {
-    Value v = update->getOperand(1);
-    while (v.getDefiningOp() != nullptr && IsView(v.getDefiningOp()) && g.ops.contains(v.getDefiningOp()))
-      v = v.getDefiningOp()->getOperand(0);
-    return v;
-  }
-
   void AddUpdate(Operation* op) {
     Group* g = Of(op->getOperand(1));
     if (!options_.fuse || g == nullptr || !g->open || !MayUpdate(*g, op)) {
@@ -277,24 +209,6 @@ class Fuser {
     g->updates = true;
     group_of_[op] = g;
     if (Of(op->getOperand(0)) != g) g->reads.insert(Through(op->getOperand(0)));
-  }
-
-  bool MayUpdate(const Group& g, Operation* op) {
-    if (g.product != nullptr || g.columns.count > 0 || g.ops.size() >= kMostOps || g.reads.size() >= kMostReads)
-      return false;
-    Value written = UpdatesOf(op, g), x = op->getOperand(0);
-    if (Through(written) != written || !g.ops.contains(written.getDefiningOp()) || IsUpdate(written.getDefiningOp()) ||
-        DimsOf(written.getType()) != g.dims || Through(x) != x)
-      return false;
-    const SmallVector<Dim> whole = DimsOf(x.getType());
-    const auto dims = DimsOfUpdate(g.dims, DimsOf(op->getOperand(1).getType()));
-    if (!dims) return false;
-    if (g.row > 1 && !IsOneRun(g.dims, whole, *dims, g.dims.size() - static_cast<size_t>(g.row), g.dims.size() - 1))
-      return false;
-    if (Of(x) != &g) return true;
-    // The update before this one, of which nothing else is needed.
-    auto until = x.getDefiningOp()->getAttrOfType<DenseI32ArrayAttr>("until");
-    return IsUpdate(x.getDefiningOp()) && x.hasOneUse() && until && until[0] <= StepOf(op);
   }
 
   // A view of a value in a group that an update of that group will write: it needs no memory, and closes nothing.
@@ -710,30 +624,8 @@ class Fuser {
     }
     for (Operation* cast : g.folded) steps.push_back(StepOf(cast));
     llvm::sort(steps);
-    // What is yielded for each result, and which results are parts of something.
-    SmallVector<Value> written;
     SmallVector<Attribute> updates;
-    for (size_t k = 0; k < outputs.size(); ++k) {
-      Operation* update = outputs[k].getDefiningOp();
-      if (!IsUpdate(update)) {
-        written.push_back(outputs[k]);
-        continue;
-      }
-      SmallVector<Operation*> parts = {update};
-      while (g.ops.contains(parts.back()->getOperand(0).getDefiningOp()))
-        parts.push_back(parts.back()->getOperand(0).getDefiningOp());
-      const auto base = llvm::find(inputs, parts.back()->getOperand(0)) - inputs.begin();
-      for (Operation* part : llvm::reverse(parts)) {
-        SmallVector<int64_t> entry = {static_cast<int64_t>(k), base, IdOf(part->getResult(0))};
-        entry.append(*DimsOfUpdate(g.dims, DimsOf(part->getOperand(1).getType())));
-        updates.push_back(b.getDenseI64ArrayAttr(entry));
-        written.push_back(UpdatesOf(part, g));
-        if (part == update) continue;
-        outputs.insert(outputs.begin() + static_cast<std::ptrdiff_t>(k), outputs[k]);
-        output_ids.insert(output_ids.begin() + static_cast<std::ptrdiff_t>(k), output_ids[k]);
-        ++k;
-      }
-    }
+    const SmallVector<Value> written = WrittenFor(g, inputs, outputs, output_ids, updates);
     for (int32_t id : output_ids)
       if (id < 0) return;  // a value that has no name cannot be written anywhere
     for (int32_t id : input_ids)
