@@ -101,7 +101,7 @@ TEST_F(CudaUpdates, NothingThere) {
 
 // State that is updated where it is, at places that change; versions that end in the middle.
 TEST_F(CudaUpdates, State) {
-  for (const TestProgram& program : {TestProgram(Decoding), TestProgram(Tricky)}) {
+  for (const TestProgram& program : {TestProgram(Decoding), TestProgram(Tricky), TestProgram(Few)}) {
     for (const Way way : {Way{2, true}, Way{3, true}}) {
       SCOPED_TRACE(NameOf(way));
       const int64_t before = Generated();

@@ -169,13 +169,13 @@ TEST_F(TiersCodeUpdates, TwoPartsOfOneResult) {
   EXPECT_GE(updates, 1u) << Runtime::explain();
   EXPECT_EQ(parts, 2 * updates) << Runtime::explain();
   // Parts that lie over one another are written in order, whoever does it.
-  for (const int64_t at : {0, 1, 4, 5})
+  for (const auto& [row, column] : {std::pair<int64_t, int64_t>{0, 1}, {0, 2}, {0, 5}, {1, 1}, {1, 3}, {2, 0}, {4, 1}})
     RunBodyEveryWay(
-        [&](const std::vector<Tensor>& in) {
+        [&, row = row, column = column](const std::vector<Tensor>& in) {
           const Tensor first = update_slice(in[0], in[1] * 2.0 + 1.0, {0, 1});
-          return std::vector{update_slice(first, in[1] * 3.0 - 1.0, {0, at})};
+          return std::vector{update_slice(first, in[1] * 3.0 - 1.0, {row, column})};
         },
-        {Uniform({4, 11}, 5), Uniform({4, 4}, 6)}, /*kernels=*/at == 5);
+        {Uniform({8, 11}, 5), Uniform({4, 4}, 6)}, /*kernels=*/row == 4 || column == 5);
   // The first one is needed by itself.
   RunBodyEveryWay(
       [](const std::vector<Tensor>& in) {
@@ -228,7 +228,7 @@ TEST_F(TiersCodeUpdates, NormalisedRows) {
 // ---- state that is updated in steps
 
 TEST_F(TiersCodeUpdates, NothingIsWrittenOverThatIsNeeded) {
-  for (const TestProgram& program : {TestProgram(Decoding), TestProgram(Tricky)}) {
+  for (const TestProgram& program : {TestProgram(Decoding), TestProgram(Tricky), TestProgram(Few)}) {
     RunEveryWay(program, true, {{"hot_eager", "1000000"}});
     RunEveryWay(program);
     for (const char* every : {"1", "2", "3", "7"}) {
@@ -289,12 +289,42 @@ TEST_F(TiersCodeUpdates, AStepTakesNoCopyOfTheState) {
 
 // A gradient of a slice: zeros that nobody else needs become the result.
 TEST_F(TiersCodeUpdates, ZerosAreUpdatedWhereTheyAre) {
+  const auto body = [](const std::vector<Tensor>& in) {
+    const Tensor z = update_slice(zeros({9, 33}), in[0] * 2.0 + 1.0, {3, 1});
+    return std::vector{z * z + 1.0, sum(z, {1})};
+  };
+  RunBodyEveryWay(body, {Uniform({4, 30}, 1)});
+  // Not where it is read later, or updated twice.
   RunBodyEveryWay(
       [](const std::vector<Tensor>& in) {
-        const Tensor z = update_slice(zeros({9, 33}), in[0] * 2.0 + 1.0, {3, 1});
-        return std::vector{z * z + 1.0, sum(z, {1})};
+        const Tensor z = in[0] * 2.0 + 1.0, u = in[1] * 3.0 + 1.0;
+        const Tensor a = update_slice(z, u, {1, 2}), b = update_slice(z, u * 5.0, {0, 3}), c = a * b;
+        const Tensor d = update_slice(z, exp(u) * 2.0, {2, 0});
+        return std::vector{c * 2.0 + 1.0, (d - z) * 3.0};
       },
-      {Uniform({4, 30}, 1)});
+      {Uniform({9, 33}, 2), Uniform({4, 30}, 1)});
+  RunBodyEveryWay(
+      [](const std::vector<Tensor>& in) {
+        const Tensor z = in[0] * 2.0 + 1.0, a = update_slice(z, in[1], {1, 2}), b = update_slice(z, in[1], {0, 3});
+        return std::vector{(a * b) * 2.0, (b - z) * 3.0};
+      },
+      {Uniform({9, 33}, 2), Uniform({4, 30}, 1)});
+  RunBodyEveryWay(
+      [](const std::vector<Tensor>& in) {
+        const Tensor z = in[0] * 2.0 + 1.0, u = in[1] * 3.0 + 1.0;
+        const Tensor a = update_slice(z, u, {1, 2}), b = update_slice(z, u * 5.0, {0, 3});
+        return std::vector{(a * b) * 2.0};
+      },
+      {Uniform({9, 33}, 2), Uniform({4, 30}, 1)});
+  const Tensor x = Uniform({4, 30}, 1);
+  (void)UpdatesAfter([&](int) {
+    for (const Tensor& y : body({x})) (void)y.to_bytes();
+  });
+  int64_t shared = 0;
+  for (const tiers::Replay* version : Versions())
+    for (const tiers::TraceStep& s : version->trace().steps)
+      if (s.op == ir::Op::k_update_slice && version->plan().slots[s.in[0]] == version->plan().slots[s.out[0]]) ++shared;
+  EXPECT_GT(shared, 0) << Runtime::explain();
 }
 
 // ---- what is written at indices, by tier 1's kernels

@@ -45,6 +45,7 @@ inline void Decoding(Log& log) {
 // What may not be written over: what is read later, elsewhere in the kernel, through windows, or twice.
 inline void Tricky(Log& log) {
   Tensor a = Uniform({12, 64}, 1), b = Uniform({12, 64}, 2), c = Uniform({12, 64}, 3), d = Uniform({12, 64}, 4);
+  Tensor e = Uniform({12, 64}, 5), f = Uniform({12, 64}, 6);
   for (int i = 0; i < 40; ++i) {
     const Step step;
     const int64_t at = i % 11;
@@ -59,10 +60,39 @@ inline void Tricky(Log& log) {
     d = update_slice(d, d * 0.5 + c, {0, 0});
     // One after the other, apart and not.
     d = update_slice(update_slice(d, row + 1.0, {at, 0}), row - 1.0, {i % 3 == 0 ? at : (at + 1) % 12, 0});
+    // A part of itself one row further on, as it is and not.
+    e = update_slice(e, slice(e, {0, 0}, {8, 60}), {1, 0});
+    f = update_slice(f, slice(f, {0, 0}, {8, 64}) * 0.5 + 1.0, {1, 0});
     if (i % 5 == 3) log.Add(Bits(other));
     if (i % 6 == 1) log.Add(Bits(c));
   }
-  for (const Tensor& x : {a, b, c, d}) log.Add(Bits(x));
+  for (const Tensor& x : {a, b, c, d, e, f}) log.Add(Bits(x));
+}
+
+/// The same where little else could be written over.
+inline void Few(Log& log) {
+  Tensor a = Uniform({12, 64}, 1), b = Uniform({12, 64}, 2), before, inner;
+  Tensor c = Uniform({90, 64}, 4), d = Uniform({90, 64}, 5);
+  const Tensor x = Uniform({1, 64}, 3);
+  for (int i = 0; i < 40; ++i) {
+    const Step step;
+    // All of something that is replaced, over what the program holds.
+    before = a;
+    a = update_slice(a, b, {0, 0});
+    // A part of itself, one row further on and one further back.
+    c = update_slice(c, slice(c, {0, 0}, {80, 60}), {1, 0});
+    d = update_slice(d, slice(d, {1, 0}, {90, 60}), {0, 0});
+    // State that is read after it was updated, by a kernel that comes before the one that has the update. What that has
+    // in registers is needed now and then.
+    const Tensor state = before * 0.25 + 1.0, v = x * 3.0, u = v + 1.0;
+    const Tensor updated = update_slice(state, u, {i % 12, 0}), read = state * 2.0 - 1.0;
+    const Tensor more = u * 0.5 + slice(read, {2, 0}, {3, 64});
+    if (i > 20 && i % 4 == 2) inner = v;
+    b = updated * 0.5 + more;
+    if (i % 8 == 5) log.Add(Bits(before));
+    if (i > 20 && i % 4 == 3) log.Add(Bits(inner)), log.Add(Bits(a));
+  }
+  for (const Tensor& y : {a, b, c, d}) log.Add(Bits(y));
 }
 
 }  // namespace tessera
