@@ -57,7 +57,8 @@
     "products of bf16 with few rows in tier 1 (cuBLASLt), matrices in turn, the fastest of eight")                   \
   X(gpu_gemm_tier3, GpuGemmTier3, "generated products of bf16 on tensor cores, the fastest of cuBLASLt")             \
   X(gpu_ops, GpuOps, "single ops of tier 1 on a GPU, PyTorch and a copy")                                            \
-  X(gpu_moves, GpuMoves, "generated kernels that read transposed operands and rows by index, tier 1 and a copy")     \
+  X(gpu_moves, GpuMoves,                                                                                             \
+    "generated kernels that read transposed operands and rows by index or write to a cache, tier 1 and a copy")      \
   X(gpu_until, GpuUntil, "a loop that ends when the device says so: branches checked there or read, PyTorch")        \
   X(gpu_shape_churn, GpuShapeChurn, "another shape in each of 200 calls on a GPU, and tier 1")                       \
   X(gpu_compile_latency, GpuCompileLatency, "from a trace to a cubin")

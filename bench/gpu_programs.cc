@@ -157,12 +157,16 @@ const Op kOps[] = {
 
 // ---- gpu_moves
 
-/// Functions that read elsewhere than they write: transposed operands, rows that indices name.
+/// Functions that read elsewhere than they write: transposed operands, rows that indices name. Without a text: new keys
+/// of a cache, turned by their positions and written where those are, at each step further on.
 struct Move {
   const char* task;
   double bytes;
   const char* text;
+  int64_t tokens = 0;
 };
+constexpr int64_t kBatch = 32, kHeads = 8, kLength = 4096, kDepth = 128;
+constexpr double kToken = 2.0 * kBatch * kHeads * kDepth * 2;  // bytes of one position, read and written
 constexpr int64_t kWords = 50304, kModel = 768;
 const Move kMoves[] = {
     {"transposed_gelu", 3 * kMatrix,
@@ -176,6 +180,23 @@ const Move kMoves[] = {
      "x "
      "bf16>, %b: tensor<768 x bf16>) -> tensor<16384 x 768 x bf16> {\n"
      "  %e = embedding %t, %i\n  %s = add %e, %p\n  %n = layer_norm %s, %g, %b\n  return %n\n}\n"},
+    {"kv_update_1", kToken, nullptr, 1},
+    {"kv_update_128", kToken * 128, nullptr, 128},
+};
+
+/// Rotary embedding by halves of rows, into the cache.
+struct KvCache {
+  Tensor cache, keys, cosine, sine;
+  int64_t tokens, at = 0;
+
+  void Step() {
+    const tessera::Step step;
+    const int64_t half = kDepth / 2;
+    const Tensor a = slice(keys, {0}, {half}, {1}, {3}), b = slice(keys, {half}, {kDepth}, {1}, {3});
+    cache = update_slice(cache, a * cosine - b * sine, {0, 0, at, 0});
+    cache = update_slice(cache, b * cosine + a * sine, {0, 0, at, half});
+    at = (at + tokens) % (kLength - tokens + 1);
+  }
 };
 
 }  // namespace
@@ -205,6 +226,12 @@ Timed GpuProgramTask(const std::string& task) {
     words >> name;
     for (const Move& move : kMoves) {
       if (name != move.task) continue;
+      if (move.text == nullptr) {
+        auto state = std::make_shared<KvCache>(
+            KvCache{normal({kBatch, kHeads, kLength, kDepth}, 1), normal({kBatch, kHeads, move.tokens, kDepth}, 2),
+                    normal({move.tokens, kDepth / 2}, 3), normal({move.tokens, kDepth / 2}, 4), move.tokens});
+        return GpuWork([state] { state->Step(); });
+      }
       const Function f = Function::parse(move.text).value();
       std::vector<Tensor> args = {normal({kColumns, kRows}, 1), normal({kRows, kColumns}, 2)};
       if (name == "embedding_norm")

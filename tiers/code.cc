@@ -76,6 +76,35 @@ void Code::FindWindows(const Trace& trace) {
   }
 }
 
+// False: the kernel writes a part of something that is none.
+bool Code::FindUpdates(const Trace& trace, const std::vector<bool>& written, Kernel& kernel) {
+  for (int s : kernel.steps) {
+    const tracer::TraceStep& step = trace.steps[static_cast<size_t>(s)];
+    if (step.kind != tracer::TraceStep::Kind::op || step.op != ir::Op::k_update_slice) continue;
+    const ValueId x = step.in[0], y = step.out[0];
+    const auto before = std::find_if(kernel.updates.begin(), kernel.updates.end(), [&](const Kernel::Update& u) {
+      return u.result == x && !written[static_cast<size_t>(x)];
+    });
+    Kernel::Update& update = before != kernel.updates.end() ? *before : kernel.updates.emplace_back();
+    if (update.parts.empty()) update.base = x;
+    update.result = y;
+    update.parts.push_back({s, step.in[1]});
+  }
+  std::erase_if(kernel.updates, [&](const Kernel::Update& u) { return !written[static_cast<size_t>(u.result)]; });
+  for (size_t e = 0; e < kernel.dims.size(); ++e) {
+    const auto [value, dim] = kernel.dims[e];
+    if (dim != kPartEntry) continue;
+    const int step = trace.values[static_cast<size_t>(value)].step;
+    const bool is_part = std::any_of(kernel.updates.begin(), kernel.updates.end(), [&](const Kernel::Update& u) {
+      return std::any_of(u.parts.begin(), u.parts.end(),
+                         [&](const Kernel::Update::Part& part) { return part.step == step; });
+    });
+    if (trace.values[static_cast<size_t>(value)].kind != tracer::TraceValue::Kind::result || !is_part) return false;
+    kernel.begins.push_back({e, step});
+  }
+  return true;
+}
+
 absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi& api, const Trace& trace,
                                                        std::string_view artifact) {
   ArtifactHeader header;
@@ -121,7 +150,7 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
         continue;
       }
       if (value < 0 || value >= num_values || dim >= trace.values[static_cast<size_t>(value)].type.rank ||
-          -1 - dim >= trace.values[static_cast<size_t>(value)].type.rank) {
+          (dim != kPartEntry && -1 - dim >= trace.values[static_cast<size_t>(value)].type.rank)) {
         return Damaged();
       }
       kernel.dims.push_back({static_cast<ValueId>(value), static_cast<int>(dim)});
@@ -193,6 +222,7 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       for (ValueId v : trace.steps[static_cast<size_t>(s)].out)
         if (!written[static_cast<size_t>(v)]) kernel.inner.push_back(v);
     }
+    if (!FindUpdates(trace, written, kernel)) return Damaged();
     code->kernels_.push_back(std::move(kernel));
   }
   if (!plan.ok() || static_cast<int64_t>(code->kernels_.size()) != count) return Damaged();

@@ -50,6 +50,19 @@ class Code {
       tracer::ValueId table, ids;
     };
     std::vector<Gather> gathers;
+    /// A result that is an operand but for parts, which the kernel writes. The rest is copied before it runs, unless
+    /// the result is in the operand's memory.
+    struct Update {
+      struct Part {
+        int step;  // an update_slice
+        tracer::ValueId updates;
+      };
+      tracer::ValueId base, result;
+      std::vector<Part> parts;  // in the order of steps
+    };
+    std::vector<Update> updates;
+    /// Entries of `dims` that are where a part begins: which entry, and which step's part.
+    std::vector<std::pair<size_t, int>> begins;
     /// Results of its steps that are never in memory.
     std::vector<tracer::ValueId> inner;
     /// Results of steps outside it that are windows onto those.
@@ -85,6 +98,7 @@ class Code {
  private:
   explicit Code(const TesseraCompilerApi& api) : api_(api) {}
   void FindWindows(const tracer::Trace& trace);
+  static bool FindUpdates(const tracer::Trace& trace, const std::vector<bool>& written, Kernel& kernel);
   const TesseraCompilerApi& api_;
   std::vector<Kernel> kernels_;
   std::vector<int32_t> kernel_of_;

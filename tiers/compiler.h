@@ -10,7 +10,7 @@
 extern "C" {
 
 /// Changes with every change of this file; a library with another number is not used.
-enum { kTesseraCompilerAbi = 3 };
+enum { kTesseraCompilerAbi = 4 };
 
 /// Where results go: called any number of times, one piece after another.
 struct TesseraSink {
@@ -81,9 +81,9 @@ namespace tessera::tiers {
 ///
 /// A function for CUDA devices is named k<position>, as on the host. It takes parameters of 8 bytes: the views (inputs,
 /// then outputs), the entries of dims, and the number of tasks; then its maps, which are CUtensorMap of 128 bytes. It
-/// is launched with ceil(tasks / per_block) blocks, or, where it says how many a multiprocessor has at most, with fewer:
-/// then blocks go on until all tasks are done. A view with bit 63 set is, without that bit, the address of a place in
-/// device memory where the address of the data is: so a recorded launch can be given other tensors.
+/// is launched with ceil(tasks / per_block) blocks, or, where it says how many a multiprocessor has at most, with
+/// fewer: then blocks go on until all tasks are done. A view with bit 63 set is, without that bit, the address of a
+/// place in device memory where the address of the data is: so a recorded launch can be given other tensors.
 ///
 /// k<position>_many runs up to `many` kernels that share the function in one launch, each with blocks of its own. Its
 /// one parameter is an array of words: the number of the first block of each kernel, padded to many + 1 words with the
@@ -96,7 +96,7 @@ struct ArtifactHeader {
   uint64_t plan_words;
   uint64_t object_bytes;
 };
-inline constexpr uint32_t kArtifactVersion = 7;
+inline constexpr uint32_t kArtifactVersion = 8;
 
 /// The most kernels of so many parameters that one launch may have: all parameters of a launch are at most 4 KiB, which
 /// is what every driver takes.
@@ -107,6 +107,9 @@ inline constexpr int64_t MostOfMany(int64_t parameters) { return (511 - 1) / (pa
 enum ArtifactKind : uint32_t { kHostObject = 0, kCubin = 1, kPtx = 2 };
 /// In place of a value in the pairs of dims, for kernels of devices: where they leave an error that depends on values.
 constexpr int64_t kErrorEntry = -1;
+/// In place of a dim there: the element of the value, the result of an update_slice, where the part begins that the
+/// kernel writes. Below all strides.
+constexpr int64_t kPartEntry = -1000;
 
 }  // namespace tessera::tiers
 

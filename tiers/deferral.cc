@@ -46,15 +46,27 @@ void SetFailure(GuardFailure* f, GuardKind guard, std::string expected, std::str
   f->seen = std::move(seen);
 }
 
-// An op that may fail on values, of which can be seen now that it does not: rows at indices that are in memory. It may
-// wait like any other op.
+// An op that may fail on values, of which can be seen now that it does not: it reads, or writes, at indices that are in
+// memory. It may wait like any other op.
 bool WillNotFail(const interp::EagerCall& call) {
-  if (call.op != ir::Op::k_embedding && call.op != ir::Op::k_take) return false;
-  const View &table = *call.in[0], &ids = *call.in[1];
+  const bool is_along =
+      call.op == ir::Op::k_embedding || call.op == ir::Op::k_take || call.op == ir::Op::k_put_along_axis;
+  if (!is_along && call.op != ir::Op::k_scatter) return false;
+  const View &x = *call.in[0], &ids = *call.in[1];
   if (ids.weak || static_cast<const TensorImpl&>(ids).watcher() != nullptr) return false;
-  int64_t axis = call.op == ir::Op::k_take ? std::get<int64_t>(call.attrs[0]) : 0;
-  if (axis < 0) axis += table.rank;
-  return cpu::AreInRange(ids, table.dims[axis]);
+  if (is_along) {
+    int64_t axis = call.op != ir::Op::k_embedding ? std::get<int64_t>(call.attrs[0]) : 0;
+    if (axis < 0) axis += x.rank;
+    return cpu::AreInRange(ids, x.dims[axis]);
+  }
+  // The last dim of the indices is one for each of the leading dims of x.
+  View column = ids;
+  --column.rank;
+  for (int64_t d = 0; d < ids.dims[column.rank]; ++d) {
+    column.data = static_cast<char*>(ids.data) + d * ids.strides[column.rank] * static_cast<int64_t>(SizeOf(ids.dtype));
+    if (!cpu::AreInRange(column, x.dims[d])) return false;
+  }
+  return true;
 }
 
 // The first n steps are the same op on the same values from the same place.

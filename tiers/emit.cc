@@ -287,7 +287,7 @@ class Emitter {
     if (const auto* f = std::get_if<double>(&attr)) return Float(*f);
     if (const auto* d = std::get_if<DType>(&attr)) return TypeName(*d);
     if (const auto* ints = std::get_if<ir::Ints>(&attr)) {
-      if (tier_ < 3 && spec.name != "axes") return "";
+      if (tier_ < 3 && spec.name != "axes" && spec.name != "steps") return "";
       for (int64_t n : *ints)
         if (ir::IsSymbol(n)) return "";
       return Array("i64", *ints);

@@ -6,6 +6,7 @@
 
 #include "interp/cpu/ids.h"
 #include "interp/device_error.h"
+#include "interp/dispatch.h"
 #include "runtime/metrics.h"
 #include "runtime/thread_pool.h"
 
@@ -80,7 +81,7 @@ bool HasAlignedRows(const View& view) {
 
 }  // namespace
 
-void GeneratedKernels::Bind(absl::Span<const View> views) {
+void GeneratedKernels::Bind(absl::Span<const View> views, Attrs attrs) {
   for (size_t k = 0; k < bound_.size(); ++k) {
     const Code::Kernel& kernel = code_.kernels()[k];
     Bound& b = bound_[k];
@@ -88,6 +89,10 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
     for (const auto& [value, dim] : kernel.dims) {
       if (value == kErrorEntry) {
         b.dims.push_back(interp::AddressOfError(*device_));
+        continue;
+      }
+      if (dim == kPartEntry) {
+        b.dims.push_back(0);
         continue;
       }
       const View& view = views[static_cast<size_t>(value)];
@@ -115,6 +120,7 @@ void GeneratedKernels::Bind(absl::Span<const View> views) {
     for (size_t v = 0; v < kernel.aligned.size() && b.fits; ++v)
       b.fits = HasAlignedRows(views[static_cast<size_t>(kernel.views[kernel.aligned[v]])]);
     if (b.fits && !kernel.maps.empty()) b.fits = BindMaps(kernel, b, views);
+    if (b.fits && !kernel.updates.empty()) b.fits = BindUpdates(kernel, b, views, attrs);
     if (device_ != nullptr) continue;
     // Parts that were cut for other shapes: one that is much larger than it was to be is no better.
     if (kernel.partial > 0 && b.tasks == 1 && rt::NumThreads() > 1) {
@@ -176,6 +182,61 @@ bool GeneratedKernels::BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span
       return false;
   }
   return true;
+}
+
+bool GeneratedKernels::BindUpdates(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views, Attrs attrs) {
+  b.bases.clear();
+  for (const Code::Kernel::Update& update : kernel.updates) {
+    const View& y = views[static_cast<size_t>(update.result)];
+    Bound::Base& base = b.bases.emplace_back();
+    base.from = views[static_cast<size_t>(update.base)];
+    base.to = y;
+    base.is_whole = false;
+    std::vector<absl::InlinedVector<int64_t, 8>> firsts;
+    for (const Code::Kernel::Update::Part& part : update.parts) {
+      const View& u = views[static_cast<size_t>(part.updates)];
+      const absl::Span<const ir::Attr> given = attrs(part.step);
+      const auto* starts = given.empty() ? nullptr : std::get_if<ir::Ints>(&given[0]);
+      if (starts == nullptr || starts->size() != static_cast<size_t>(y.rank) || u.rank != y.rank) return false;
+      int64_t offset = 0;
+      auto& first = firsts.emplace_back();
+      bool is_whole = true, is_empty = false;
+      for (int d = 0; d < y.rank; ++d) {
+        const int64_t start = (*starts)[static_cast<size_t>(d)];
+        first.push_back(start < 0 ? start + y.dims[d] : start);
+        offset += first.back() * y.strides[d];
+        is_whole = is_whole && u.dims[d] == y.dims[d];
+        is_empty = is_empty || u.dims[d] <= 0;  // or not known yet
+      }
+      for (int d = 0; d < y.rank && !is_empty; ++d)
+        if (first[static_cast<size_t>(d)] < 0 || first[static_cast<size_t>(d)] > y.dims[d] - u.dims[d]) return false;
+      base.is_whole = base.is_whole || is_whole;
+      // Which of two parts comes last is for no thread to say.
+      for (size_t other = 0; other + 1 < firsts.size() && !is_empty; ++other) {
+        bool is_apart = false;
+        for (int d = 0; d < y.rank && !is_apart; ++d) {
+          const int64_t by = first[static_cast<size_t>(d)] - firsts[other][static_cast<size_t>(d)];
+          is_apart = by >= u.dims[d] || by <= -u.dims[d];
+        }
+        if (!is_apart) return false;
+      }
+      for (const auto& [entry, step] : kernel.begins)
+        if (step == part.step) b.dims[entry] = is_empty ? 0 : offset;
+    }
+  }
+  return true;
+}
+
+absl::Status GeneratedKernels::CopyBases(size_t k, void* const* data) {
+  const Code::Kernel& kernel = code_.kernels()[k];
+  for (size_t u = 0; u < kernel.updates.size(); ++u) {
+    Bound::Base& base = bound_[k].bases[u];
+    base.from.data = data[kernel.updates[u].base];
+    base.to.data = data[kernel.updates[u].result];
+    if (base.is_whole || base.from.data == base.to.data || base.to.size() == 0) continue;
+    TSR_RETURN_IF_ERROR(interp::CopyElements(base.from, owner_, base.to));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status GeneratedKernels::CheckIds(size_t k, void* const* data) const {
@@ -266,6 +327,7 @@ absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
     return RunLibrary(kernel, b, /*submit=*/true);
   }
   rt::Count(rt::Metric::kernels_generated);
+  if (!kernel.updates.empty()) TSR_RETURN_IF_ERROR(CopyBases(k, data));
   if (b.tasks == 0) return absl::OkStatus();
   // All parameters have eight bytes.
   absl::InlinedVector<void*, 32> params;
@@ -336,6 +398,7 @@ absl::Status GeneratedKernels::SubmitMany(size_t batch, void* const* data) {
     if (!WasChosen(k)) continue;
     rt::Count(rt::Metric::kernels_generated);
     rt::Count(rt::Metric::kernels_batched);
+    if (!kernel.updates.empty()) TSR_RETURN_IF_ERROR(CopyBases(static_cast<size_t>(k), data));
     if (b.tasks == 0) continue;
     const int64_t own = (b.tasks - 1) / kernel.per_block + 1;
     if (own > INT32_MAX - blocks) TSR_RETURN_IF_ERROR(launch());

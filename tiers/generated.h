@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "tiers/code.h"
 #include "tiers/version.h"
@@ -18,6 +19,7 @@ class GeneratedKernels {
   template <class IsNumber>
   GeneratedKernels(const Code& code, rt::Device& device, IsNumber is_number)
       : code_(code),
+        owner_(device),
         device_(device.kind() == rt::DeviceKind::cpu ? nullptr : &device),
         bound_(code.kernels().size()),
         used_(code.kernels().size(), 0),
@@ -33,9 +35,11 @@ class GeneratedKernels {
       for (tracer::ValueId v : code.kernels()[k].views) bound_[k].numbers.push_back(is_number(v) ? NumberOf(v) : -1);
   }
 
-  /// The shapes may be others: reads dims and strides from the views of all values. A kernel whose assumptions do not
-  /// hold for them is not used until the next call.
-  void Bind(absl::Span<const View> views);
+  /// The attributes of a step, with numbers in place of symbols.
+  using Attrs = absl::FunctionRef<absl::Span<const ir::Attr>(int step)>;
+  /// The shapes may be others, or where updates begin: reads dims and strides from the views of all values. A kernel
+  /// whose assumptions do not hold for them is not used until the next call.
+  void Bind(absl::Span<const View> views, Attrs attrs);
 
   /// Chooses the kernels for the steps from `from` up to `to`: those that are bound, lie in the range as a whole, whose
   /// inner values nobody holds, nor windows onto them, and whose operands are aligned as it needs. `held(v)` says
@@ -90,6 +94,7 @@ class GeneratedKernels {
       if (last < 0) return Submit(static_cast<size_t>(k), data);
       return last == k ? SubmitMany(static_cast<size_t>(batch), data) : absl::OkStatus();
     }
+    if (!kernel.updates.empty()) TSR_RETURN_IF_ERROR(CopyBases(static_cast<size_t>(k), data));
     Launch(static_cast<size_t>(k), data);
     return absl::OkStatus();
   }
@@ -108,8 +113,13 @@ class GeneratedKernels {
       rt::PieceMap map;
     };
     std::vector<Map> maps;
-    std::vector<View> views;       // of a library's product, or the ids of gathers, but for where they are
-    std::vector<int64_t> rows;     // of the table of each gather
+    std::vector<View> views;    // of a library's product, or the ids of gathers, but for where they are
+    std::vector<int64_t> rows;  // of the table of each gather
+    struct Base {
+      View from, to;  // but for where they are
+      bool is_whole;  // the parts are all there is
+    };
+    std::vector<Base> bases;       // of each update
     std::vector<int32_t> numbers;  // for each view, on a device that is not the cpu: index in numbers_, or -1
   };
   /// A number of the host that kernels of a device read from its memory, where it is written when it has changed.
@@ -127,6 +137,10 @@ class GeneratedKernels {
   absl::Status RunLibrary(const Code::Kernel& kernel, const Bound& b, bool submit) const;
   bool BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views);
   absl::Status CheckIds(size_t k, void* const* data) const;
+  /// Where the parts of updates begin. False: they are not within the result, or not apart from one another.
+  bool BindUpdates(const Code::Kernel& kernel, Bound& b, absl::Span<const View> views, Attrs attrs);
+  /// What stays as it is around updates.
+  absl::Status CopyBases(size_t k, void* const* data);
   void Launch(size_t k, void* const* data);
   /// The same on a device that is not the cpu.
   absl::Status Submit(size_t k, void* const* data);
@@ -136,6 +150,7 @@ class GeneratedKernels {
   absl::Status SubmitMany(size_t batch, void* const* data);
 
   const Code& code_;
+  rt::Device& owner_;
   rt::Device* const device_;  // null: the cpu
   std::vector<Bound> bound_;
   // Asked for every step of every run, so they are small.

@@ -74,31 +74,18 @@ bool SameType(const TensorType& a, const TensorType& b) {
   return a.dtype == b.dtype && a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims);
 }
 
-/// The operand whose memory the step's result may take over: the kernel has read all of a row before it writes there,
-/// and both lie alike. kNoValue: none.
-ValueId TakenOver(const Trace& trace, const MemoryPlan& plan, const Code* code, int step) {
-  const TraceStep& s = trace.steps[step];
-  if (s.kind != TraceStep::Kind::op || s.op != ir::Op::k_cross_entropy_grad) return kNoValue;
-  if (code != nullptr && code->kernel_of(step) >= 0) return kNoValue;
-  const ValueId in = s.in[0], out = s.out[0];
-  const TraceValue& value = trace.values[in];
-  if (value.kind != TraceValue::Kind::result || plan.last[in] != step || plan.escapes[in]) return kNoValue;
-  // A reshape may be a window onto what something else still needs.
-  const TraceStep& maker = trace.steps[value.step];
-  if (maker.kind != TraceStep::Kind::op || MayShare(maker)) return kNoValue;
-  return SameType(value.type, trace.values[out].type) ? in : kNoValue;
-}
-
-// Who reads an input, and when at the latest.
+// Who reads a value, and when at the latest.
 struct Reader {
   int step;
   int kernel;      // that has the step, or -1
   int latest;      // where that runs at the latest; without a kernel the step itself
   bool is_direct;  // not through a window, which may have other elements at the same place
 };
+/// Of all values that are no windows.
+using Readers = std::vector<std::vector<Reader>>;
 
-std::vector<std::vector<Reader>> ReadersOfInputs(const Trace& trace, const Code* code) {
-  std::vector<std::vector<Reader>> readers(trace.values.size());
+Readers FindReaders(const Trace& trace, const Code* code) {
+  Readers readers(trace.values.size());
   std::vector<ValueId> roots(trace.values.size());
   for (size_t v = 0; v < roots.size(); ++v) roots[v] = static_cast<ValueId>(v);
   for (size_t i = 0; i < trace.steps.size(); ++i) {
@@ -108,13 +95,67 @@ std::vector<std::vector<Reader>> ReadersOfInputs(const Trace& trace, const Code*
     for (ValueId v : s.in) {
       if (v == kNoValue) continue;
       const ValueId root = roots[static_cast<size_t>(v)];
-      if (trace.values[static_cast<size_t>(root)].kind == TraceValue::Kind::input)
-        readers[static_cast<size_t>(root)].push_back({step, kernel, latest, root == v && !MayShare(s)});
+      readers[static_cast<size_t>(root)].push_back({step, kernel, latest, root == v && !MayShare(s)});
     }
     if (MayShare(s))
       for (ValueId v : s.out) roots[static_cast<size_t>(v)] = roots[static_cast<size_t>(s.in[0])];
   }
   return readers;
+}
+
+/// Is the result the first operand but for what the step writes? Kernels of tier 1 look at all that may be wrong before
+/// they write, and copy the operand only where the result is elsewhere.
+bool Updates(const TraceStep& s) {
+  return s.kind == TraceStep::Kind::op &&
+         (s.op == ir::Op::k_update_slice || s.op == ir::Op::k_scatter || s.op == ir::Op::k_put_along_axis);
+}
+
+/// That operand; kNoValue: the step has no such result, or one that a kernel keeps to itself. In a kernel updates may
+/// follow one another.
+ValueId BaseOf(const Trace& trace, const Code* code, int step) {
+  const TraceStep& s = trace.steps[static_cast<size_t>(step)];
+  if (!Updates(s)) return kNoValue;
+  const int kernel = code != nullptr ? code->kernel_of(step) : -1;
+  if (kernel < 0) return s.in[0];
+  for (const Code::Kernel::Update& update : code->kernels()[static_cast<size_t>(kernel)].updates)
+    if (update.result == s.out[0]) return update.base;
+  return kNoValue;
+}
+
+/// Does the reader of `base` leave all of it as it is but for what it writes?
+bool IsUpdateOf(const Trace& trace, const Reader& r, ValueId base) {
+  const TraceStep& s = trace.steps[static_cast<size_t>(r.step)];
+  return Updates(s) && r.is_direct && std::count(s.in.begin(), s.in.end(), base) == 1 && s.in[0] == base;
+}
+
+/// The operand whose memory the step's result may take over, and both lie alike: the kernel has read all of a row
+/// before it writes there, or leaves it as it is but for what it writes. kNoValue: none.
+ValueId TakenOver(const Trace& trace, const MemoryPlan& plan, const Code* code, const Readers& readers, int step) {
+  const TraceStep& s = trace.steps[step];
+  if (s.kind != TraceStep::Kind::op) return kNoValue;
+  const int kernel = code != nullptr ? code->kernel_of(step) : -1;
+  ValueId in = kNoValue;
+  if (s.op == ir::Op::k_cross_entropy_grad && kernel < 0) in = s.in[0];
+  const ValueId base = BaseOf(trace, code, step);
+  const int latest = kernel >= 0 ? code->kernels()[static_cast<size_t>(kernel)].latest : step;
+  if (base != kNoValue) {
+    // All others have read it before, be it that steps run in place of the kernel.
+    int updates = 0;
+    const auto allows = [&](const Reader& r) {
+      const bool is_own = kernel >= 0 ? r.kernel == kernel : r.step == step;
+      return is_own ? IsUpdateOf(trace, r, base) && ++updates == 1 : r.latest < step;
+    };
+    const std::vector<Reader>& all = readers[static_cast<size_t>(base)];
+    if (std::all_of(all.begin(), all.end(), allows)) in = base;
+  }
+  if (in == kNoValue) return kNoValue;
+  const ValueId out = s.out[0];
+  const TraceValue& value = trace.values[in];
+  if (value.kind != TraceValue::Kind::result || plan.last[in] != latest || plan.escapes[in]) return kNoValue;
+  // A reshape may be a window onto what something else still needs.
+  const TraceStep& maker = trace.steps[value.step];
+  if (maker.kind != TraceStep::Kind::op || MayShare(maker)) return kNoValue;
+  return SameType(value.type, trace.values[out].type) ? in : kNoValue;
 }
 
 bool IsElementwise(const TraceStep& s) {
@@ -125,9 +166,9 @@ bool IsElementwise(const TraceStep& s) {
 // Results may be written over inputs that are read no later than there. Where an input is read by the very kernel that
 // writes the result, each element has to be read, by whoever needs it, before it is written: kernels of element-wise
 // ops alone read everything at a point of their space before they write anything there, and every result has the dims
-// of the space; so an input with the same dims, read directly, is read at the point that it is written at.
-void FindDonors(const Trace& trace, const Code* code, MemoryPlan& plan) {
-  const std::vector<std::vector<Reader>> readers = ReadersOfInputs(trace, code);
+// of the space; so an input with the same dims, read directly, is read at the point that it is written at. An update
+// of a part may be where the input is that it leaves as it is otherwise.
+void FindDonors(const Trace& trace, const Code* code, const Readers& readers, MemoryPlan& plan) {
   std::vector<bool> is_elementwise(code != nullptr ? code->kernels().size() : 0);
   for (size_t k = 0; k < is_elementwise.size(); ++k) {
     const std::vector<int>& steps = code->kernels()[k].steps;
@@ -158,7 +199,10 @@ void FindDonors(const Trace& trace, const Code* code, MemoryPlan& plan) {
     if (s.kind != TraceStep::Kind::op || MayShare(s)) continue;
     const int step = static_cast<int>(i), kernel = code != nullptr ? code->kernel_of(step) : -1;
     const int position = kernel >= 0 ? code->kernels()[static_cast<size_t>(kernel)].position : step;
-    const auto allows = [&](const Reader& r) {
+    const ValueId base = BaseOf(trace, code, step);
+    const auto allows = [&](ValueId in, const Reader& r) {
+      if (base != kNoValue && (kernel >= 0 ? r.kernel == kernel : r.step == step))
+        return in == base && IsUpdateOf(trace, r, base);
       if (kernel >= 0 && r.kernel == kernel) return is_elementwise[static_cast<size_t>(kernel)] && r.is_direct;
       if (r.step == step) return loops_work_in_place && r.is_direct && ir::Info(s.op).impl == ir::Impl::ew;
       return r.latest < position;
@@ -172,7 +216,9 @@ void FindDonors(const Trace& trace, const Code* code, MemoryPlan& plan) {
       donors.kernel = kernel;
       for (ValueId in : same->second) {
         const std::vector<Reader>& all = readers[static_cast<size_t>(in)];
-        if (std::all_of(all.begin(), all.end(), allows)) donors.inputs.push_back(in);
+        if (!std::all_of(all.begin(), all.end(), [&](const Reader& r) { return allows(in, r); })) continue;
+        // First where nothing has to be copied.
+        donors.inputs.insert(in == base ? donors.inputs.begin() : donors.inputs.end(), in);
       }
     }
   }
@@ -186,6 +232,7 @@ MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, cons
   plan.escapes.assign(trace.values.size(), false);
   plan.last = LastNeeds(trace, code, &plan.escapes);
   const int end = static_cast<int>(trace.steps.size());
+  const Readers readers = FindReaders(trace, code);
   std::vector<bool> inner(trace.values.size(), false);
   for (size_t k = 0; code != nullptr && k < code->kernels().size(); ++k)
     for (ValueId v : code->kernels()[k].inner) inner[static_cast<size_t>(v)] = true;
@@ -210,7 +257,7 @@ MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, cons
         continue;
       }
       const int until = std::min(plan.last[v], end);
-      if (const ValueId in = TakenOver(trace, plan, code, i); in != kNoValue && slot_of[in] != nullptr) {
+      if (const ValueId in = TakenOver(trace, plan, code, readers, i); in != kNoValue && slot_of[in] != nullptr) {
         slot_of[in]->second.until = until;
         also.push_back({static_cast<size_t>(v), static_cast<size_t>(in)});
         continue;
@@ -228,7 +275,7 @@ MemoryPlan PlanMemory(const Trace& trace, const std::vector<Extra>& extras, cons
     plan.lives.push_back(life);
   }
   for (const auto& [value, other] : also) plan.slots[value] = plan.slots[other];
-  if (trace.is_eager) FindDonors(trace, code, plan);
+  if (trace.is_eager) FindDonors(trace, code, readers, plan);
   return plan;
 }
 

@@ -34,7 +34,8 @@ struct MemoryPlan {
   /// The last step at which each value is needed.
   std::vector<int> last;
   /// Eager: inputs in whose memory a result may be written, where nobody but the run holds the input and no other
-  /// result is there; in the order in which the program first uses them.
+  /// result is there; in the order in which the program first uses them, but for what an update leaves as it is: that
+  /// comes first.
   struct Donors {
     std::vector<tracer::ValueId> inputs;
     int kernel = -1;  // only where this one runs in place of the result's step; -1: in any case

@@ -122,7 +122,7 @@ absl::Status ReplayActivation::Prepare(int to) {
     for (int i = position_; i < to; ++i) bind(i);
   }
   TSR_RETURN_IF_ERROR(LayOut(position_, to));
-  if (generated_ != nullptr) generated_->Bind(views_);
+  if (generated_ != nullptr) generated_->Bind(views_, [&](int step) { return bound_[step].attrs; });
   return absl::OkStatus();
 }
 

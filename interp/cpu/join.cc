@@ -86,7 +86,8 @@ absl::Status k_update_slice(const interp::KernelArgs& args) {
   const View &x = *args.in[0], &updates = *args.in[1];
   const ir::Ints &starts = args.ints(0), &steps = args.ints(1);
   View dst = *args.out[0];
-  CopyStrided(dst, x);
+  // A version may have put the result where x is (tiers/memory_plan.h).
+  if (dst.data != x.data) CopyStrided(dst, x);
   if (updates.size() == 0) return absl::OkStatus();
   int64_t offset = 0;
   for (int i = 0; i < dst.rank; ++i) {

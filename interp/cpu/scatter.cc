@@ -119,7 +119,8 @@ absl::Status k_scatter(const interp::KernelArgs& args) {
   TSR_ASSIGN_OR_RETURN(const Scratch checked, CheckedOffsets(ids, x, y.strides));
   Scratch scratch;
   TSR_ASSIGN_OR_RETURN(const View updates, MakeContiguous(*args.in[2], &scratch));
-  CopyStrided(y, x);
+  // A version may have put the result where x is (tiers/memory_plan.h).
+  if (y.data != x.data) CopyStrided(y, x);
   const int64_t total = updates.size();
   if (total == 0) return absl::OkStatus();
   const int64_t* offsets = checked.as<int64_t>();
@@ -158,7 +159,8 @@ absl::Status k_put_along_axis(const interp::KernelArgs& args) {
   TSR_ASSIGN_OR_RETURN(const Scratch checked, CheckedIds(ids, x.dims[axis], axis, "x"));
   Scratch scratch;
   TSR_ASSIGN_OR_RETURN(const View updates, MakeContiguous(*args.in[2], &scratch));
-  CopyStrided(y, x);
+  // A version may have put the result where x is (tiers/memory_plan.h).
+  if (y.data != x.data) CopyStrided(y, x);
   if (updates.size() == 0) return absl::OkStatus();
   const int64_t* id = checked.as<int64_t>();
   const int64_t size = SizeOf(y.dtype), count = ids.dims[axis], dim = x.dims[axis];

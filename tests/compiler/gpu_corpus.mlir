@@ -682,3 +682,76 @@ tsr_graph.trace "function" values [0, 1] strides [[], []]
     (%v0: !t, %v1: !r) {
   %v2 = tsr_graph.rms_norm %v0, %v1 step 0 values [2] until [end] {dims = 1 : i64, eps = 1.0e-06 : f64} : (!t, !r) -> !t
 }
+
+// -----
+
+// kv_update_bf16_symbolic: 1
+!k = tensor<?x?x1x?xf32, [0, 1, -1, 2]>
+!w = tensor<?xf32, [2]>
+!c = tensor<?x?x?x?xbf16, [0, 1, 3, 2]>
+!u = tensor<?x?x1x?xbf16, [0, 1, -1, 2]>
+tsr_graph.trace "eager" values [0, 1, 2] strides [[], [], []] likely [32, 8, 128, 4096]
+    (%v0: !k, %v1: !w, %v2: !c) {
+  %v3 = tsr_graph.mul %v0, %v1 step 0 values [3] until [1] : (!k, !w) -> !k
+  %v4 = tsr_graph.cast %v3 step 1 values [4] until [2] : (!k) -> !u
+  %v5 = tsr_graph.update_slice %v2, %v4 step 2 values [5] until [end] {steps = array<i64>} : (!c, !u) -> !c
+}
+
+// -----
+
+// turned_update_bf16: 1
+!k = tensor<32x8x128x64xbf16>
+!r = tensor<128x64xbf16>
+!c = tensor<32x8x4096x128xbf16>
+tsr_graph.trace "eager" values [0, 1, 2, 3, 4] strides [[-1, -1, -1, 1], [-1, -1, -1, 1], [], [], []]
+    (%v0: !k, %v1: !k, %v2: !r, %v3: !r, %v4: !c) {
+  %v5 = tsr_graph.mul %v0, %v2 step 0 values [5] until [2] : (!k, !r) -> !k
+  %v6 = tsr_graph.mul %v1, %v3 step 1 values [6] until [2] : (!k, !r) -> !k
+  %v7 = tsr_graph.sub %v5, %v6 step 2 values [7] until [3] : (!k, !k) -> !k
+  %v8 = tsr_graph.update_slice %v4, %v7 step 3 values [8] until [7] {steps = array<i64>} : (!c, !k) -> !c
+  %v9 = tsr_graph.mul %v1, %v2 step 4 values [9] until [6] : (!k, !r) -> !k
+  %v10 = tsr_graph.mul %v0, %v3 step 5 values [10] until [6] : (!k, !r) -> !k
+  %v11 = tsr_graph.add %v9, %v10 step 6 values [11] until [7] : (!k, !k) -> !k
+  %v12 = tsr_graph.update_slice %v8, %v11 step 7 values [12] until [end] {steps = array<i64>} : (!c, !k) -> !c
+}
+
+// -----
+
+// turned_update_bf16_symbolic: 1
+!k = tensor<?x?x?x?xbf16, [0, 1, 2, 3]>
+!r = tensor<?x?xbf16, [2, 3]>
+!c = tensor<?x?x?x?xbf16, [0, 1, 4, 5]>
+tsr_graph.trace "eager" values [0, 1, 2, 3, 4] strides [[-1, -1, -1, 1], [-1, -1, -1, 1], [], [], []] likely [32, 8, 128, 64, 4096, 128]
+    (%v0: !k, %v1: !k, %v2: !r, %v3: !r, %v4: !c) {
+  %v5 = tsr_graph.mul %v0, %v2 step 0 values [5] until [2] : (!k, !r) -> !k
+  %v6 = tsr_graph.mul %v1, %v3 step 1 values [6] until [2] : (!k, !r) -> !k
+  %v7 = tsr_graph.sub %v5, %v6 step 2 values [7] until [3] : (!k, !k) -> !k
+  %v8 = tsr_graph.update_slice %v4, %v7 step 3 values [8] until [7] {steps = array<i64>} : (!c, !k) -> !c
+  %v9 = tsr_graph.mul %v1, %v2 step 4 values [9] until [6] : (!k, !r) -> !k
+  %v10 = tsr_graph.mul %v0, %v3 step 5 values [10] until [6] : (!k, !r) -> !k
+  %v11 = tsr_graph.add %v9, %v10 step 6 values [11] until [7] : (!k, !k) -> !k
+  %v12 = tsr_graph.update_slice %v8, %v11 step 7 values [12] until [end] {steps = array<i64>} : (!c, !k) -> !c
+}
+
+// -----
+
+// rms_norm_update_f16: 1
+!t = tensor<512x8x128xf16>
+!w = tensor<128xf16>
+!c = tensor<4096x8x128xf16>
+tsr_graph.trace "eager" values [0, 1, 2] strides [[], [], []]
+    (%v0: !t, %v1: !w, %v2: !c) {
+  %v3 = tsr_graph.rms_norm %v0, %v1 step 0 values [3] until [1] {dims = 1 : i64, eps = 1.0e-06 : f64} : (!t, !w) -> !t
+  %v4 = tsr_graph.update_slice %v2, %v3 step 1 values [4] until [end] {steps = array<i64>} : (!c, !t) -> !c
+}
+
+// -----
+
+// transposed_update_f32_symbolic: 1
+!t = tensor<?x?xf32, [0, 1]>
+!c = tensor<?x?xf32, [2, 3]>
+tsr_graph.trace "eager" values [0, 1] strides [[1, -1], []] likely [4096, 4096, 8192, 8192]
+    (%v0: !t, %v1: !c) {
+  %v2 = tsr_graph.exp %v0 step 0 values [2] until [1] : (!t) -> !t
+  %v3 = tsr_graph.update_slice %v1, %v2 step 1 values [3] until [end] {steps = array<i64>} : (!c, !t) -> !c
+}

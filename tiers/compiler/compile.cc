@@ -220,6 +220,11 @@ llvm::Error Kernels::Run(size_t launch, llvm::ArrayRef<Buffer> buffers) const {
   }
   std::vector<int64_t> dims;
   for (const auto& [value, dim] : l.dims) {
+    // The buffer of a result of which a part is written begins with the part.
+    if (dim == tiers::kPartEntry) {
+      dims.push_back(0);
+      continue;
+    }
     const auto it = values.find(value);
     const int64_t d = dim >= 0 ? dim : -1 - dim;
     if (it == values.end() || d >= static_cast<int64_t>(it->second->dims.size()))

@@ -154,11 +154,13 @@ std::vector<KernelReport> CountKernels(ModuleOp module) {
         return IsGather(use.getOwner()) && use.getOperandNumber() == 0;
       });
     };
+    // What stays as it is around an update is the core's.
     for (auto [argument, strides] : llvm::zip(kernel.getBody().getArguments(), kernel.getStrides()))
-      if (!is_table(argument)) r.bytes_read += Bytes(argument.getType(), strides);
+      if (!is_table(argument) && !argument.use_empty()) r.bytes_read += Bytes(argument.getType(), strides);
     for (Operation& op : kernel.getBody().front())
       if (IsGather(&op)) r.bytes_read += Bytes(op.getResult(0).getType(), Attribute());
-    for (Value result : kernel.getResults()) r.bytes_written += Bytes(result.getType(), Attribute());
+    for (Value result : kernel.getBody().front().back().getOperands())
+      r.bytes_written += Bytes(result.getType(), Attribute());
     auto note = [&](int32_t id, Type type) {
       for (auto [d, dim] : llvm::enumerate(DimsOf(type))) r.places[{id, static_cast<int64_t>(d)}] = DimFormula(dim);
     };

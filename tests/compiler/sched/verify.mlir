@@ -131,3 +131,36 @@ tsr_graph.trace "t" values [0, 1] strides [[], []] (%v0: tensor<8x8xf32>, %v1: t
     tsr_sched.yield %z : tensor<8x8xf32>
   }
 }
+
+// -----
+
+tsr_graph.trace "t" values [0, 2] strides [[], []] (%v0: tensor<8xf32>, %v2: tensor<4xf32>) {
+  // expected-error@+1 {{writes a part of an operand for each update}}
+  %v1 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0, 2] outputs [1] strides [[], []] row 0 updates [[0, 0, 1]] lanes 8 grain 1
+      (%x = %v0 : tensor<8xf32>, %u = %v2 : tensor<4xf32>) -> (tensor<8xf32>) {
+    %y = tsr_graph.exp %u : (tensor<4xf32>) -> tensor<4xf32>
+    tsr_sched.yield %y : tensor<4xf32>
+  }
+}
+
+// -----
+
+tsr_graph.trace "t" values [0, 2] strides [[], []] (%v0: tensor<8xf32>, %v2: tensor<4xf32>) {
+  // expected-error@+1 {{writes a part of an operand for each update}}
+  %v1 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0, 2] outputs [1] strides [[], []] row 0 updates [[0, 1, 1, 0]] lanes 8 grain 1
+      (%x = %v0 : tensor<8xf32>, %u = %v2 : tensor<4xf32>) -> (tensor<8xf32>) {
+    %y = tsr_graph.exp %u : (tensor<4xf32>) -> tensor<4xf32>
+    tsr_sched.yield %y : tensor<4xf32>
+  }
+}
+
+// -----
+
+tsr_graph.trace "t" values [0, 2] strides [[], []] (%v0: tensor<8xf32>, %v2: tensor<4xf32>) {
+  // expected-error@+1 {{writes a part of an operand for each update}}
+  %v1 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0, 2] outputs [1] strides [[], []] row 0 updates [[0, 0, 1, 1]] lanes 8 grain 1
+      (%x = %v0 : tensor<8xf32>, %u = %v2 : tensor<4xf32>) -> (tensor<8xf32>) {
+    %y = tsr_graph.exp %u : (tensor<4xf32>) -> tensor<4xf32>
+    tsr_sched.yield %y : tensor<4xf32>
+  }
+}

@@ -131,6 +131,28 @@ void TsrSchedDialect::initialize() {
       >();
 }
 
+namespace {
+// An entry of `updates`: its result is as an operand is, and what is yielded lies in it.
+bool IsPartOf(KernelOp kernel, ArrayRef<int64_t> words) {
+  if (words.size() < 3 || words[0] < 0 || words[0] >= kernel.getNumResults() || words[1] < 0 ||
+      words[1] >= static_cast<int64_t>(kernel.getOperands().size()))
+    return false;
+  auto whole = dyn_cast<RankedTensorType>(kernel.getResult(static_cast<unsigned>(words[0])).getType());
+  Value yielded = kernel.getBody().front().back().getOperand(static_cast<unsigned>(words[0]));
+  auto part = dyn_cast<RankedTensorType>(yielded.getType());
+  if (!whole || !part || whole.getElementType() != part.getElementType() ||
+      kernel.getOperands()[static_cast<size_t>(words[1])].getType() != Type(whole))
+    return false;
+  const ArrayRef<int64_t> dims = words.drop_front(3);
+  int64_t last = -1;
+  for (int64_t d : dims) {
+    if (d < -1 || d >= whole.getRank() || (d >= 0 && d <= last)) return false;
+    last = std::max(last, d);
+  }
+  return static_cast<int64_t>(dims.size()) == part.getRank();
+}
+}  // namespace
+
 LogicalResult KernelOp::verify() {
   Block& body = getBody().front();
   if (body.getNumArguments() != getOperands().size()) return emitOpError("has as many block arguments as operands");
@@ -138,7 +160,18 @@ LogicalResult KernelOp::verify() {
     if (argument.getType() != operand.getType()) return emitOpError("block arguments have the types of the operands");
   auto yield = dyn_cast<YieldOp>(body.back());
   if (!yield) return emitOpError("ends with tsr_sched.yield");
-  if (yield.getValues().getTypes() != getResults().getTypes()) return emitOpError("yields what it returns");
+  if (yield.getValues().size() != getNumResults()) return emitOpError("yields what it returns");
+  SmallVector<bool> is_update(getNumResults(), false);
+  if (ArrayAttr updates = getUpdatesAttr()) {
+    for (Attribute entry : updates) {
+      const ArrayRef<int64_t> words = cast<DenseI64ArrayAttr>(entry).asArrayRef();
+      if (!IsPartOf(*this, words)) return emitOpError("writes a part of an operand for each update");
+      is_update[static_cast<size_t>(words[0])] = true;
+    }
+  }
+  for (auto [k, value] : llvm::enumerate(yield.getValues()))
+    if (!is_update[k] && value.getType() != getResult(static_cast<unsigned>(k)).getType())
+      return emitOpError("yields what it returns");
   if (getInputs().size() != getOperands().size() || getOutputs().size() != getResults().size())
     return emitOpError("names each operand and each result");
   if (getStrides().size() != getOperands().size()) return emitOpError("has strides for each operand");

@@ -30,6 +30,10 @@ def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, Singl
     - `product`: how a matrix product in the body is cut; sched/product.h says what its entries mean. Element-wise ops
       before the first product may compute its left factor (a prologue), where that is packed, not transposed, and no
       second product follows
+    - `updates`: results that are an operand with what is yielded written over a part of it. [result, operand, value,
+      dims...]: which result, which operand it has elsewhere, the value whose update_slice says where the part begins, and
+      for each dim of what is yielded the dim of the result along which it lies (-1: it is 1). The kernel writes the part
+      alone; the core sees to the rest. Two parts of one result are two results with one id
 
     ```mlir
     %v5 = tsr_sched.kernel @k4 at 4 steps [3, 4] inputs [0, 1] outputs [5] strides [[], []] row 0 lanes 8 grain 32768
@@ -43,12 +47,13 @@ def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, Singl
   let arguments = (ins Variadic<AnyType>:$operands, SymbolNameAttr:$name, I32Attr:$position, DenseI32ArrayAttr:$steps,
                        DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, Tsr_Lists:$strides, I64Attr:$row,
                        I64Attr:$lanes, I64Attr:$grain, OptionalAttr<DenseI64ArrayAttr>:$cut,
-                       OptionalAttr<DictionaryAttr>:$product);
+                       OptionalAttr<DictionaryAttr>:$product, OptionalAttr<Tsr_Lists>:$updates);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $name `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `strides` custom<Lists>($strides) `row` $row
-    (`cut` $cut^)? `lanes` $lanes `grain` $grain attr-dict custom<Kernel>($operands, type($operands), type($results), $body)
+    (`cut` $cut^)? (`updates` custom<Lists>($updates)^)? `lanes` $lanes `grain` $grain attr-dict
+    custom<Kernel>($operands, type($operands), type($results), $body)
   }];
   let hasVerifier = 1;
 }

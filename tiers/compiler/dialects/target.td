@@ -14,7 +14,8 @@ def TsrTarget_LaunchOp : Op<TsrTarget_Dialect, "launch"> {
   let summary = "One kernel of the plan";
   let description = [{
     The core runs it at step `position` in place of `steps`, over as many tasks as `tasks` says: a product of entries of
-    `dims`. Each entry of `dims` is a pair (value, dim) or, for strides, (value, -1 - dim). `tasks` and `unit` are products:
+    `dims`. Each entry of `dims` is a pair (value, dim) or, for strides, (value, -1 - dim); (value, -1000) is the element of
+    a result where the part begins that the update_slice of that value writes. `tasks` and `unit` are products:
     entries of `dims` where they are not negative, and otherwise -1 - e is a number; `unit` is the
     elements of one task. `strides` says what the code takes the strides of each operand to be: nothing means row-major,
     -1 that it reads them. Where they are not so, the core runs the steps instead. `scratch` has the bytes of an element

@@ -34,6 +34,12 @@
 // trace the core looks when the op comes, because an error is raised there: the indices must be operands of the trace.
 // On a CUDA device the kernel looks at them, and an error is raised when the host next waits, as in tier 1.
 //
+// An update of a part (update_slice) joins the group that computes what is written, directly or through a view that
+// adds dims of 1, and is the last that happens to it there: nothing in the kernel uses the result, and the kernel
+// writes the part alone. What is around the part is the core's: the memory of the operand itself where that is not
+// needed any more, or else a copy. Updates of one tensor one after the other, of which only the last is needed, are
+// parts of one result. An update that finds no group is tier 1's, may fail there, and closes all groups.
+//
 // Sums along columns (over dims before the last one, and not over that) join a group of the same space and may have
 // company there, but nothing in the kernel uses them. How they are cut for threads, and whether a CUDA device has
 // enough to do, follows from the sizes that were seen. Variances and logsumexp along columns are worth a kernel alone:
@@ -43,26 +49,22 @@
 // matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
 // cores. There a reduction of whole rows is worth a kernel of its own, and so is an op that reads an operand which
 // lies the other way round (sched/transposed.h), be it a copy: tier 1 moves it in smaller squares, by single elements.
-#include <climits>
-
-#include "llvm/ADT/SetVector.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
 #include "tiers/compiler/sched/columns.h"
 #include "tiers/compiler/sched/gather.h"
+#include "tiers/compiler/sched/group.h"
 #include "tiers/compiler/sched/kinds.h"
 #include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/sched/prologue.h"
 #include "tiers/compiler/sched/transposed.h"
+#include "tiers/compiler/sched/update.h"
 
 using namespace mlir;
 
 namespace tessera::compiler {
 namespace {
 
-constexpr size_t kMostOps = 48;
-// Tensors that a kernel reads; with a result for each op it still has no more views than the core has room for.
-constexpr size_t kMostReads = 16;
 // Products with longer sums are not followed by ops on whole rows.
 constexpr int64_t kShortSum = 256;
 
@@ -78,44 +80,6 @@ bool HasWeights(ArrayRef<Operation*> ops) {
     return llvm::any_of(ops, [&](Operation* op) { return RowOf(op) != nullptr && RowOf(op)->name == name; });
   };
   return has("softmax") || has("log_softmax") || (has("max") && has("exp") && has("sum") && has("div"));
-}
-
-struct Group {
-  SmallVector<Dim> dims;
-  int64_t row = 0;
-  llvm::SetVector<Operation*> ops;
-  llvm::SetVector<Value> reads;    // from outside
-  SmallVector<Operation*> folded;  // casts that a product does when it reads
-  Group* before = nullptr;         // computes the left factor of the product, and nothing has come between
-  bool has_prologue = false;       // its ops are here
-  bool open = true;
-  int compute = 0;  // ops that do arithmetic
-  bool normalises = false;
-  Operation* product = nullptr;
-  Operation* second = nullptr;  // multiplies rows of the group
-  Operation* gather = nullptr;  // its first op
-  Columns columns;              // dims that are summed
-};
-
-// The two ways to write one number for each row: with dims of 1, or without the dims.
-enum class RowForm { none, kept, dropped };
-RowForm RowFormOf(const Group& g, ArrayRef<Dim> dims) {
-  if (g.row == 0) return RowForm::none;
-  const size_t outer = g.dims.size() - static_cast<size_t>(g.row);
-  if (dims.size() < outer || ArrayRef<Dim>(g.dims).take_front(outer) != dims.take_front(outer)) return RowForm::none;
-  if (dims.size() == outer) return RowForm::dropped;
-  if (dims.size() != g.dims.size()) return RowForm::none;
-  for (const Dim& d : dims.drop_front(outer))
-    if (!d.is_one()) return RowForm::none;
-  return RowForm::kept;
-}
-
-// The space of the group with the row that it would have.
-Group RowSpace(const Group& g, int64_t row) {
-  Group as;
-  as.dims = g.dims;
-  as.row = row;
-  return as;
 }
 
 class Fuser {
@@ -138,11 +102,6 @@ class Fuser {
   }
 
  private:
-  static int32_t StepOf(Operation* op) {
-    auto step = op->getAttrOfType<IntegerAttr>("step");
-    return step ? static_cast<int32_t>(step.getInt()) : INT32_MAX;
-  }
-
   void Region(ArrayRef<Operation*> ops) {
     groups_.clear();
     group_of_.clear();
@@ -170,17 +129,6 @@ class Fuser {
     });
   }
 
-  static bool IsView(Operation* op) { return RowOf(op) != nullptr && RowOf(op)->impl == "view"; }
-
-  // Casts of operands are no steps: each kernel that needs one has its own.
-  static bool IsLoose(Operation* op) { return op != nullptr && !op->hasAttr("step"); }
-  static Value Through(Value v) {
-    while (IsLoose(v.getDefiningOp()) && !isa<sched::KernelOp>(v.getDefiningOp()) &&
-           v.getDefiningOp()->getNumOperands() > 0)
-      v = v.getDefiningOp()->getOperand(0);
-    return v;
-  }
-
   Group* Of(Value v) {
     Operation* def = Through(v).getDefiningOp();
     auto it = def == nullptr ? group_of_.end() : group_of_.find(def);
@@ -197,6 +145,8 @@ class Fuser {
     if (kind.c == Class::view) return CloseUsed(op, nullptr);
     if (kind.c == Class::product) return AddProduct(op);
     if (kind.c == Class::gather) return AddGather(op);
+    if (kind.c == Class::update) return AddUpdate(op);
+    if (kind.c == Class::alias && AddForUpdate(op)) return;
     SmallVector<Group*> candidates;
     auto offer = [&](Group* g) {
       if (g != nullptr && g->open && !llvm::is_contained(candidates, g)) candidates.push_back(g);
@@ -243,7 +193,35 @@ class Fuser {
                columns = a.columns.count > 0 || b.columns.count > 0;
     const bool multiplies = a.product != nullptr || b.product != nullptr, rows = a.row > 0 || b.row > 0;
     if (!a.columns.Agrees(b.columns)) return false;
+    if ((a.updates || b.updates) && (columns || multiplies || a.row > 1 || b.row > 1)) return false;
     return gathers + columns + multiplies <= 1 && !(columns && rows);
+  }
+
+  void AddUpdate(Operation* op) {
+    Group* g = Of(op->getOperand(1));
+    if (!options_.fuse || g == nullptr || !g->open || !MayUpdate(*g, op)) {
+      for (auto& other : groups_) other->open = false;
+      return;
+    }
+    CloseUsed(op, g);
+    g->ops.insert(op);
+    g->compute += 1;
+    g->updates = true;
+    group_of_[op] = g;
+    if (Of(op->getOperand(0)) != g) g->reads.insert(Through(op->getOperand(0)));
+  }
+
+  // A view of a value in a group that an update of that group will write: it needs no memory, and closes nothing.
+  bool AddForUpdate(Operation* op) {
+    Group* g = Of(op->getOperand(0));
+    if (!options_.fuse || g == nullptr || !g->open || g->ops.size() + 1 >= kMostOps) return false;
+    if (Through(op->getOperand(0)) != op->getOperand(0) || IsUpdate(op->getOperand(0).getDefiningOp())) return false;
+    const bool is_written = llvm::any_of(
+        op->getUses(), [](OpOperand& use) { return use.getOperandNumber() == 1 && IsUpdate(use.getOwner()); });
+    if (!is_written || DimsOf(op->getResult(0).getType()) == g->dims) return false;
+    g->ops.insert(op);
+    group_of_[op] = g;
+    return true;
   }
 
   void AddProduct(Operation* op) {
@@ -510,6 +488,7 @@ class Fuser {
     into.compute += from.compute;
     into.folded.append(from.folded);
     into.normalises |= from.normalises;
+    into.updates |= from.updates;
     if (from.columns.count > 0) into.columns = from.columns;
     if (from.product != nullptr) {
       into.product = from.product;
@@ -523,6 +502,10 @@ class Fuser {
   bool Fits(const Group& g, Operation* op, Kind kind) {
     if (g.ops.size() >= kMostOps || g.reads.size() + op->getNumOperands() > kMostReads) return false;
     const int64_t row = kind.row > 0 ? kind.row : g.row;
+    if (g.updates && (kind.c == Class::column || kind.row > 1)) return false;
+    for (Value v : op->getOperands())
+      if (Operation* def = Through(v).getDefiningOp(); def != nullptr && g.ops.contains(def) && IsUpdate(def))
+        return false;
     if (g.product != nullptr && kind.row > 0)
       if (kind.row > 1 || !HasShortSum(g.product) || !options_.device.empty()) return false;
     if (kind.row > 0 && ((g.row > 0 && g.row != kind.row) || g.columns.count > 0)) return false;
@@ -641,6 +624,8 @@ class Fuser {
     }
     for (Operation* cast : g.folded) steps.push_back(StepOf(cast));
     llvm::sort(steps);
+    SmallVector<Attribute> updates;
+    const SmallVector<Value> written = WrittenFor(g, inputs, outputs, output_ids, updates);
     for (int32_t id : output_ids)
       if (id < 0) return;  // a value that has no name cannot be written anywhere
     for (int32_t id : input_ids)
@@ -682,16 +667,21 @@ class Fuser {
         b, FusedLoc::get(b.getContext(), locations), types, inputs, b.getStringAttr("k" + std::to_string(StepOf(last))),
         b.getI32IntegerAttr(StepOf(last)), b.getDenseI32ArrayAttr(steps), b.getDenseI32ArrayAttr(input_ids),
         b.getDenseI32ArrayAttr(output_ids), b.getArrayAttr(strides), b.getI64IntegerAttr(g.row),
-        b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain), cut, product);
+        b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain), cut, product,
+        updates.empty() ? ArrayAttr() : b.getArrayAttr(updates));
     Block* body = b.createBlock(&kernel.getBody());
     IRMapping map;
     for (Value v : inputs) map.map(v, body->addArgument(v.getType(), v.getLoc()));
     for (Operation* op : ops) {
+      const bool is_for_update = IsView(op) && llvm::all_of(op->getUsers(), [&](Operation* user) {
+                                   return g.ops.contains(user) && IsUpdate(user);
+                                 });
+      if (IsUpdate(op) || is_for_update) continue;
       Operation* clone = b.clone(*op, map);
       for (StringRef name : {"step", "values", "until", "tsr.strides"}) clone->removeAttr(name);
     }
     SmallVector<Value> yielded;
-    for (Value v : outputs) yielded.push_back(map.lookup(v));
+    for (Value v : written) yielded.push_back(map.lookup(v));
     sched::YieldOp::create(b, kernel.getLoc(), yielded);
     // Views stay in the trace, for the core; what they look at is the kernel's result now.
     for (auto [old, now] : llvm::zip(outputs, kernel.getResults())) {

@@ -2,6 +2,7 @@
 
 #include "llvm/ADT/StringSet.h"
 #include "tiers/compiler/sched/gather.h"
+#include "tiers/compiler/sched/update.h"
 
 using namespace mlir;
 
@@ -106,6 +107,7 @@ Kind KindOf(Operation* op, const CompileOptions& options) {
     if (row->name == "copy" || row->name == "where" || IsGather(op) || (row->name == "cast" && same)) return {};
   }
   if (IsCheckedGather(op, options)) return {Class::gather};
+  if (IsUpdate(op)) return {Class::update};
   if (row->impl == "ew" || row->name == "cast" || row->name == "copy") return {Class::elementwise};
   if (op->getNumOperands() == 0) return {};
   Value x = op->getOperand(0);

@@ -19,6 +19,7 @@ enum class Class {
   product,      // a matrix product
   gather,       // rows of a table, at indices
   column,       // a reduction over dims before the last one
+  update,       // writes what a kernel computes to a part of something
 };
 
 struct Kind {

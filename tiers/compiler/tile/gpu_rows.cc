@@ -36,6 +36,7 @@ Value GpuRows::AreAligned(int64_t lanes, Value also) {
       if (loop_strides_[k][l]) add(loop_strides_[k][l], lanes - 1);
     // Rows of a table begin at multiples of this.
     if (nest_.views[k].is_table) add(StrideOfDim(nest_.views[k], 0), lanes - 1);
+    if (Value begin = BeginOf(k)) add(begin, lanes - 1);
   }
   if (also) add(also, lanes - 1);
   return bits ? Compare(arith::CmpIPredicate::eq, bits, I64(0)) : Value();

@@ -1,6 +1,7 @@
 #include "tiers/compiler/tile/loop_nest.h"
 
 #include "tiers/compiler/sched/gather.h"
+#include "tiers/compiler/sched/update.h"
 
 using namespace mlir;
 
@@ -113,6 +114,22 @@ bool Joins(const ViewPlan& view, ArrayRef<Dim> space, size_t d) {
   return a >= 0 && b >= 0 && (!view.known || view.known.empty());
 }
 
+// The entry of a result that is a part of something; nothing: it is a whole.
+ArrayRef<int64_t> UpdateOf(sched::KernelOp kernel, size_t result) {
+  ArrayAttr updates = kernel.getUpdatesAttr();
+  if (!updates) return {};
+  for (Attribute entry : updates)
+    if (const auto words = cast<DenseI64ArrayAttr>(entry).asArrayRef(); words[0] == static_cast<int64_t>(result))
+      return words;
+  return {};
+}
+bool IsBase(sched::KernelOp kernel, size_t operand) {
+  ArrayAttr updates = kernel.getUpdatesAttr();
+  return updates && llvm::any_of(updates, [&](Attribute entry) {
+           return cast<DenseI64ArrayAttr>(entry)[1] == static_cast<int64_t>(operand);
+         });
+}
+
 }  // namespace
 
 Products ProductsOf(sched::KernelOp kernel) {
@@ -154,6 +171,12 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
                   cast<DenseI64ArrayAttr>(kernel.getStrides()[k]),
                   {},
                   {}};
+    if (argument.use_empty() && IsBase(kernel, k)) {
+      view.is_base = true;
+      view.own_dim.assign(rank, -1);
+      nest.views.push_back(std::move(view));
+      continue;
+    }
     auto users = argument.getUsers();
     auto is_before = [&](Operation* op) { return nest.elsewhere.contains(op); };
     auto is_elsewhere = [&](Operation* op) { return IsProduct(op) || isa<graph::SizeOp>(op) || is_before(op); };
@@ -180,6 +203,14 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
   auto yield = cast<sched::YieldOp>(body.back());
   for (auto [k, value] : llvm::enumerate(yield.getValues())) {
     ViewPlan view{kernel.getOutputs()[k], cast<RankedTensorType>(value.getType()), {}, {}, {}};
+    if (const ArrayRef<int64_t> update = UpdateOf(kernel, k); !update.empty()) {
+      if (nest.count > 0 || update.size() != rank + 3) return std::nullopt;
+      view.type = cast<RankedTensorType>(kernel.getResult(static_cast<unsigned>(k)).getType());
+      view.update = static_cast<int32_t>(update[2]);
+      view.own_dim.assign(update.begin() + 3, update.end());
+      nest.views.push_back(std::move(view));
+      continue;
+    }
     const size_t own = static_cast<size_t>(view.type.getRank());
     // The second product of a kernel has a space of its own.
     if (const Products p = ProductsOf(kernel); p.second != nullptr && p.IsResult(value)) {
@@ -215,6 +246,9 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
           moving += own >= 0;
         }
         if (moving > 1 && v.known && !v.known.empty()) all = false;
+        if (v.update >= 0 &&
+            !IsOneRun(nest.space, DimsOf(v.type), v.own_dim, static_cast<size_t>(nest.loops.back().first), d))
+          all = false;
       }
       if (all) {
         nest.loops.back().second = static_cast<int64_t>(d);

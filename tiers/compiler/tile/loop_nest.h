@@ -45,6 +45,8 @@ struct ViewPlan {
   llvm::SmallVector<int64_t> own_dim;  // for each dim of the space: the view's own dim, or -1 where it does not move
   bool is_factor = false;  // of a product, or something in another space; without own_dim where it is nothing else
   bool is_table = false;   // of gathers: own_dim is that of a row; the row is added to where it begins
+  bool is_base = false;    // a result is this operand but for a part: the kernel does not read it
+  int32_t update = -1;     // a part of the result alone is written: it begins where the update of that value says
 };
 
 /// Adjacent dims of the space along which every view is one run, or stands still, are one loop. The dims of a row are

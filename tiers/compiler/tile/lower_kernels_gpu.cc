@@ -60,6 +60,9 @@ class GpuLowering : public GpuRows {
     g_ = *geometry;
     // Where rows begin that an index names takes registers.
     if (HasTables() && IsReduction()) g_.blocks = std::max<int64_t>(1, g_.blocks * 2 / 3);
+    // So does where several parts begin, of sizes that are not known.
+    if (llvm::count_if(nest_.views, [](const ViewPlan& v) { return v.update >= 0; }) > 1 && exact_row_ < 0)
+      g_.blocks = std::max<int64_t>(1, g_.blocks * 3 / 4);
     Begin(at);
     team_thread_ = Place("thread");
     n_ = inner_ >= 0 ? sizes_.back() : I64(1);

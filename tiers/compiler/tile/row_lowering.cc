@@ -70,6 +70,7 @@ void RowLowering::Prepare() {
   // Operands that stand still everywhere are read once.
   for (size_t k = 0; k < num_inputs_; ++k) {
     if ((nest_.views[k].is_factor && nest_.views[k].own_dim.empty()) || nest_.views[k].is_table) continue;
+    if (nest_.views[k].is_base) continue;
     if (llvm::any_of(nest_.views[k].loops, [](const Stride& s) { return s.kind != Stride::Kind::zero; })) continue;
     once_[Argument(k)] = Load(k, I64(0), 1, Value());
   }
@@ -153,6 +154,11 @@ Value RowLowering::StrideOfDim(const ViewPlan& v, int64_t dim) {
   return stride ? stride : I64(1);
 }
 
+Value RowLowering::BeginOf(size_t view) {
+  const int32_t update = nest_.views[view].update;
+  return update >= 0 ? TableValue(Entry(update, tiers::kPartEntry)) : Value();
+}
+
 bool RowLowering::MovesInside(size_t view) const {
   return inner_ >= 0 && nest_.views[view].loops[static_cast<size_t>(inner_)].kind != Stride::Kind::zero;
 }
@@ -178,7 +184,7 @@ void RowLowering::SetOffsets(ArrayRef<Value> indices) {
   indices_.assign(indices.begin(), indices.end());
   offsets_.clear();
   for (size_t k = 0; k < nest_.views.size(); ++k) {
-    Value offset;
+    Value offset = BeginOf(k);
     for (size_t l = 0; l < indices.size(); ++l) {
       if (!loop_strides_[k][l] || !indices[l]) continue;
       Value part = Mul(indices[l], loop_strides_[k][l]);

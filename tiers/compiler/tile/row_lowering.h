@@ -148,6 +148,8 @@ class RowLowering {
   mlir::Value TableValue(int64_t entry);
   mlir::Value LoopSize(size_t l);
   mlir::Value StrideOf(const ViewPlan& v, size_t l);
+  /// The element of a view where the part that is written begins; null: the first.
+  mlir::Value BeginOf(size_t view);
   bool MovesInside(size_t view) const;
   bool IsRun(size_t view) const;
 
