@@ -554,15 +554,11 @@ void ReplayActivation::Publish(int to) {
 absl::Status ReplayActivation::RunAgain(absl::Span<const Carry> carried, int to) {
   old_.resize(carried.size(), nullptr);
   unread_.resize(carried.size(), nullptr);
+  // All of them before the first one moves: one may be a window onto another.
+  for (const Carry& c : carried)
+    if (tensors_[c.out] == nullptr) TSR_RETURN_IF_ERROR(MakeTensor(c.out).status());
   for (size_t k = 0; k < carried.size(); ++k) {
     const ValueId v = carried[k].out;
-    if (tensors_[v] == nullptr) {
-      const auto made = MakeTensor(v);
-      if (!made.ok()) {
-        while (k-- > 0) old_[k]->Release();
-        return made.status();
-      }
-    }
     old_[k] = tensors_[v];
     if (carried[k].moves)
       tensors_[v] = nullptr;

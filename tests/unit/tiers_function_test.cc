@@ -577,6 +577,58 @@ TEST(FunctionVersions, OneVersionServesManyShapes) {
   EXPECT_EQ(Metric(rt::Metric::instructions_run), instructions) << "shapes that nobody has seen before";
 }
 
+// A register holds what a call gave, another one a window onto it: the next iteration takes both, in any order.
+TEST(FunctionVersions, AWindowIsCarriedBesideWhatItLooksAt) {
+  const std::string text =
+      R"(func @g(%x: tensor<4 x 17 x i64>, %n: tensor<i64>) -> (tensor<1 x 17 x i64>, tensor<1 x 17 x i64>) {
+  %p = ne %n, -1.4375
+  if %p {
+    %o = full 1 {dims = [4, 17]}
+    %r = for %i in (0, 6, 1) (%a = %x) -> (tensor<4 x 17 x i64>) {
+      %k = random_int 1, 0 {dims = [3], low = -4, high = 4}
+      yield %a
+    }
+    yield
+  }
+  %y = full 1 {dims = [1, 17], dtype = i64}
+  return %y, %y
+}
+
+func @f(%x: tensor<2 x f32>) -> tensor<2 x f32> {
+  %one = full 1 {dims = []}
+  %n, %r, %s = while (%i = 0, %a = %x, %b = %x) -> (tensor<i64>, tensor<2 x f32>, tensor<2 x f32>) {
+    %p = lt %i, 10
+    yield %p
+  } do {
+    %c = div %a, %one
+    %k = random_int 126, 0 {dims = [4, 17], low = 0, high = 6}
+    %t, %u = call @g(%k, %i)
+    %q = lt %one, 1.234375
+    if %q {
+      %w = transpose %t {perm = [0, 1]}
+      %l = for %j in (1, -7, -1) (%m = %one) -> (tensor<f32>) {
+        %e = exp2 %j
+        yield %e
+      }
+      %z = round %w
+      yield
+    }
+    %next = add %i, 1
+    yield %next, %c, %c
+  }
+  return %r
+}
+)";
+  const WithOptions options(With(kHot, {{"hot_exit", "1"}}));
+  for (int round = 0; round < 24; ++round) {
+    tiers::Manager::Get().Reset();
+    auto module = Module::parse(text);
+    ASSERT_TRUE(module.ok()) << module.status().message();
+    for (const float n : {1.0f, 2.0f, 3.0f})
+      EXPECT_EQ((*module->function("f"))({full({2}, n)})[0].to_vector<float>(), (std::vector<float>{n, n}));
+  }
+}
+
 TEST(FunctionVersions, ThreadsShareThem) {
   WithOptions options(With(kHot, {{"background", "true"}}));
   Program program(CaseOf("nested").text);
