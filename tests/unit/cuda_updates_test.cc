@@ -173,10 +173,11 @@ TEST_F(CudaUpdates, AStepTakesNoCopyOfTheState) {
       if (i >= 20) peaks.push_back(Runtime::memory(device).peak_bytes - before);
     }
     std::sort(peaks.begin(), peaks.end());
+    // Steps between which something is read do not all run in the version.
     if (hold)
-      EXPECT_GE(peaks[10], kBytes) << Runtime::explain();
+      EXPECT_GE(peaks[0], kBytes) << Runtime::explain();
     else
-      EXPECT_LT(peaks[10], kBytes / 2) << Runtime::explain();
+      EXPECT_LT(peaks[4], kBytes / 2) << Runtime::explain();
   }
 }
 
