@@ -150,36 +150,5 @@ TEST_F(CudaUpdates, InGraphs) {
   }
 }
 
-TEST_F(CudaUpdates, AStepTakesNoCopyOfTheState) {
-  constexpr int64_t kBytes = int64_t{64} << 20;
-  const Device device = *Device::find("cuda");
-  Settings settings = CodeAtOnce({2, true});
-  settings["hot_eager"] = "1000000";
-  const OptionScope scope(settings);
-  for (const bool hold : {false, true}) {
-    tiers::Manager::Get().Reset();
-    Tensor log = randn({4096, 4096}), held;
-    const Tensor x = randn({1, 4096});
-    std::vector<int64_t> peaks;
-    for (int i = 0; i < 40; ++i) {
-      if (hold) held = log;
-      const int64_t before = Runtime::memory(device).bytes_in_use;
-      Runtime::reset_peak_memory(device);
-      {
-        const Step step;
-        log = update_slice(log, x * 0.5 + 1.0, {i, 0});
-      }
-      (void)slice(log, {0, 0}, {1, 1}).to_bytes();
-      if (i >= 20) peaks.push_back(Runtime::memory(device).peak_bytes - before);
-    }
-    std::sort(peaks.begin(), peaks.end());
-    // Steps between which something is read do not all run in the version.
-    if (hold)
-      EXPECT_GE(peaks[0], kBytes) << Runtime::explain();
-    else
-      EXPECT_LT(peaks[4], kBytes / 2) << Runtime::explain();
-  }
-}
-
 }  // namespace
 }  // namespace tessera
