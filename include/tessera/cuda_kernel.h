@@ -61,7 +61,8 @@ class TSR_API CudaKernel {
                                     const std::vector<std::string>& options = {});
 
   /// Submits it after everything before it on the device. The kernel's parameters are the addresses of `outputs`, then
-  /// `parameters`; their number and sizes are checked, and tensors must be contiguous and on the kernel's device.
+  /// `parameters`; their number and sizes are checked (with drivers of CUDA 12.4 and newer, which know them), and
+  /// tensors must be contiguous and on the kernel's device.
   Result<std::vector<Tensor>> run(const Grid& grid, const std::vector<Output>& outputs,
                                   const std::vector<Parameter>& parameters) const;
 

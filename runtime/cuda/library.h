@@ -2,6 +2,8 @@
 #ifndef TESSERA_RUNTIME_CUDA_LIBRARY_H_
 #define TESSERA_RUNTIME_CUDA_LIBRARY_H_
 
+#include <dlfcn.h>
+
 #include <string>
 
 #include "absl/types/span.h"
@@ -11,6 +13,13 @@ namespace tessera::cuda {
 
 /// Opens the first of `names` that is found; never closed. The status lists what was tried, and `what` that lacks.
 absl::StatusOr<void*> OpenLibrary(absl::Span<const char* const> names, const char* what);
+
+/// Fills an entry of a table of functions; where there is no such function, `missing` gets its name.
+template <class F>
+void FindFunction(void* library, const char* name, F& function, const char*& missing) {
+  function = reinterpret_cast<F>(dlsym(library, name));
+  if (function == nullptr) missing = name;
+}
 
 }  // namespace tessera::cuda
 

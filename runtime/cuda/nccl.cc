@@ -1,9 +1,6 @@
 #include "runtime/cuda/nccl.h"
 
-#include <dlfcn.h>
-
 #include <string>
-#include <type_traits>
 
 #include "runtime/cuda/library.h"
 #include "runtime/log.h"
@@ -15,18 +12,14 @@ absl::StatusOr<const Nccl*> Open() {
   TSR_ASSIGN_OR_RETURN(void* library, OpenLibrary({"libnccl.so.2", "libnccl.so"}, "collectives of GPUs need NCCL"));
   auto* table = new Nccl;
   const char* missing = nullptr;
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-    if (function == nullptr) missing = name;
-  };
-#define TSR_NCCL(name, arguments) find(table->name, #name);
+#define TSR_NCCL(name, arguments) FindFunction(library, #name, table->name, missing);
 #include "runtime/cuda/nccl.def"
-  find(table->ncclGetErrorString, "ncclGetErrorString");
+  FindFunction(library, "ncclGetErrorString", table->ncclGetErrorString, missing);
   if (missing != nullptr) {
     delete table;
     return NotFound("NCCL has no function ", missing, ": it is too old");
   }
-  find(table->ncclGetLastError, "ncclGetLastError");
+  FindFunction(library, "ncclGetLastError", table->ncclGetLastError, missing);
   int version = 0;
   table->ncclGetVersion(&version);
   TSR_LOG(1, "NCCL ", version / 10000, ".", version % 10000 / 100, ".", version % 100, " opened");

@@ -1,8 +1,5 @@
 #include "runtime/cuda/nvrtc.h"
 
-#include <dlfcn.h>
-
-#include <type_traits>
 #include <vector>
 
 #include "absl/strings/strip.h"
@@ -27,13 +24,9 @@ absl::StatusOr<const Nvrtc*> Open() {
                                                   "kernels written in CUDA C++ need NVRTC"));
   auto* table = new Nvrtc;
   const char* missing = nullptr;
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-    if (function == nullptr) missing = name;
-  };
-#define TSR_NVRTC(name, arguments) find(table->name, #name);
+#define TSR_NVRTC(name, arguments) FindFunction(library, #name, table->name, missing);
 #include "runtime/cuda/nvrtc.def"
-  find(table->nvrtcGetErrorString, "nvrtcGetErrorString");
+  FindFunction(library, "nvrtcGetErrorString", table->nvrtcGetErrorString, missing);
   if (missing != nullptr) {
     delete table;
     return NotFound("NVRTC has no function ", missing, ": it is too old; CUDA 12 is needed");

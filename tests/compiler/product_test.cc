@@ -190,6 +190,26 @@ TEST(Products, WhatComesBeforeIsCountedForEachBlock) {
   }
 }
 
+/// What a schedule from outside asks of a device that cannot do it is refused before there is code.
+TEST(Products, TensorCoresOfADevice) {
+  ProductFacts facts;
+  facts.is_tensor = facts.has_more = true;
+  facts.m = facts.n = facts.k = 4096;
+  for (const char* device : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"}) {
+    CompileOptions options;
+    options.device = device;
+    ProductSchedule schedule = ChooseProduct(facts, options);
+    EXPECT_EQ(schedule.form, ProductSchedule::Form::tensor) << device;
+    EXPECT_TRUE(CanBeCut(schedule, facts, options)) << device;
+    EXPECT_EQ(schedule.warps == 0, std::string(device) == "sm_90a") << device;
+    schedule.stages = 16;
+    EXPECT_FALSE(CanBeCut(schedule, facts, options)) << device;
+    schedule.stages = 2;
+    schedule.warps = 0;
+    EXPECT_EQ(CanBeCut(schedule, facts, options), std::string(device) == "sm_90a") << device;
+  }
+}
+
 /// Left factors that are computed are copied in any case.
 TEST(Products, AlternativesOfAPrologue) {
   ProductSchedule schedule;

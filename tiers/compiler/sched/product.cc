@@ -212,8 +212,9 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
       return f.a_along_k && f.b_along_n && !f.whole_rows && !f.has_prologue && s.copy == 0;
     case ProductSchedule::Form::dot:
       return f.a_along_k && f.b_along_k && !f.whole_rows && !f.has_prologue && s.copy == 0;
-    // The verifier sees whether it fits the device.
-    case ProductSchedule::Form::tensor: return f.is_tensor;
+    // Only sm_90a multiplies otherwise than by warps. The verifier sees the rest.
+    case ProductSchedule::Form::tensor:
+      return f.is_tensor && (s.warps != 0 || !IsByWarps(options)) && s.SharedBytes() <= SharedBytesOf(options.device);
     case ProductSchedule::Form::library: break;
   }
   return false;
