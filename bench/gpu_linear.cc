@@ -4,6 +4,7 @@
 #include <tessera/tessera.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <sstream>
 
 #include "bench/benchmarks.h"
@@ -130,7 +131,9 @@ void GpuEpilogues() {
 
 void GpuGemmTier3() {
   CheckGpu();
-  const Process ours = StartGpu(Tier::all, {"TESSERA_SCHEDULE=*:form=tensor"}), raw = StartRaw();
+  const char* given = std::getenv("TESSERA_SCHEDULE");
+  const Process ours = StartGpu(Tier::all, {std::string("TESSERA_SCHEDULE=") + (given ? given : "*:form=tensor")});
+  const Process raw = StartRaw();
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{4096, 4096, 4096},
                                 {8192, 8192, 8192},
                                 {8192, 4096, 1024},

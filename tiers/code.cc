@@ -166,8 +166,10 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     kernel.per_block = plan.Word();
     kernel.shared = static_cast<int>(plan.Word());
     kernel.resident = static_cast<int>(plan.Word());
-    if (header.kind != kHostObject && (kernel.threads < 1 || kernel.threads > 1024 || kernel.per_block < 1 ||
-                                       kernel.shared < 0 || kernel.resident < 0))
+    kernel.cluster = static_cast<int>(plan.Word());
+    if (header.kind != kHostObject &&
+        (kernel.threads < 1 || kernel.threads > 1024 || kernel.per_block < 1 || kernel.shared < 0 ||
+         kernel.resident < 0 || kernel.cluster < 1 || kernel.cluster > 8))
       return Damaged();
     for (int64_t n = plan.Word(); n > 0 && plan.ok(); --n) {
       const std::vector<int64_t> words = plan.List();

@@ -35,7 +35,7 @@ class Code {
     const void* function = nullptr;
     std::string name;
     const char* label = "";  // for messages: "k5 of @train:12"; stays
-    int threads = 0, shared = 0, resident = 0;
+    int threads = 0, shared = 0, resident = 0, cluster = 0;
     int64_t per_block = 0;  // tasks
     /// A view whose pieces the kernel copies: each of its dims, from the innermost on, as the view's own dim and the
     /// size of a piece.

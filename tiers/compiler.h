@@ -74,14 +74,14 @@ namespace tessera::tiers {
 /// An artifact is this header, the plan (int64 words) and the object. The plan: the number of kernels; then for each
 /// its position, and as lists (a count, then its elements) steps, inputs, outputs, dims as pairs, strides of each view
 /// (lists), tasks, blocks, unit, scratch; then its fixed scratch, its grain, and the threads of a block, the tasks that
-/// a block does, its bytes of dynamic shared memory and the most blocks for each multiprocessor (0: any number), which
-/// are 0 on the host; then its maps (lists), the list of aligned views, the position of
+/// a block does, its bytes of dynamic shared memory, the most blocks for each multiprocessor (0: any number) and the
+/// blocks of a cluster, which are 0 on the host; then its maps (lists), the list of aligned views, the position of
 /// the kernel whose function it runs, `many` and `partial`. tsr_target.launch in tiers/compiler/dialects/target.td says
 /// what they mean.
 ///
 /// A function for CUDA devices is named k<position>, as on the host. It takes parameters of 8 bytes: the views (inputs,
 /// then outputs), the entries of dims, and the number of tasks; then its maps, which are CUtensorMap of 128 bytes. It
-/// is launched with ceil(tasks / per_block) blocks, or, where it says how many a multiprocessor has at most, with
+/// is launched with ceil(tasks / per_block) blocks, or as many clusters, or, where it says how many a multiprocessor has at most, with
 /// fewer: then blocks go on until all tasks are done. A view with bit 63 set is, without that bit, the address of a
 /// place in device memory where the address of the data is: so a recorded launch can be given other tensors.
 ///
@@ -96,7 +96,7 @@ struct ArtifactHeader {
   uint64_t plan_words;
   uint64_t object_bytes;
 };
-inline constexpr uint32_t kArtifactVersion = 8;
+inline constexpr uint32_t kArtifactVersion = 9;
 
 /// The most kernels of so many parameters that one launch may have: all parameters of a launch are at most 4 KiB, which
 /// is what every driver takes.

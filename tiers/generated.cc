@@ -353,7 +353,9 @@ absl::Status GeneratedKernels::Submit(size_t k, void* const* data) {
     }
     params.push_back(&map.map);
   }
-  const int64_t blocks = std::min<int64_t>((b.tasks - 1) / kernel.per_block + 1, INT32_MAX);
+  // Multiprocessors come in pairs, so that as many blocks as there are of them are whole clusters.
+  const int64_t most = INT32_MAX / kernel.cluster;
+  const int64_t blocks = std::min<int64_t>((b.tasks - 1) / kernel.per_block + 1, most) * kernel.cluster;
   return device_->Launch(kernel.function, kernel.label, {blocks, kernel.threads, kernel.shared, kernel.resident},
                          params.data());
 }

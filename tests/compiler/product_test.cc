@@ -216,7 +216,9 @@ TEST(Products, AlternativesOfAPrologue) {
   schedule.rows = schedule.columns = schedule.depth = 64;
   schedule.mr = 4, schedule.nr = 16;
   auto has = [&](bool prologue, const char* choice) {
-    const std::vector<std::string> all = Alternatives(schedule, prologue, CompileOptions());
+    ProductFacts of;
+    of.has_prologue = prologue;
+    const std::vector<std::string> all = Alternatives(schedule, of, CompileOptions());
     return std::find(all.begin(), all.end(), choice) != all.end();
   };
   EXPECT_TRUE(has(false, "copy=1"));

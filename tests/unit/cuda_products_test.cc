@@ -73,14 +73,18 @@ TEST_F(CudaProducts, WhatFollowsIsPartOfTheKernel) {
       {0, 200, 304, 130, false, false, false},
       {0, 4000, 4096, 520},
   };
-  for (const char* schedule :
-       {"", "*:form=tensor,rows=128,columns=256,stages=4,apart=0",
-        "*:form=tensor,rows=128,columns=128,stages=5,apart=1", "*:form=tensor,rows=256,columns=128,stages=4,apart=0",
-        "*:form=tensor,rows=128,columns=64,stages=6,apart=0",
-        // As on other devices than sm_90a.
-        "*:form=tensor,rows=256,columns=128,stages=3,apart=0,warps=1",
-        "*:form=tensor,rows=128,columns=128,stages=2,apart=0,warps=1",
-        "*:form=tensor,rows=128,columns=64,stages=3,apart=0,warps=1"}) {
+  for (const char* schedule : {"", "*:form=tensor,rows=128,columns=256,stages=4,apart=0,cluster=0",
+                               "*:form=tensor,rows=128,columns=256,stages=3,apart=0,cluster=0",
+                               "*:form=tensor,rows=128,columns=256,stages=3,apart=0,cluster=2",
+                               "*:form=tensor,rows=128,columns=128,stages=5,apart=1,cluster=0",
+                               "*:form=tensor,rows=128,columns=128,stages=4,apart=1,cluster=2",
+                               "*:form=tensor,rows=64,columns=256,stages=4,apart=1,cluster=2",
+                               "*:form=tensor,rows=256,columns=128,stages=2,apart=0,cluster=2",
+                               "*:form=tensor,rows=128,columns=64,stages=6,apart=0,cluster=0",
+                               // As on other devices than sm_90a.
+                               "*:form=tensor,rows=256,columns=128,stages=3,apart=0,cluster=0,warps=1",
+                               "*:form=tensor,rows=128,columns=128,stages=2,apart=0,cluster=0,warps=1",
+                               "*:form=tensor,rows=128,columns=64,stages=3,apart=0,cluster=0,warps=1"}) {
     Set("schedule", schedule);
     for (const char* specialise_after : {"1000000000", "0"}) {
       Set("specialise_after", specialise_after);
@@ -125,8 +129,8 @@ TEST_F(CudaProducts, WhatFollowsIsPartOfTheKernel) {
 
 class CudaProductsOf : public CudaProducts, public testing::WithParamInterface<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Schedules, CudaProductsOf,
-                         testing::Values("*:form=tensor",
-                                         "*:form=tensor,rows=128,columns=128,stages=3,apart=0,warps=1"));
+                         testing::Values("*:form=tensor", "*:form=tensor,stages=2,cluster=2",
+                                         "*:form=tensor,rows=128,columns=128,stages=3,apart=0,cluster=0,warps=1"));
 
 // Operands that are views, numbers of rows and of the host, a second result, NaN and infinity.
 TEST_P(CudaProductsOf, OperandsOfManyKinds) {

@@ -25,6 +25,7 @@
 #include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/sched/prologue.h"
 #include "tiers/compiler/target/nvptx.h"
+#include "tiers/compiler/tile/loop_nest.h"
 
 using namespace mlir;
 
@@ -299,9 +300,11 @@ bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {
       if (!kernel.getProduct()) return;
       auto step = kernel.getProduct()->getAs<IntegerAttr>("step");
       stream << "p" << (step ? step.getInt() : 0);
-      const bool has_prologue = !PrologueOf(kernel).empty();
-      for (const std::string& choice :
-           Alternatives(*ProductSchedule::FromAttr(*kernel.getProduct()), has_prologue, options_))
+      ProductFacts facts;
+      facts.has_prologue = !PrologueOf(kernel).empty();
+      if (Operation* product = ProductsOf(kernel).first)
+        facts.has_matrix = ReadsMatrix(kernel.getBody().front().getArguments(), product);
+      for (const std::string& choice : Alternatives(*ProductSchedule::FromAttr(*kernel.getProduct()), facts, options_))
         stream << " " << choice;
       stream << "\n";
     });

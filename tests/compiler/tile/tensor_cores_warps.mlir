@@ -1,6 +1,6 @@
 // tsr-lower-kernels-gpu: matrix products on devices other than sm_90a, where each warp multiplies for itself
 // RUN: tessera-opt %s --tier=3 --target=sm_80 --tsr-fuse --tsr-lower-kernels-gpu --canonicalize --cse | FileCheck %s
-// RUN: tessera-opt %s --tier=3 --target=sm_90a --schedule=*:form=tensor,rows=256,columns=128,stages=3,apart=0,warps=1 --tsr-fuse --tsr-lower-kernels-gpu --canonicalize --cse | FileCheck %s --check-prefix=LARGE
+// RUN: tessera-opt %s --tier=3 --target=sm_90a --schedule=*:form=tensor,rows=256,columns=128,stages=3,apart=0,cluster=0,warps=1 --tsr-fuse --tsr-lower-kernels-gpu --canonicalize --cse | FileCheck %s --check-prefix=LARGE
 
 // All threads copy, two pieces ahead; what lies beyond the factors is zero. No piece is overwritten before everybody
 // has used it.

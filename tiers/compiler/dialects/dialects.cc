@@ -213,7 +213,7 @@ LogicalResult VerifyTile(Operation* op, Type tile, Type dtype) {
 LogicalResult KernelOp::verify() {
   const size_t views = getInputs().size() + getOutputs().size();
   if (getStrides().size() != views) return emitOpError("has strides for each view");
-  if (getTeam() && getTeam()->size() != 4 && getTeam()->size() != 5)
+  if (getTeam() && (getTeam()->size() < 4 || getTeam()->size() > 6))
     return emitOpError("has the threads and the tasks of a block, blocks, and bytes of rows for a team");
   Block& body = getBody().front();
   const size_t all = views + (getPartial() > 0);
@@ -283,8 +283,8 @@ LogicalResult ReduceOp::verify() {
 }
 
 LogicalResult PlaceOp::verify() {
-  if (getWhat() != "thread" && getWhat() != "block" && getWhat() != "blocks")
-    return emitOpError("is of a thread, a block or blocks, not ") << getWhat();
+  if (!llvm::is_contained({"thread", "group", "block", "blocks", "rank"}, getWhat()))
+    return emitOpError("is of a thread, a group, a block, blocks or a rank, not ") << getWhat();
   return success();
 }
 
@@ -306,13 +306,15 @@ LogicalResult ReportOp::verify() {
   return NumberOf(getOp()) >= 0 ? success() : emitOpError("names no op: ") << getOp();
 }
 
-LogicalResult CopyOp::verify() {
-  if (getAt().size() < 2 || getAt().size() > 5) return emitOpError("takes two to five indices");
-  auto kernel = (*this)->getParentOfType<KernelOp>();
-  if (kernel && (!kernel.getMaps() || getMap() >= kernel.getMaps()->size()))
-    return emitOpError("has no map ") << getMap();
+static LogicalResult VerifyCopy(auto op) {
+  if (op.getAt().size() < 2 || op.getAt().size() > 5) return op.emitOpError("takes two to five indices");
+  auto kernel = op->template getParentOfType<KernelOp>();
+  if (kernel && (!kernel.getMaps() || op.getMap() >= kernel.getMaps()->size()))
+    return op.emitOpError("has no map ") << op.getMap();
   return success();
 }
+LogicalResult CopyOp::verify() { return VerifyCopy(*this); }
+LogicalResult CopyOutOp::verify() { return VerifyCopy(*this); }
 
 LogicalResult RegistersOp::verify() {
   if (getCount() % 8 != 0 || getCount() < 24 || getCount() > 256)
@@ -334,15 +336,29 @@ LogicalResult MultiplyOp::verify() {
   return success();
 }
 
-LogicalResult CollectOp::verify() {
-  auto type = dyn_cast<VectorType>(getSums().getType());
-  if (!type || !type.getElementType().isF32() || getFrom() % 16 != 0 ||
-      getFrom() + 16 > static_cast<uint64_t>(type.getNumElements()))
-    return emitOpError("takes sixteens of the sums");
+static LogicalResult VerifySixteen(auto op) {
+  auto type = dyn_cast<VectorType>(op.getSums().getType());
+  if (!type || !type.getElementType().isF32() || op.getFrom() % 16 != 0 ||
+      op.getFrom() + 16 > static_cast<uint64_t>(type.getNumElements()))
+    return op.emitOpError("takes sixteens of the sums");
   return success();
 }
+LogicalResult CollectOp::verify() { return VerifySixteen(*this); }
+LogicalResult TakeOp::verify() { return VerifySixteen(*this); }
 
-LogicalResult FetchedOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
+static LogicalResult VerifyHalf(auto op) {
+  if (op.getHalf() > 1) return op.emitOpError("is of half 0 or 1");
+  if (!op.getDtype().isBF16() && !op.getDtype().isF16()) return op.emitOpError("is of bf16 or f16");
+  return success();
+}
+LogicalResult LayDownOp::verify() { return VerifyHalf(*this); }
+LogicalResult TakeUpOp::verify() { return VerifyHalf(*this); }
+
+LogicalResult FetchedOp::verify() {
+  auto vector = dyn_cast<VectorType>(getTile().getType());
+  if (getInPairs() && (!vector || vector.getNumElements() != 8)) return emitOpError("in pairs has four of them");
+  return VerifyTile(*this, getTile().getType(), getDtype());
+}
 LogicalResult LoadOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
 LogicalResult StoreOp::verify() {
   if (getCondition()) {
@@ -367,7 +383,7 @@ LogicalResult LaunchOp::verify() {
   if (getStrides().size() != getInputs().size() + getOutputs().size()) return emitOpError("has strides for each view");
   for (Attribute dim : getDims())
     if (cast<DenseI64ArrayAttr>(dim).size() != 2) return emitOpError("has pairs for dims: a value and a dim of it");
-  if (getTeam() && getTeam()->size() != 4)
+  if (getTeam() && getTeam()->size() != 4 && getTeam()->size() != 5)
     return emitOpError("has the threads, the tasks and the shared memory of a block, and blocks, for a team");
   if (getBlocks() && getBlocks()->size() != getTasks().size())
     return emitOpError("has a block for each factor of tasks");

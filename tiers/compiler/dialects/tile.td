@@ -34,8 +34,10 @@ def TsrTile_KernelOp : TsrTile_Op<"kernel", [IsolatedFromAbove, Symbol, SingleBl
     that tsr_tile.fetch has for a block that stays for many tasks, and, if any, for one that does not) the kernel is for a
     CUDA device. Its scratch memory is shared by the threads of
     a block, and has `plus` bytes; the first task is 0 and the last one that of the launch: a
-    block begins at its own number and goes on by the number of blocks. `maps` are matrices that tsr_tile.copy reads,
-    `aligned` views that are read and written by vectors, as in tsr_target.launch.
+    block begins at its own number and goes on by the number of blocks. A sixth number of the team is that of blocks of a
+    cluster, which run at one time, reach each other's shared memory, and do a task together. `maps` are matrices that
+    tsr_tile.copy and tsr_tile.copy_out name, `aligned` views that are read and written by vectors, as in
+    tsr_target.launch.
 
     ```mlir
     tsr_tile.kernel @k0 at 0 steps [0] inputs [0] outputs [1] dims [] strides [[], []] tasks [-9] unit [] grain 32768
@@ -218,6 +220,8 @@ def TsrTile_ReduceOp : TsrTile_Op<"reduce", [Pure]> {
 def TsrTile_PlaceOp : TsrTile_Op<"place", [Pure]> {
   let summary = "Where this thread is: `thread` of its block, `block` of the grid; or `blocks`, how many there are";
   let description = [{
+    `rank`: the block within its cluster. `group`: the 128 threads within the block; whole warps ask for it.
+
     ```mlir
     %t = tsr_tile.place "thread"
     ```
@@ -316,13 +320,15 @@ def TsrTile_AwaitOp : TsrTile_Op<"await", [MemoryEffects<[MemRead, MemWrite]>]> 
 def TsrTile_FetchedOp : TsrTile_Op<"fetched", [MemoryEffects<[MemRead]>]> {
   let summary = "A tile that tsr_tile.fetch has brought, in the computing dtype";
   let description = [{
+    With `in_pairs`: two of every eight elements from `slot` on, as tsr_tile.take has sums.
+
     ```mlir
     %y = tsr_tile.fetched %offset : bf16 -> vector<8xf32>
     ```
   }];
-  let arguments = (ins I64:$slot, TypeAttr:$dtype);
+  let arguments = (ins I64:$slot, UnitAttr:$in_pairs, TypeAttr:$dtype);
   let results = (outs AnyType:$tile);
-  let assemblyFormat = "$slot attr-dict `:` $dtype `->` type($tile)";
+  let assemblyFormat = "$slot (`in_pairs` $in_pairs^)? attr-dict `:` $dtype `->` type($tile)";
   let hasVerifier = 1;
 }
 
@@ -357,12 +363,14 @@ def TsrTile_SignalExpectOp : TsrTile_Op<"signal_expect", [MemoryEffects<[MemRead
 def TsrTile_SignalArriveOp : TsrTile_Op<"signal_arrive", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Arrives";
   let description = [{
+    At the signal of this block, or of the one with that rank of its cluster.
+
     ```mlir
-    tsr_tile.signal_arrive %offset
+    tsr_tile.signal_arrive %offset of %n
     ```
   }];
-  let arguments = (ins I64:$signal);
-  let assemblyFormat = "$signal attr-dict";
+  let arguments = (ins I64:$signal, Optional<I64>:$rank);
+  let assemblyFormat = "$signal (`of` $rank^)? attr-dict";
 }
 
 def TsrTile_SignalWaitOp : TsrTile_Op<"signal_wait", [MemoryEffects<[MemRead, MemWrite]>]> {
@@ -384,15 +392,54 @@ def TsrTile_CopyOp : TsrTile_Op<"copy", [MemoryEffects<[MemRead, MemWrite]>]> {
     The piece of map number `map` whose first element is at these indices, the innermost first, goes to byte `slot`, a
     multiple of 1024, in rows of 128 bytes. Part p of 16 bytes of row r lies where p xor (r mod 8) would: so
     tsr_tile.multiply reads rows and columns without conflicts. What lies beyond the matrix is zero. The bytes count for
-    `signal`. One thread does this.
+    `signal`. One thread does this. With `blocks` the piece goes to so many blocks of the cluster, from rank 0 on, to the
+    same slot of each, and counts for the same signal there.
 
     ```mlir
-    tsr_tile.copy map 0 [%k, %m] to %slot signal %offset
+    tsr_tile.copy map 0 [%k, %m] to %slot signal %offset blocks 2
     ```
   }];
-  let arguments = (ins I64Attr:$map, Variadic<I64>:$at, I64:$slot, I64:$signal);
-  let assemblyFormat = "`map` $map `[` $at `]` `to` $slot `signal` $signal attr-dict";
+  let arguments = (ins I64Attr:$map, Variadic<I64>:$at, I64:$slot, I64:$signal, OptionalAttr<I64Attr>:$blocks);
+  let assemblyFormat = "`map` $map `[` $at `]` `to` $slot `signal` $signal (`blocks` $blocks^)? attr-dict";
   let hasVerifier = 1;
+}
+
+def TsrTile_CopyOutOp : TsrTile_Op<"copy_out", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Starts to copy a piece from shared memory to a matrix";
+  let description = [{
+    As tsr_tile.copy does, the other way round; what lies beyond the matrix is not written. One thread does this, after
+    tsr_tile.publish and a barrier of those who wrote the piece.
+
+    ```mlir
+    tsr_tile.copy_out map 2 [%k, %m] from %slot
+    ```
+  }];
+  let arguments = (ins I64Attr:$map, Variadic<I64>:$at, I64:$slot);
+  let assemblyFormat = "`map` $map `[` $at `]` `from` $slot attr-dict";
+  let hasVerifier = 1;
+}
+
+def TsrTile_PublishOp : TsrTile_Op<"publish", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "What this thread wrote to shared memory can be seen by copies that are started later";
+  let description = [{
+    ```mlir
+    tsr_tile.publish
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def TsrTile_AwaitOutOp : TsrTile_Op<"await_out", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits until shared memory that this thread copies out may be written again";
+  let description = [{
+    Until all but the last `pending` copies have read it. With `written` until they have also arrived.
+
+    ```mlir
+    tsr_tile.await_out pending 1
+    ```
+  }];
+  let arguments = (ins I64Attr:$pending, UnitAttr:$written);
+  let assemblyFormat = "`pending` $pending (`written` $written^)? attr-dict";
 }
 
 def TsrTile_RegistersOp : TsrTile_Op<"registers", [MemoryEffects<[MemRead, MemWrite]>]> {
@@ -455,6 +502,74 @@ def TsrTile_WarpBarrierOp : TsrTile_Op<"warp_barrier", [MemoryEffects<[MemRead, 
     ```
   }];
   let assemblyFormat = "attr-dict";
+}
+
+def TsrTile_GroupBarrierOp : TsrTile_Op<"group_barrier", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "All 128 threads of warp group number `group` come here before any goes on";
+  let description = [{
+    ```mlir
+    tsr_tile.group_barrier %n
+    ```
+  }];
+  let arguments = (ins I64:$group);
+  let assemblyFormat = "$group attr-dict";
+}
+
+def TsrTile_ClusterBarrierOp : TsrTile_Op<"cluster_barrier", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "All threads of all blocks of the cluster come here before any goes on";
+  let description = [{
+    ```mlir
+    tsr_tile.cluster_barrier
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def TsrTile_TakeOp : TsrTile_Op<"take", [Pure, AllTypesMatch<["upper", "lower"]>]> {
+  let summary = "Sums of a thread as they lie";
+  let description = [{
+    16 sums of each thread from number `from` on are 32 columns of 16 rows. Of every eight columns thread t of the warp
+    has 2 * (t mod 4) and the one after it: of row t / 4, and of the row eight further down.
+
+    ```mlir
+    %upper, %lower = tsr_tile.take %v128[16] : vector<128xf32> -> vector<8xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$sums, I64Attr:$from);
+  let results = (outs VectorOfLengthAndType<[8], [F32]>:$upper, VectorOfLengthAndType<[8], [F32]>:$lower);
+  let assemblyFormat = "$sums `[` $from `]` attr-dict `:` type($sums) `->` type($upper)";
+  let hasVerifier = 1;
+}
+
+// Each warp has places in shared memory for pieces of 16 rows of 64 elements of two bytes, as tsr_tile.copy would leave
+// them. Halves of 32 columns are laid down and taken up as tsr_tile.take has them.
+
+def TsrTile_LayDownOp : TsrTile_Op<"lay_down", [MemoryEffects<[MemRead, MemWrite]>, AllTypesMatch<["upper", "lower"]>]> {
+  let summary = "Writes half a piece to shared memory";
+  let description = [{
+    `half` is 0 or 1. All threads of a warp do this together.
+
+    ```mlir
+    tsr_tile.lay_down %v8, %v8 to %slot half 1 : vector<8xf32> -> bf16
+    ```
+  }];
+  let arguments = (ins VectorOfLengthAndType<[8], [F32]>:$upper, VectorOfLengthAndType<[8], [F32]>:$lower, I64:$slot,
+                       I64Attr:$half, TypeAttr:$dtype);
+  let assemblyFormat = "$upper `,` $lower `to` $slot `half` $half attr-dict `:` type($upper) `->` $dtype";
+  let hasVerifier = 1;
+}
+
+def TsrTile_TakeUpOp : TsrTile_Op<"take_up", [MemoryEffects<[MemRead, MemWrite]>, AllTypesMatch<["upper", "lower"]>]> {
+  let summary = "Reads half a piece from shared memory";
+  let description = [{
+    ```mlir
+    %upper, %lower = tsr_tile.take_up %slot half 0 : bf16 -> vector<8xf32>
+    ```
+  }];
+  let arguments = (ins I64:$slot, I64Attr:$half, TypeAttr:$dtype);
+  let results = (outs VectorOfLengthAndType<[8], [F32]>:$upper, VectorOfLengthAndType<[8], [F32]>:$lower);
+  let assemblyFormat = "$slot `half` $half attr-dict `:` $dtype `->` type($upper)";
+  let hasVerifier = 1;
 }
 
 def TsrTile_CollectOp : TsrTile_Op<"collect", [MemoryEffects<[MemRead, MemWrite]>, AllTypesMatch<["upper", "lower"]>]> {

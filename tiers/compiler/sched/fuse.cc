@@ -465,6 +465,10 @@ class Fuser {
     facts.b_along_n = runs(op->getOperand(1), transposed ? 2 : 1);
     facts.is_tensor = !options_.device.empty();
     facts.has_more = facts.is_tensor && HasMore(op);
+    SmallVector<Value> reads;
+    for (Operation* o : g.ops)
+      if (o != op) llvm::copy_if(o->getOperands(), std::back_inserter(reads), [&](Value v) { return Of(v) != &g; });
+    facts.has_matrix = facts.is_tensor && ReadsMatrix(reads, op);
     return facts;
   }
 

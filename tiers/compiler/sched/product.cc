@@ -39,17 +39,18 @@ constexpr Entry kEntries[] = {
 };
 
 // Tiles of sm_90a: groups of 64 or 128 rows, with at most 128 sums in a thread. `part` is that of the peak which the
-// model takes them to reach. The first three are in the order that an H200 showed for sums of 768 and 3072; the others
-// were not measured, and stand behind them.
+// model takes them to reach, as an H200 showed for sums of 768 to 8192: there the second-level cache is the limit, and
+// two blocks that share half of what they copy of it are ahead. The last ones were not measured, and stand behind.
 struct TensorTile {
-  int64_t rows, columns, apart;
+  int64_t rows, columns, apart, cluster;
   double part;
 };
-constexpr TensorTile kTensorTiles[] = {
-    {128, 256, 0, 0.85}, {128, 128, 1, 0.45}, {256, 128, 0, 0.8}, {128, 128, 0, 0.7}, {128, 64, 0, 0.55}};
+constexpr TensorTile kTensorTiles[] = {{128, 128, 1, 2, 0.75}, {128, 256, 0, 2, 0.73}, {128, 256, 0, 0, 0.73},
+                                       {256, 128, 0, 2, 0.72}, {128, 128, 1, 0, 0.5},  {128, 128, 0, 0, 0.5},
+                                       {128, 64, 0, 0, 0.4}};
 constexpr int64_t kTensorDepth = 64, kMultiprocessors = 132;
 // Where each warp multiplies for itself: two blocks of 64 rows for a group share what a warp reads of the right factor.
-constexpr TensorTile kWarpTiles[] = {{256, 128, 0, 0.5}, {128, 128, 0, 0.4}, {128, 64, 0, 0.35}};
+constexpr TensorTile kWarpTiles[] = {{256, 128, 0, 0, 0.5}, {128, 128, 0, 0, 0.4}, {128, 64, 0, 0, 0.35}};
 
 bool IsByWarps(const CompileOptions& options) { return options.device != "sm_90a"; }
 ArrayRef<TensorTile> TilesFor(bool by_warps, StringRef device) {
@@ -66,11 +67,16 @@ int64_t SharedBytesOf(StringRef device) {
 }
 
 // With as many pieces in the ring as shared memory has room for, but no more than help; with fewer than two it does not
-// fit the device.
-ProductSchedule ScheduleOf(const TensorTile& tile, bool by_warps, int64_t shared) {
+// fit the device. On sm_90a results go through shared memory, and so does a matrix that is read (`has_matrix`).
+ProductSchedule ScheduleOf(const TensorTile& tile, bool by_warps, bool has_matrix, int64_t shared) {
   ProductSchedule s;
   s.form = ProductSchedule::Form::tensor;
   s.rows = tile.rows, s.columns = tile.columns, s.apart = tile.apart, s.depth = kTensorDepth, s.warps = by_warps;
+  s.cluster = tile.cluster;
+  const int64_t places = by_warps ? 0 : has_matrix ? s.Places() : std::min<int64_t>(2, s.Places());
+  // Rows that are read are seldom more than a few: where they find no room, results are written from registers.
+  const int64_t rows = by_warps ? 0 : ProductSchedule::kRowBytes - 2048;
+  shared -= places * 4 * ProductSchedule::kGroups * ProductSchedule::kPlaceBytes - rows;
   for (s.stages = by_warps ? 3 : 6; s.SharedBytes() > shared;) --s.stages;
   return s;
 }
@@ -86,6 +92,7 @@ DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
         b.getNamedAttr("form", b.getStringAttr("tensor")),       b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
         b.getNamedAttr("stages", b.getI64IntegerAttr(stages)),   b.getNamedAttr("apart", b.getI64IntegerAttr(apart))};
+    if (cluster != 0) entries.push_back(b.getNamedAttr("cluster", b.getI64IntegerAttr(cluster)));
     if (warps != 0) entries.push_back(b.getNamedAttr("warps", b.getI64IntegerAttr(warps)));
     return b.getDictionaryAttr(entries);
   }
@@ -120,7 +127,8 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
     const int64_t own = s.OwnRows();
     const bool fits = (own == 64 || own == 128) && s.rows % 64 == 0 && s.columns % 32 == 0 && s.columns <= 256 &&
                       s.depth == 64 && s.stages >= 2 && own * s.columns <= 128 * 192 &&
-                      s.SharedBytes() <= kSharedBytes && (s.warps == 0 || s.apart == 0);
+                      s.SharedBytes() <= kSharedBytes && (s.warps == 0 || (s.apart == 0 && s.cluster == 0)) &&
+                      (s.Blocks() == 1 || s.columns % 128 == 0);
     if (!fits) return std::nullopt;
     return s;
   }
@@ -142,18 +150,26 @@ std::optional<Dim> GroupsOf(ArrayRef<Dim> scores, Type keys, Type values) {
   return groups(keys);
 }
 
-std::vector<std::string> Alternatives(const ProductSchedule& s, bool has_prologue, const CompileOptions& options) {
+bool ReadsMatrix(ValueRange reads, Operation* product) {
+  const SmallVector<Dim> dims = DimsOf(product->getResult(0).getType());
+  return llvm::any_of(
+      reads, [&](Value v) { return !llvm::is_contained(product->getOperands(), v) && DimsOf(v.getType()) == dims; });
+}
+
+std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFacts& f, const CompileOptions& options) {
   std::vector<std::string> choices = {"form=library"};
   auto add = [&](const char* name, int64_t value) { choices.push_back(name + ("=" + std::to_string(value))); };
   const bool whole_rows = s.columns == 1;
   switch (s.form) {
     case ProductSchedule::Form::tensor:
       for (const TensorTile& tile : TilesFor(s.warps != 0, options.device)) {
-        const ProductSchedule other = ScheduleOf(tile, s.warps != 0, SharedBytesOf(options.device));
+        const ProductSchedule other = ScheduleOf(tile, s.warps != 0, f.has_matrix, SharedBytesOf(options.device));
         if (other.stages < 2) continue;
-        if (other.rows == s.rows && other.columns == s.columns && other.apart == s.apart) continue;
+        if (other.rows == s.rows && other.columns == s.columns && other.apart == s.apart && other.cluster == s.cluster)
+          continue;
         choices.push_back("rows=" + std::to_string(other.rows) + ",columns=" + std::to_string(other.columns) +
-                          ",stages=" + std::to_string(other.stages) + ",apart=" + std::to_string(other.apart));
+                          ",stages=" + std::to_string(other.stages) + ",apart=" + std::to_string(other.apart) +
+                          ",cluster=" + std::to_string(other.cluster));
       }
       break;
     case ProductSchedule::Form::packed:
@@ -164,7 +180,7 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, bool has_prologu
       if (s.columns >= 2 * s.nr) add("columns", s.columns / 2);
       add("depth", 2 * s.depth);
       if (s.depth >= 64) add("depth", s.depth / 2);
-      if (!has_prologue) add("copy", 1 - s.copy);
+      if (!f.has_prologue) add("copy", 1 - s.copy);
       break;
     case ProductSchedule::Form::stream:
       add("columns", 2 * s.columns);
@@ -189,10 +205,11 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
     values.split(entries, ',', -1, false);
     break;
   }
-  bool has_rows = false;
+  bool has_rows = false, has_cluster = false;
   for (StringRef entry : entries) {
     auto [name, value] = entry.split('=');
     has_rows |= name == "rows";
+    has_cluster |= name == "cluster";
     if (name == "form") {
       const auto* found = std::find(std::begin(kForms), std::end(kForms), value);
       if (found != std::end(kForms)) schedule->form = static_cast<ProductSchedule::Form>(found - std::begin(kForms));
@@ -200,6 +217,8 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
     for (const Entry& known : kEntries)
       if (name == known.name) value.getAsInteger(10, schedule->*known.to);
   }
+  // There are no clusters of what warps do.
+  if (schedule->warps != 0 && !has_cluster) schedule->cluster = 0;
   // A task of this form has one tile of rows.
   if (!entries.empty() && !has_rows && schedule->form == ProductSchedule::Form::stream) schedule->rows = schedule->mr;
   schedule->rows = RoundUp(schedule->rows, std::max<int64_t>(1, schedule->mr));
@@ -220,19 +239,19 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
   return false;
 }
 
-// Cycles of an H200. Groups that share a tile multiply nothing while they compute what follows; groups that are apart
+// Cycles of an H200. Groups that share a tile multiply little while they compute what follows; groups that are apart
 // do, but their tiles are smaller.
 ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& options) {
   const int64_t m = f.m > 0 ? f.m : 4096, n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 1024;
   ProductSchedule best;
   double least = std::numeric_limits<double>::infinity();
   for (const TensorTile& t : TilesFor(IsByWarps(options), options.device)) {
-    const ProductSchedule schedule = ScheduleOf(t, IsByWarps(options), SharedBytesOf(options.device));
+    const ProductSchedule schedule = ScheduleOf(t, IsByWarps(options), f.has_matrix, SharedBytesOf(options.device));
     if (schedule.stages < 2) continue;
-    const int64_t tiles = f.batch * Blocks(m, t.rows) * Blocks(n, t.columns);
+    const int64_t tiles = f.batch * RoundUp(Blocks(m, t.rows), schedule.Blocks()) * Blocks(n, t.columns);
     const auto area = static_cast<double>(t.rows * t.columns);
     const double multiply = static_cast<double>(Blocks(k, kTensorDepth)) * area * kTensorDepth / (2048 * t.part);
-    const double follow = area / 16 + 1500;
+    const double follow = area / 32 + 500;
     const double tile = t.apart != 0 ? std::max(multiply, (multiply + follow) / 2) + 250 : multiply + follow;
     const double time = static_cast<double>(Blocks(tiles, kMultiprocessors)) * tile;
     if (time >= least) continue;

@@ -25,6 +25,7 @@ struct ProductSchedule {
   int64_t copy = 0;        // 1: rows of the left factor are copied although they could be read where they lie
   int64_t stages = 0;      // tensor: pieces in the ring
   int64_t apart = 0;       // tensor: 1: each group of warps has a task of its own, one after the other
+  int64_t cluster = 0;     // tensor: 2: two blocks, one below the other, share what they copy of the right factor
   int64_t warps = 0;       // tensor: 1: each warp multiplies for itself (mma), and all threads copy
   int64_t queries = 0;     // where heads share matrices: a task has so many rows of each of them; 0: not said
 
@@ -32,9 +33,14 @@ struct ProductSchedule {
   static constexpr int64_t kGroups = 2;
   /// tensor: rows that a group has.
   int64_t OwnRows() const { return apart != 0 ? rows : rows / kGroups; }
-  /// tensor: bytes of shared memory that a block takes, and can have.
+  int64_t Blocks() const { return cluster > 1 ? cluster : 1; }
+  /// tensor: bytes of shared memory that a block takes at least, and can have.
   int64_t SharedBytes() const { return stages * (rows + columns) * depth * 2 + 16 * (stages + 1) + kRowBytes; }
   static constexpr int64_t kSharedBytes = 232448, kRowBytes = 8192;  // the latter for operands that are rows
+  /// tensor, not by warps: bytes of a place where a warp has 64 columns of 16 rows of the result.
+  static constexpr int64_t kPlaceBytes = 2048;
+  /// tensor: such pieces of a tile that a warp has.
+  int64_t Places() const { return OwnRows() / 64 * (columns / 64); }
 
   mlir::DictionaryAttr ToAttr(mlir::Builder& b) const;
   /// Nothing where an entry is missing or no size.
@@ -48,6 +54,7 @@ struct ProductFacts {
   int64_t bytes = 4;          // of an element that is computed with
   bool is_tensor = false;     // a CUDA device has instructions for such products
   bool has_more = false;      // something is computed from the result, element by element
+  bool has_matrix = false;    // ... and from a matrix as large as the result
   bool whole_rows = false;    // what follows the product needs rows as a whole
   bool has_prologue = false;  // the left factor is computed while it is copied (packed alone)
   bool a_along_k = false;     // the left factor can be read where it lies: runs along the sum, in the computing dtype
@@ -60,9 +67,11 @@ struct ProductFacts {
 /// where each head has matrices of its own.
 std::optional<Dim> GroupsOf(llvm::ArrayRef<Dim> scores, mlir::Type keys, mlir::Type values);
 
+/// Is one of these, which are read for a product and what follows it, a matrix as large as the result?
+bool ReadsMatrix(mlir::ValueRange reads, mlir::Operation* product);
+
 /// The space of the tuner: entries in which another schedule differs from this one, and leaving it to the library.
-/// `has_prologue`: the left factor is computed, and copied in any case.
-std::vector<std::string> Alternatives(const ProductSchedule& schedule, bool has_prologue,
+std::vector<std::string> Alternatives(const ProductSchedule& schedule, const ProductFacts& facts,
                                       const CompileOptions& options);
 
 /// What `options.schedule` says of a product, given by its step, in place of entries of `schedule`.

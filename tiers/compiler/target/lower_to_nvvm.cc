@@ -101,6 +101,11 @@ class DeviceLowering : public TileLowering {
     const ArrayRef<int64_t> team = *kernel.getTeam();
     return team[3] + (team.size() > 4 ? team[4] : 0);
   }
+  /// Blocks of a cluster.
+  static int64_t ClusterOf(tile::KernelOp kernel) {
+    const ArrayRef<int64_t> team = *kernel.getTeam();
+    return team.size() > 5 ? team[5] : 1;
+  }
   static int64_t NumViews(tile::KernelOp kernel) { return kernel.getBody().front().getNumArguments() - 4; }
   /// But for maps: views, dims, tasks.
   static int64_t NumParameters(tile::KernelOp kernel) {
@@ -116,6 +121,8 @@ class DeviceLowering : public TileLowering {
     SmallVector<Attribute> attributes = {b_.getStrArrayAttr({"nvvm.maxntid", std::to_string(threads)}),
                                          b_.getStrArrayAttr({"nvvm.minctasm", blocks})};
     if (holds_sums_) attributes.push_back(b_.getStringAttr(kHoldsSums));
+    if (ClusterOf(kernel_) > 1)
+      attributes.push_back(b_.getStrArrayAttr({"nvvm.cluster_dim", std::to_string(ClusterOf(kernel_)) + ",1,1"}));
     function.setPassthroughAttr(b_.getArrayAttr(attributes));
     return function;
   }
@@ -144,7 +151,9 @@ class DeviceLowering : public TileLowering {
     // has, so that it does not matter how the last ones come out. Those that multiply are as many as find room.
     const ArrayRef<int64_t> team = *kernel_.getTeam();
     const int64_t resident = team[3] == 0 ? 0 : holds_sums_ ? team[2] : kRounds * team[2];
-    Launch(b_.getI64IntegerAttr(0), b_.getDenseI64ArrayAttr({team[0], team[1], SharedBytes(kernel_), resident}));
+    SmallVector<int64_t> of_launch = {team[0], team[1], SharedBytes(kernel_), resident};
+    if (ClusterOf(kernel_) > 1) of_launch.push_back(ClusterOf(kernel_));
+    Launch(b_.getI64IntegerAttr(0), b_.getDenseI64ArrayAttr(of_launch));
   }
 
   Value Number(int64_t n) { return LLVM::ConstantOp::create(b_, loc_, b_.getI64Type(), b_.getI64IntegerAttr(n)); }
@@ -300,9 +309,19 @@ class DeviceLowering : public TileLowering {
   Value LoadFetched(tile::FetchedOp op) {
     Type memory = MemoryType(op.getDtype()), tile = op.getTile().getType();
     const int64_t lanes = LanesOf(tile);
-    const auto bytes = static_cast<unsigned>(lanes) * memory.getIntOrFloatBitWidth() / 8;
-    Value bits =
-        LLVM::LoadOp::create(b_, loc_, WithLanes(memory, lanes), Fetched(op.getSlot()), std::min<unsigned>(16, bytes));
+    const unsigned each = memory.getIntOrFloatBitWidth() / 8, bytes = static_cast<unsigned>(lanes) * each;
+    Value bits;
+    if (op.getInPairs()) {
+      bits = LLVM::PoisonOp::create(b_, loc_, WithLanes(memory, lanes));
+      for (int64_t k = 0; k < lanes; k += 2) {
+        Value at = Byte(Fetched(op.getSlot()), Number(k * 4 * each));
+        Value pair = LLVM::LoadOp::create(b_, loc_, WithLanes(memory, 2), at, 2 * each);
+        for (int64_t e = 0; e < 2; ++e) bits = Insert(bits, Element(pair, e), k + e);
+      }
+    } else {
+      bits = LLVM::LoadOp::create(b_, loc_, WithLanes(memory, lanes), Fetched(op.getSlot()),
+                                  std::min<unsigned>(16, bytes));
+    }
     return IsNarrowFloat(op.getDtype()) ? FromMemory(bits, op.getDtype(), tile) : bits;
   }
 
@@ -363,8 +382,17 @@ class DeviceLowering : public TileLowering {
   Value Place(StringRef what) {
     if (what == "block" && block_) return block_;
     if (what == "blocks" && blocks_) return blocks_;
+    if (what == "group") {
+      // All threads of a warp are of one group. An exchange says so to the assembler, which then keeps what follows
+      // from it where instructions of tensor cores want their operands.
+      Value thread = Intrinsic("llvm.nvvm.read.ptx.sreg.tid.x", {}, b_.getI32Type());
+      Value group = LLVM::LShrOp::create(b_, loc_, thread, Small(7));
+      group = Intrinsic("llvm.nvvm.shfl.sync.idx.i32", {Small(-1), group, Small(0), Small(31)}, b_.getI32Type());
+      return LLVM::ZExtOp::create(b_, loc_, b_.getI64Type(), group);
+    }
     const StringRef name = what == "thread"  ? "llvm.nvvm.read.ptx.sreg.tid.x"
                            : what == "block" ? "llvm.nvvm.read.ptx.sreg.ctaid.x"
+                           : what == "rank"  ? "llvm.nvvm.read.ptx.sreg.cluster.ctarank"
                                              : "llvm.nvvm.read.ptx.sreg.nctaid.x";
     return LLVM::ZExtOp::create(b_, loc_, b_.getI64Type(), Intrinsic(name, {}, b_.getI32Type()));
   }

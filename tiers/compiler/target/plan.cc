@@ -47,6 +47,7 @@ std::vector<Launch> PlanOf(ModuleOp module) {
       launch.per_block = (*op.getTeam())[1];
       launch.shared = (*op.getTeam())[2];
       launch.resident = (*op.getTeam())[3];
+      launch.cluster = op.getTeam()->size() > 4 ? (*op.getTeam())[4] : 1;
     }
     if (ArrayAttr maps = op.getMapsAttr())
       for (Attribute m : maps) launch.maps.push_back(List(cast<DenseI64ArrayAttr>(m).asArrayRef()));
@@ -81,6 +82,7 @@ std::string ArtifactOf(ArrayRef<Launch> plan, uint32_t kind, StringRef object) {
     words.push_back(launch.per_block);
     words.push_back(launch.shared);
     words.push_back(launch.resident);
+    words.push_back(launch.cluster);
     words.push_back(static_cast<int64_t>(launch.maps.size()));
     for (const std::vector<int64_t>& map : launch.maps) Append(words, map);
     Append(words, launch.aligned);

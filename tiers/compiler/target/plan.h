@@ -24,7 +24,7 @@ struct Launch {
   std::vector<int64_t> scratch;
   int64_t fixed = 0;
   int64_t partial = 0;  // bytes of one more view for each task; a last call puts together what is there
-  int64_t threads = 0, per_block = 0, shared = 0, resident = 0;  // CUDA devices
+  int64_t threads = 0, per_block = 0, shared = 0, resident = 0, cluster = 0;  // CUDA devices
   std::vector<std::vector<int64_t>> maps;
   std::vector<int64_t> aligned;
   std::string code;  // the function's name: the kernel's, or that of another one which is the same

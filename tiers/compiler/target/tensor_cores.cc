@@ -34,14 +34,14 @@ class Writer {
   }
 
   /// How instructions see a piece: where it begins (in sixteens of bytes), how far apart its blocks of 64 lines across
-  /// the sum are, and its groups of eight rows; and that rows have 128 bytes, exchanged as the copy did.
-  Value Descriptor(Value slot, int64_t depth) {
-    const int64_t blocks = depth * 128 / 16, eights = 1024 / 16;
-    Value at = LLVM::ZExtOp::create(b_, loc_, b_.getI64Type(), Address(slot));
-    at = LLVM::AndOp::create(b_, loc_, LLVM::LShrOp::create(b_, loc_, at, Number(4)), Number(0x3fff));
-    const int64_t fixed = (int64_t{1} << 62) | (eights << 32) | (blocks << 16);
-    return LLVM::OrOp::create(b_, loc_, at, Number(fixed));
+  /// the sum are, and its groups of eight rows; and that rows have 128 bytes, exchanged as the copy did. The upper half
+  /// is the same for all pieces, so there is arithmetic on the lower one only.
+  Value LowerDescriptor(Value slot, int64_t depth) {
+    const int64_t blocks = depth * 128 / 16;
+    Value at = LLVM::LShrOp::create(b_, loc_, Address(slot), Small(4));
+    return LLVM::OrOp::create(b_, loc_, LLVM::AndOp::create(b_, loc_, at, Small(0x3fff)), Small(blocks << 16));
   }
+  static constexpr uint32_t kUpperDescriptor = (uint32_t{1} << 30) | (1024 / 16);
 
   SmallVector<Value> Elements(Value vector) {
     SmallVector<Value> all;
@@ -50,13 +50,13 @@ class Writer {
     return all;
   }
   /// Text that reads and writes the sums ($0 and on), with `more` operands behind them ($2n and on).
-  Value WithSums(const std::string& text, Value sums, ArrayRef<Value> more, const std::string& constraint = "l,") {
+  Value WithSums(const std::string& text, Value sums, ArrayRef<Value> more) {
     SmallVector<Value> operands = Elements(sums);
     const size_t n = operands.size();
     std::string constraints;
     for (size_t k = 0; k < n; ++k) constraints += "=f,";
     for (size_t k = 0; k < n; ++k) constraints += std::to_string(k) + ",";
-    for (size_t k = 0; k < more.size(); ++k) constraints += constraint;
+    for (size_t k = 0; k < more.size(); ++k) constraints += "r,";
     constraints.pop_back();
     operands.append(more.begin(), more.end());
     auto type = LLVM::LLVMStructType::getLiteral(b_.getContext(), SmallVector<Type>(n, b_.getF32Type()));
@@ -77,11 +77,13 @@ class Writer {
     const std::string left = "$" + std::to_string(2 * sums), right = "$" + std::to_string(2 * sums + 1);
     // Steps of 16 along the sum: 32 bytes of a row, or 16 rows.
     const int64_t left_step = op.getLeftAcross() ? 128 : 2, right_step = op.getRightAcross() ? 128 : 2;
-    std::string text = "{\n.reg .b64 a, b;\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.fence.sync.aligned;\n";
+    const std::string upper = ", " + std::to_string(kUpperDescriptor) + "};\n";
+    std::string text =
+        "{\n.reg .b32 l;\n.reg .b64 a, b;\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.fence.sync.aligned;\n";
     for (int64_t block = 0; block < rows / 64; ++block) {
       for (int64_t k = 0; k < depth / 16; ++k) {
-        text += "add.s64 a, " + left + ", " + std::to_string(block * 512 + k * left_step) + ";\n";
-        text += "add.s64 b, " + right + ", " + std::to_string(k * right_step) + ";\n";
+        text += "add.u32 l, " + left + ", " + std::to_string(block * 512 + k * left_step) + ";\nmov.b64 a, {l" + upper;
+        text += "add.u32 l, " + right + ", " + std::to_string(k * right_step) + ";\nmov.b64 b, {l" + upper;
         text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + dtype + "." + dtype + " {";
         for (int64_t e = 0; e < of_block; ++e) text += (e > 0 ? ",$" : "$") + std::to_string(block * of_block + e);
         text += "}, a, b, p, 1, 1, " + std::string(op.getLeftAcross() ? "1" : "0") + ", " +
@@ -89,7 +91,7 @@ class Writer {
       }
     }
     text += "wgmma.commit_group.sync.aligned;\n}";
-    return WithSums(text, op.getSums(), {Descriptor(op.getLeft(), depth), Descriptor(op.getRight(), depth)});
+    return WithSums(text, op.getSums(), {LowerDescriptor(op.getLeft(), depth), LowerDescriptor(op.getRight(), depth)});
   }
 
   // Each warp has 16 of every 64 rows. A line of a piece, 128 bytes, begins at a multiple of them, and its sixteens of
@@ -152,7 +154,7 @@ class Writer {
         }
       }
     }
-    return WithSums(text + "}", op.getSums(), {left, right}, "r,");
+    return WithSums(text + "}", op.getSums(), {left, right});
   }
 
   // Threads whose numbers differ in a bit exchange halves of what they have: first every other eight columns, then
@@ -199,19 +201,123 @@ class Writer {
   }
 
   void Copy(tile::CopyOp op, ArrayRef<Value> maps) {
-    const size_t rank = op.getAt().size();
+    const bool to_many = op.getBlocks().has_value();
     SmallVector<Value> operands = {Address(op.getSlot()), maps[op.getMap()]};
-    std::string text = "cp.async.bulk.tensor." + std::to_string(rank) +
-                       "d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {";
-    std::string constraints = "r,l,";
-    for (size_t d = 0; d < rank; ++d) {
-      operands.push_back(Narrow(op.getAt()[static_cast<unsigned>(d)]));
-      text += (d > 0 ? ", $" : "$") + std::to_string(2 + d);
-      constraints += "r,";
-    }
-    text += "}], [$" + std::to_string(2 + rank) + "];";
+    const std::string at = Indices(op.getAt(), operands), signal = "$" + std::to_string(operands.size());
+    std::string text = "cp.async.bulk.tensor." + std::to_string(op.getAt().size()) +
+                       "d.shared::cluster.global.mbarrier::complete_tx::bytes";
+    text += (to_many ? ".multicast::cluster [$0], [$1, " : " [$0], [$1, ") + at + "], [" + signal + "]";
     operands.push_back(Address(op.getSignal()));
-    Text(text, constraints + "r", operands);
+    std::string constraints = "r,l" + Repeated(",r", operands.size() - 2);
+    if (to_many) {
+      text += ", $" + std::to_string(operands.size());
+      constraints += ",h";
+      const auto all = static_cast<int16_t>((1 << *op.getBlocks()) - 1);
+      operands.push_back(LLVM::ConstantOp::create(b_, loc_, b_.getI16Type(), b_.getI16IntegerAttr(all)));
+    }
+    Text(text + ";", constraints, operands);
+  }
+
+  void CopyOut(tile::CopyOutOp op, ArrayRef<Value> maps) {
+    SmallVector<Value> operands = {Address(op.getSlot()), maps[op.getMap()]};
+    const std::string at = Indices(op.getAt(), operands);
+    Text("cp.async.bulk.tensor." + std::to_string(op.getAt().size()) + "d.global.shared::cta.bulk_group [$1, " + at +
+             "], [$0];\ncp.async.bulk.commit_group;",
+         "r,l" + Repeated(",r", operands.size() - 2), operands);
+  }
+
+  // ---- pieces of a warp: 16 rows of 128 bytes, whose sixteens are exchanged as by a copy
+
+  void Take(tile::TakeOp op) {
+    for (int64_t half = 0; half < 2; ++half) {
+      Value row = LLVM::PoisonOp::create(b_, loc_, op.getUpper().getType());
+      for (int64_t k = 0; k < 8; ++k) {
+        const int64_t from = static_cast<int64_t>(op.getFrom()) + k / 2 * 4 + half * 2 + k % 2;
+        Value sum = LLVM::ExtractElementOp::create(b_, loc_, op.getSums(), Small(from));
+        row = LLVM::InsertElementOp::create(b_, loc_, row, sum, Small(k));
+      }
+      op.getResult(static_cast<unsigned>(half)).replaceAllUsesWith(row);
+    }
+  }
+
+  // An instruction has four blocks of 8 x 8 elements: of eight columns the upper rows and the lower ones, then of the
+  // next eight. A thread names a row of one of them; blocks further on differ in bits of the address.
+  Value RowOfBlocks(Value slot) {
+    Value thread = LLVM::CallIntrinsicOp::create(b_, loc_, b_.getI32Type(),
+                                                 b_.getStringAttr("llvm.nvvm.read.ptx.sreg.tid.x"), ValueRange())
+                       .getResult(0);
+    auto bits = [&](int64_t mask) { return LLVM::AndOp::create(b_, loc_, thread, Small(mask)).getResult(); };
+    auto shifted = [&](Value x, int64_t by) { return LLVM::ShlOp::create(b_, loc_, x, Small(by)).getResult(); };
+    Value block = LLVM::LShrOp::create(b_, loc_, bits(16), Small(4));
+    Value place = shifted(LLVM::XOrOp::create(b_, loc_, bits(7), block), 4);
+    Value at = LLVM::AddOp::create(b_, loc_, shifted(bits(15), 7), place);
+    return LLVM::AddOp::create(b_, loc_, Address(slot), at);
+  }
+  static std::string Repeated(const std::string& text, size_t n) {
+    std::string all;
+    for (size_t k = 0; k < n; ++k) all += text;
+    return all;
+  }
+
+  void LayDown(tile::LayDownOp op) {
+    SmallVector<Value> operands = {RowOfBlocks(op.getSlot())};
+    for (Value tile : {op.getUpper(), op.getLower()}) operands.append(Elements(tile));
+    std::string text = "{\n.reg .b32 a, u<4>, l<4>;\n";
+    for (int64_t k = 0; k < 4; ++k) {
+      for (int64_t lower = 0; lower < 2; ++lower) {
+        const int64_t x = 1 + lower * 8 + k * 2;
+        text += std::string("cvt.rn.") + (op.getDtype().isBF16() ? "bf16x2" : "f16x2") + ".f32 " + (lower ? "l" : "u") +
+                std::to_string(k) + ", $" + std::to_string(x + 1) + ", $" + std::to_string(x) + ";\n";
+      }
+    }
+    for (int64_t j = 0; j < 2; ++j) {
+      const std::string x = std::to_string(2 * j), y = std::to_string(2 * j + 1);
+      text += "xor.b32 a, $0, " + std::to_string(static_cast<int64_t>(op.getHalf()) * 64 + j * 32) +
+              ";\nstmatrix.sync.aligned.m8n8.x4.shared.b16 [a], {u" + x + ", l" + x + ", u" + y + ", l" + y + "};\n";
+    }
+    Text(text + "}", "r" + Repeated(",f", 16), operands);
+  }
+
+  void TakeUp(tile::TakeUpOp op) {
+    Type i32 = b_.getI32Type(), f32 = b_.getF32Type();
+    std::string text = "{\n.reg .b32 a;\n";
+    for (int64_t j = 0; j < 2; ++j) {
+      text += "xor.b32 a, $8, " + std::to_string(static_cast<int64_t>(op.getHalf()) * 64 + j * 32) +
+              ";\nldmatrix.sync.aligned.m8n8.x4.shared.b16 {";
+      for (int64_t k = 0; k < 4; ++k) text += (k > 0 ? ", $" : "$") + std::to_string(j * 4 + k);
+      text += "}, [a];\n";
+    }
+    auto words = LLVM::LLVMStructType::getLiteral(b_.getContext(), SmallVector<Type>(8, i32));
+    Value all = Text(text + "}", Repeated("=&r,", 8) + "r", RowOfBlocks(op.getSlot()), words);
+    for (int64_t lower = 0; lower < 2; ++lower) {
+      Value row = LLVM::PoisonOp::create(b_, loc_, op.getUpper().getType());
+      for (int64_t k = 0; k < 4; ++k) {
+        Value word = LLVM::ExtractValueOp::create(b_, loc_, all, ArrayRef<int64_t>{k / 2 * 4 + k % 2 * 2 + lower});
+        for (int64_t e = 0; e < 2; ++e) {
+          Value x;
+          if (op.getDtype().isBF16()) {
+            Value bits = e == 0 ? LLVM::ShlOp::create(b_, loc_, word, Small(16)).getResult()
+                                : LLVM::AndOp::create(b_, loc_, word, Small(-65536)).getResult();
+            x = LLVM::BitcastOp::create(b_, loc_, f32, bits);
+          } else {
+            Value pair = LLVM::BitcastOp::create(b_, loc_, VectorType::get({2}, b_.getF16Type()), word);
+            x = LLVM::FPExtOp::create(b_, loc_, f32, LLVM::ExtractElementOp::create(b_, loc_, pair, Small(e)));
+          }
+          row = LLVM::InsertElementOp::create(b_, loc_, row, x, Small(k * 2 + e));
+        }
+      }
+      op.getResult(static_cast<unsigned>(lower)).replaceAllUsesWith(row);
+    }
+  }
+
+  // "{$2, $3}", for indices that are put behind the other operands.
+  std::string Indices(ValueRange at, SmallVector<Value>& operands) {
+    std::string text = "{";
+    for (auto [d, index] : llvm::enumerate(at)) {
+      text += (d > 0 ? ", $" : "$") + std::to_string(operands.size());
+      operands.push_back(Narrow(index));
+    }
+    return text + "}";
   }
 
   Value Wait(tile::MultipliedOp op) {
@@ -236,7 +342,14 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
     w.Text("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], " + std::to_string(expect.getBytes()) + ";", "r",
            w.Address(expect.getSignal()));
   } else if (auto arrive = dyn_cast<tile::SignalArriveOp>(op)) {
-    w.Text("mbarrier.arrive.shared::cta.b64 _, [$0];", "r", w.Address(arrive.getSignal()));
+    if (Value rank = arrive.getRank()) {
+      w.Text(
+          "{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, $0, $1;\n"
+          "mbarrier.arrive.shared::cluster.b64 _, [a];\n}",
+          "r,r", {w.Address(arrive.getSignal()), w.Narrow(rank)});
+    } else {
+      w.Text("mbarrier.arrive.shared::cta.b64 _, [$0];", "r", w.Address(arrive.getSignal()));
+    }
   } else if (auto wait = dyn_cast<tile::SignalWaitOp>(op)) {
     w.Text(
         "{\n.reg .pred p;\nAgain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1;\n@p bra Over;\nbra Again;\n"
@@ -248,6 +361,25 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
            "", {});
   } else if (auto copy = dyn_cast<tile::CopyOp>(op)) {
     w.Copy(copy, maps);
+  } else if (auto out = dyn_cast<tile::CopyOutOp>(op)) {
+    w.CopyOut(out, maps);
+  } else if (isa<tile::PublishOp>(op)) {
+    w.Text("fence.proxy.async.shared::cta;", "~{memory}", {});
+  } else if (auto await = dyn_cast<tile::AwaitOutOp>(op)) {
+    w.Text("cp.async.bulk.wait_group" + std::string(await.getWritten() ? " " : ".read ") +
+               std::to_string(await.getPending()) + ";",
+           "~{memory}", {});
+  } else if (auto barrier = dyn_cast<tile::GroupBarrierOp>(op)) {
+    // Number 0 is that of the block.
+    w.Text("{\n.reg .b32 n;\nadd.s32 n, $0, 1;\nbar.sync n, 128;\n}", "r,~{memory}", w.Narrow(barrier.getGroup()));
+  } else if (isa<tile::ClusterBarrierOp>(op)) {
+    w.Text("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;", "~{memory}", {});
+  } else if (auto take = dyn_cast<tile::TakeOp>(op)) {
+    w.Take(take);
+  } else if (auto down = dyn_cast<tile::LayDownOp>(op)) {
+    w.LayDown(down);
+  } else if (auto up = dyn_cast<tile::TakeUpOp>(op)) {
+    w.TakeUp(up);
   } else if (auto multiply = dyn_cast<tile::MultiplyOp>(op)) {
     multiply.getResult().replaceAllUsesWith(multiply.getByWarps() ? w.MultiplyByWarp(multiply) : w.Multiply(multiply));
   } else if (auto multiplied = dyn_cast<tile::MultipliedOp>(op)) {

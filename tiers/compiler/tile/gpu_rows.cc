@@ -84,12 +84,14 @@ void GpuRows::LoadFor(Value v, Chunk& chunk) {
   for (Value o : v.getDefiningOp()->getOperands()) LoadFor(o, chunk);
 }
 
+Value GpuRows::Unrounded(Value tile, Type dtype) {
+  auto map = tile.getDefiningOp<tile::MapOp>();
+  return map && map.getFunction() == "round_" + DTypeName(dtype).str() ? map.getOperands()[0] : tile;
+}
+
 void GpuRows::StoreTile(Value tile, size_t view, Value at, bool aligned, Value condition) {
   Type dtype = nest_.views[view].type.getElementType();
-  // A store rounds by itself.
-  if (auto map = tile.getDefiningOp<tile::MapOp>(); map && map.getFunction() == "round_" + DTypeName(dtype).str())
-    tile = map.getOperands()[0];
-  tile::StoreOp::create(b_, loc_, tile, view_args_[view], at, condition, TypeAttr::get(dtype),
+  tile::StoreOp::create(b_, loc_, Unrounded(tile, dtype), view_args_[view], at, condition, TypeAttr::get(dtype),
                         aligned ? b_.getUnitAttr() : UnitAttr());
 }
 

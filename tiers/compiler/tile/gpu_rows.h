@@ -80,6 +80,8 @@ class GpuRows : public RowLowering {
   mlir::Value Tile(mlir::Value v, Chunk& chunk);
   /// Operands that `v` needs and the chunk does not have yet.
   void LoadFor(mlir::Value v, Chunk& chunk);
+  /// A tile for a store, which rounds by itself.
+  static mlir::Value Unrounded(mlir::Value tile, mlir::Type dtype);
   void StoreTile(mlir::Value tile, size_t view, mlir::Value at, bool aligned, mlir::Value condition = nullptr);
   void Store(size_t output, Chunk& chunk, mlir::Value is_row);
   /// A tile of the chunk, where the condition holds (null: always), without a branch if that can be: one would cut what

@@ -529,8 +529,9 @@ class GpuLowering : public GpuRows {
   void LoadFetched(Chunk& chunk, int64_t number) {
     for (const auto& view : fetched_) {
       Type element = nest_.views[view.first].type.getElementType();
-      chunk.tiles[Argument(view.first)] = tile::FetchedOp::create(b_, loc_, TileType(ComputeType(element), chunk.lanes),
-                                                                  SlotOf(view, number), TypeAttr::get(element));
+      chunk.tiles[Argument(view.first)] =
+          tile::FetchedOp::create(b_, loc_, TileType(ComputeType(element), chunk.lanes), SlotOf(view, number),
+                                  UnitAttr(), TypeAttr::get(element));
     }
   }
 

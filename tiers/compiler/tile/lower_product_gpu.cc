@@ -14,7 +14,11 @@
 //
 // With `apart` each of the two groups has tiles of its own: they multiply in turns, which signals give, and while one
 // does the other computes what follows its product. Otherwise they share a tile, which is larger, so that its pieces
-// are used more often.
+// are used more often. The second group begins some pieces later, and stays that far behind: so it multiplies alone
+// while the first one computes what follows, and the other way round.
+//
+// With `cluster` two blocks have tiles one below the other at the same time. Each brings half of the right factor's
+// piece to both, so that half as much is read of the second-level cache. A slot is free when both have used it.
 //
 // Other devices, and with `warps`: there is no thread that copies for all, and each warp multiplies for itself. All
 // threads bring a part of each piece, as many pieces ahead as the ring has slots but one:
@@ -24,18 +28,28 @@
 //     start the copies that go there
 //     multiply
 //
-// Sums lie in registers in a way that suits no memory. Threads exchange them, 32 columns at a time, until each has runs
-// of eight; from there on ops that follow are those of any kernel, with operands and results in accesses of 16 bytes.
-// Operands that are one row for all are copied to shared memory while the group multiplies, a copy for each warp;
-// others are loaded some steps ahead. Shared memory is left to the tensor cores, which take all it can give: so tiles
-// are as large as registers allow.
+// Sums lie in registers in a way that suits no memory. There are two ways from there:
 //
-// Tiles are taken in groups of eight rows of tiles: what runs at one time shares pieces in the second-level cache.
+// - On sm_90a, where results are bf16 or f16 and operands are rows, numbers, and at most one matrix: ops are computed
+// on
+//   sums as they lie. Each warp lays 64 columns of its 16 rows down in a place of its own in shared memory, and one
+//   thread copies them out while the warp goes on with the next ones. A matrix that is read comes to those places,
+//   brought by a copy while the group multiplies, and is taken up in the same way.
+// - Otherwise threads exchange sums, 32 columns at a time, until each has runs of eight; from there on ops that follow
+//   are those of any kernel, with operands and results in accesses of 16 bytes. Operands are loaded some steps ahead.
+//
+// Operands that are one row for all are copied to shared memory while the group multiplies. The rest of shared memory
+// is left to the tensor cores: tiles are as large as registers allow.
+//
+// Tiles are taken in groups of eight or more rows of tiles: what runs at one time shares pieces in the second-level
+// cache.
 #include "tiers/compiler/tile/lower_product_gpu.h"
 
 #include <array>
+#include <optional>
 #include <vector>
 
+#include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/tile/gpu_rows.h"
 
@@ -48,8 +62,12 @@ constexpr int64_t kRowBytes = 128;         // of a piece in shared memory
 constexpr int64_t kStep = 32, kLanes = 8;  // columns of tsr_tile.collect, and those of a thread
 constexpr int64_t kGroup = 128;            // threads
 constexpr int64_t kGroups = ProductSchedule::kGroups;
-constexpr int64_t kTogether = 8;  // rows of tiles
+// Rows of tiles that are taken together, of long sums and of short ones, whose rows stay in the second-level cache.
+constexpr int64_t kTogether = 8, kMoreTogether = 16, kShortSum = 2048;
 constexpr int64_t kProducerRegisters = 40, kGroupRegisters = 232;
+constexpr int64_t kWarps = 4 * kGroups;
+constexpr int64_t kPlaceBytes = ProductSchedule::kPlaceBytes, kPlaceRows = 16, kPlaceColumns = 64;
+constexpr int64_t kMostPlaces = 4;  // where nothing is read into them: more are not waited for
 
 class ProductGpuLowering : public GpuRows {
  public:
@@ -70,12 +88,13 @@ class ProductGpuLowering : public GpuRows {
     thread_ = Place("thread");
     const int64_t left_bytes = s_.rows * kRowBytes, right_bytes = s_.columns * kRowBytes;
     slot_bytes_ = left_bytes + right_bytes;
-    signals_at_ = s_.stages * slot_bytes_;
-    rows_at_ = signals_at_ + 16 * (s_.stages + 1);
-    FindRowOperands();
+    if (s_.warps != 0 || !PlanPlaces()) FindRowOperands(kGroups * 4, ProductSchedule::kRowBytes);
+    places_at_ = s_.stages * slot_bytes_;
+    signals_at_ = places_at_ + kWarps * places_ * kPlaceBytes;
+    rows_at_ = signals_at_ + NumSignals() * 8;
     rows_ = sizes_[rank_ - 2];
     columns_ = sizes_[rank_ - 1];
-    row_tiles_ = Ceil(rows_, s_.rows);
+    row_tiles_ = Ceil(rows_, s_.rows * s_.Blocks());
     column_tiles_ = Ceil(columns_, s_.columns);
     pieces_ = Ceil(SizeOf(DepthOf()), s_.depth);
     if (s_.warps != 0) {
@@ -87,12 +106,19 @@ class ProductGpuLowering : public GpuRows {
     for (size_t d = 0; d < rank_; ++d) {
       if (nest_.space[d].is_one()) continue;
       tasks.push_back(Factor(nest_.space[d]));
-      blocks.push_back(d + 2 == rank_ ? s_.rows : d + 1 == rank_ ? s_.columns : 1);
+      blocks.push_back(d + 2 == rank_ ? s_.rows * s_.Blocks() : d + 1 == rank_ ? s_.columns : 1);
     }
     End(tasks, blocks, {}, {}, 0);
     const int64_t groups = s_.warps != 0 ? kGroups : kGroups + 1;
-    tile_.setTeam(ArrayRef<int64_t>{groups * kGroup, 1, 1, rows_at_ + kGroups * 4 * row_bytes_});
-    if (s_.warps == 0) tile_.setMapsAttr(b_.getArrayAttr({left_.map, right_.map}));
+    SmallVector<int64_t> team = {groups * kGroup, 1, 1, rows_at_ + RowCopies() * row_bytes_};
+    if (s_.Blocks() > 1) team.append({0, s_.Blocks()});
+    tile_.setTeam(team);
+    if (s_.warps == 0) {
+      SmallVector<Attribute> maps = {left_.map, right_.map};
+      for (const Matrix& matrix : results_) maps.push_back(matrix.map);
+      if (read_) maps.push_back(read_->map);
+      tile_.setMapsAttr(b_.getArrayAttr(maps));
+    }
     SmallVector<int64_t> aligned;
     for (size_t k = 0; k < nest_.views.size(); ++k)
       if ((MovesInside(k) && IsRun(k)) || (s_.warps != 0 && (k == left_.view || k == right_.view)))
@@ -105,13 +131,24 @@ class ProductGpuLowering : public GpuRows {
     If(Compare(arith::CmpIPredicate::eq, thread_, I64(0)), [&] {
       for (int64_t k = 0; k < s_.stages; ++k) {
         tile::SignalInitOp::create(b_, loc_, Filled(I64(k)), b_.getI64IntegerAttr(1));
-        tile::SignalInitOp::create(b_, loc_, Used(I64(k)), b_.getI64IntegerAttr(s_.apart != 0 ? 1 : kGroups));
+        tile::SignalInitOp::create(b_, loc_, Used(I64(k)),
+                                   b_.getI64IntegerAttr((s_.apart != 0 ? 1 : kGroups) * s_.Blocks()));
       }
-      for (int64_t g = 0; g < 2 * s_.apart; ++g)
-        tile::SignalInitOp::create(b_, loc_, Turn(I64(g)), b_.getI64IntegerAttr(1));
+      for (int64_t g = 0; g < kGroups; ++g) tile::SignalInitOp::create(b_, loc_, Turn(I64(g)), b_.getI64IntegerAttr(1));
+      for (int64_t k = 0; read_ && k < kWarps * places_; ++k)
+        tile::SignalInitOp::create(b_, loc_, I64(signals_at_ + 16 * (s_.stages + 1) + 8 * k), b_.getI64IntegerAttr(1));
     });
-    tile::BarrierOp::create(b_, loc_);
+    BlocksMeet();
     IfElse(Compare(arith::CmpIPredicate::uge, thread_, I64(kGroups * kGroup)), [&] { Producer(); }, [&] { Group(); });
+    // Nobody leaves while another block may still reach its memory.
+    if (s_.Blocks() > 1) BlocksMeet();
+  }
+  void BlocksMeet() {
+    if (s_.Blocks() > 1) {
+      tile::ClusterBarrierOp::create(b_, loc_);
+    } else {
+      tile::BarrierOp::create(b_, loc_);
+    }
   }
 
   /// A factor, as it is copied.
@@ -150,7 +187,7 @@ class ProductGpuLowering : public GpuRows {
     matrix.view = index;
     matrix.is_last = run == rank - 1;
     matrix.is_across = (run == rank - 1) == is_last_line;
-    const int64_t lines = operand == 0 ? s_.rows : s_.columns;
+    const int64_t lines = operand == 0 ? s_.rows : s_.columns / s_.Blocks();
     SmallVector<int64_t> map = {static_cast<int64_t>(index), run, s_.depth, other, lines};
     if (matrix.is_across) map[2] = map[4] = 64;
     const SmallVector<Dim> dims = DimsOf(v.type);
@@ -167,7 +204,7 @@ class ProductGpuLowering : public GpuRows {
   Value Signal(Value slot, int64_t which) { return Sum(I64(signals_at_ + which * 8 * s_.stages), Mul(slot, I64(8))); }
   Value Filled(Value slot) { return Signal(slot, 0); }
   Value Used(Value slot) { return Signal(slot, 1); }
-  // With `apart`: the group may multiply.
+  // With `apart`: the group may multiply. Otherwise, of group 0: group 1 may begin.
   Value Turn(Value group) { return Sum(I64(signals_at_ + 16 * s_.stages), Mul(group, I64(8))); }
   Ring Next(const Ring& ring) {
     Value next = Sum(ring.slot, I64(1));
@@ -181,25 +218,58 @@ class ProductGpuLowering : public GpuRows {
     return arith::SelectOp::create(b_, loc_, is_first, I64(s_.stages - 1), Minus(slot, I64(1)));
   }
 
-  // fn(indices of the batch, first row, first column, ring, turn) for the tiles of the block from number `first` on,
-  // every `step`-th of them. Everybody knows where in the ring the pieces of a tile are. `turn`: the phase of the
-  // signal that group `first` waits for; the first one takes its first turn without.
+  // Quotient and rest of numbers of tiles and pieces, which fit 32 bits: a division of 64 takes as long as some copies.
+  std::pair<Value, Value> Split(Value x, Value by) {
+    auto narrow = [&](Value v) { return arith::TruncIOp::create(b_, loc_, b_.getI32Type(), v).getResult(); };
+    Value quotient = arith::DivUIOp::create(b_, loc_, narrow(x), narrow(by));
+    quotient = arith::ExtUIOp::create(b_, loc_, b_.getI64Type(), quotient);
+    return {quotient, Minus(x, Mul(quotient, by))};
+  }
+
+  int64_t NumSignals() const { return 2 * (s_.stages + 1) + (read_ ? kWarps * places_ : 0); }
+
+  /// Which tile somebody is at.
+  struct At {
+    SmallVector<Value> batch;
+    Value row, column;  // the first ones
+    Ring ring;          // where its first piece is
+    Value done;         // pieces of all tiles before
+    Value turn;         // the phase of the signal that group `first` waits for
+  };
+  // fn(At) for the tiles of the block from number `first` on, every `step`-th of them. Everybody knows where in the
+  // ring the pieces of a tile are. The first group takes its first turn without a signal.
   template <typename Fn>
   void Tiles(Value first, int64_t step, Fn fn) {
-    Value in_batch = Mul(row_tiles_, column_tiles_), band = Mul(column_tiles_, I64(kTogether));
-    Value block = Place("block"), blocks = Place("blocks");
+    const Dim depth = DepthOf();
+    const bool is_short = !depth.is_symbol && depth.value <= kShortSum;
+    const int64_t together = (is_short ? kMoreTogether : kTogether) / s_.Blocks(), rows = s_.rows * s_.Blocks();
+    Value in_batch = Mul(row_tiles_, column_tiles_), band = Mul(column_tiles_, I64(together));
+    Value block = Place("block"), blocks = Place("blocks"), rank;
+    if (s_.Blocks() > 1) {
+      rank = Place("rank");
+      block = Div(block, I64(s_.Blocks()));
+      blocks = Div(blocks, I64(s_.Blocks()));
+    }
     For(Sum(block, Mul(first, blocks)), end_, Mul(blocks, I64(step)), {Mul(first, pieces_), Minus(I64(1), first)},
         [&](Value tile, ValueRange at) {
           SmallVector<Value> batch;
-          if (rank_ > 2) batch = Indices(Div(tile, in_batch), rank_ - 2);
-          if (rank_ > 2) tile = Rem(tile, in_batch);
-          Value top = Mul(Div(tile, band), I64(kTogether)), within = Rem(tile, band);
-          Value height = Min(I64(kTogether), Minus(row_tiles_, top));
-          Value row = Mul(Sum(top, Rem(within, height)), I64(s_.rows));
-          Value column = Mul(Div(within, height), I64(s_.columns));
-          Value round = Div(at[0], I64(s_.stages));
-          fn(batch, row, column,
-             Ring{Minus(at[0], Mul(round, I64(s_.stages))), arith::AndIOp::create(b_, loc_, round, I64(1))}, at[1]);
+          if (rank_ > 2) {
+            auto [number, rest] = Split(tile, in_batch);
+            batch = Indices(number, rank_ - 2);
+            tile = rest;
+          }
+          auto [bands, within] = Split(tile, band);
+          Value top = Mul(bands, I64(together)), height = Min(I64(together), Minus(row_tiles_, top));
+          auto [across, below] = Split(within, height);
+          Value row = Mul(Sum(top, below), I64(rows));
+          if (rank) row = Sum(row, Mul(rank, I64(s_.rows)));
+          Value column = Mul(across, I64(s_.columns)), round = Split(at[0], I64(s_.stages)).first;
+          fn(At{batch,
+                row,
+                column,
+                {Minus(at[0], Mul(round, I64(s_.stages))), arith::AndIOp::create(b_, loc_, round, I64(1))},
+                at[0],
+                at[1]});
           return SmallVector<Value>{Sum(at[0], Mul(pieces_, I64(step))),
                                     arith::XOrIOp::create(b_, loc_, at[1], I64(1))};
         });
@@ -208,29 +278,35 @@ class ProductGpuLowering : public GpuRows {
   // ---- the producer
 
   void Copy(const Matrix& matrix, int64_t map, ArrayRef<Value> batch, Value line, Value along, Value slot, Value signal,
-            int64_t lines) {
+            int64_t lines, bool to_all = false) {
     const int64_t step = matrix.is_across ? 64 : lines;
+    const IntegerAttr blocks = to_all ? b_.getI64IntegerAttr(s_.Blocks()) : IntegerAttr();
     for (int64_t at = 0; at < lines; at += step) {
       Value here = at == 0 ? line : Sum(line, I64(at));
       SmallVector<Value> indices = {matrix.is_across ? here : along, matrix.is_across ? along : here};
       for (size_t d : matrix.batch) indices.push_back(batch[d]);
       tile::CopyOp::create(b_, loc_, b_.getI64IntegerAttr(map), indices,
-                           at == 0 ? slot : Sum(slot, I64(at * kRowBytes)), signal);
+                           at == 0 ? slot : Sum(slot, I64(at * kRowBytes)), signal, blocks);
     }
   }
 
   void Producer() {
     tile::RegistersOp::create(b_, loc_, b_.getI64IntegerAttr(kProducerRegisters), UnitAttr());
     If(Compare(arith::CmpIPredicate::eq, thread_, I64(kGroups * kGroup)), [&] {
-      Tiles(I64(0), 1, [&](ArrayRef<Value> batch, Value row, Value column, Ring begin, Value) {
-        For(I64(0), pieces_, I64(1), {begin.slot, begin.phase}, [&](Value piece, ValueRange at) {
+      const bool shares = s_.Blocks() > 1;
+      const int64_t columns = s_.columns / s_.Blocks();
+      Value first_column = shares ? Mul(Place("rank"), I64(columns)) : I64(0);
+      Tiles(I64(0), 1, [&](const At& tile) {
+        For(I64(0), pieces_, I64(1), {tile.ring.slot, tile.ring.phase}, [&](Value piece, ValueRange at) {
           const Ring ring{at[0], at[1]};
           tile::SignalWaitOp::create(b_, loc_, Used(ring.slot), arith::XOrIOp::create(b_, loc_, ring.phase, I64(1)));
           Value signal = Filled(ring.slot), along = Mul(piece, I64(s_.depth));
           tile::SignalExpectOp::create(b_, loc_, signal, b_.getI64IntegerAttr(slot_bytes_));
           Value slot = Mul(ring.slot, I64(slot_bytes_));
-          Copy(left_, 0, batch, row, along, slot, signal, s_.rows);
-          Copy(right_, 1, batch, column, along, Sum(slot, I64(s_.rows * kRowBytes)), signal, s_.columns);
+          Copy(left_, 0, tile.batch, tile.row, along, slot, signal, s_.rows);
+          Value right = Sum(slot, I64(s_.rows * kRowBytes));
+          if (shares) right = Sum(right, Mul(first_column, I64(kRowBytes)));
+          Copy(right_, 1, tile.batch, Sum(tile.column, first_column), along, right, signal, columns, shares);
           const Ring next = Next(ring);
           return SmallVector<Value>{next.slot, next.phase};
         });
@@ -243,44 +319,70 @@ class ProductGpuLowering : public GpuRows {
   void Group() {
     tile::RegistersOp::create(b_, loc_, b_.getI64IntegerAttr(kGroupRegisters), b_.getUnitAttr());
     const int64_t own_rows = s_.OwnRows();
-    Value group = Div(thread_, I64(kGroup));
-    is_leader_ = Compare(arith::CmpIPredicate::eq, Rem(thread_, I64(kGroup)), I64(0));
+    group_ = Place("group");
+    Value in_group = Rem(thread_, I64(kGroup));
+    is_leader_ = Compare(arith::CmpIPredicate::eq, in_group, I64(0));
     auto sums = VectorType::get({own_rows * s_.columns / kGroup}, b_.getF32Type());
     // Rows of the tile before its own.
-    Value before = s_.apart != 0 ? I64(0) : Mul(group, I64(own_rows));
-    Value left_at = Mul(before, I64(kRowBytes));
-    Tiles(s_.apart != 0 ? group : I64(0), s_.apart != 0 ? 2 : 1,
-          [&](ArrayRef<Value> batch, Value row, Value column, Ring begin, Value turn) {
-            if (s_.apart != 0) tile::SignalWaitOp::create(b_, loc_, Turn(group), turn);
-            FetchRows(column);
-            Value zero = arith::ConstantOp::create(b_, loc_, b_.getZeroAttr(sums));
-            const SmallVector<Value> end =
-                For(I64(0), pieces_, I64(1), {zero, begin.slot, begin.phase}, [&](Value piece, ValueRange at) {
-                  const Ring ring{at[1], at[2]};
-                  tile::SignalWaitOp::create(b_, loc_, Filled(ring.slot), ring.phase);
-                  Value slot = Mul(ring.slot, I64(slot_bytes_));
-                  Value next = tile::MultiplyOp::create(
-                      b_, loc_, sums, at[0], Sum(slot, left_at), Sum(slot, I64(s_.rows * kRowBytes)),
-                      b_.getI64IntegerAttr(own_rows), b_.getI64IntegerAttr(s_.columns), b_.getI64IntegerAttr(s_.depth),
-                      left_.is_across ? b_.getUnitAttr() : UnitAttr(), right_.is_across ? b_.getUnitAttr() : UnitAttr(),
-                      UnitAttr(), TypeAttr::get(dtype_));
-                  next = tile::MultipliedOp::create(b_, loc_, sums, next, b_.getI64IntegerAttr(1));
-                  If(And(is_leader_, Compare(arith::CmpIPredicate::ne, piece, I64(0))),
-                     [&] { tile::SignalArriveOp::create(b_, loc_, Used(Before(ring.slot))); });
-                  const Ring after = Next(ring);
-                  return SmallVector<Value>{next, after.slot, after.phase};
-                });
+    Value before = s_.apart != 0 ? I64(0) : Mul(group_, I64(own_rows));
+    Value left_at = Mul(before, I64(kRowBytes)), first = s_.apart != 0 ? group_ : I64(0);
+    // The slot was used: each block of the cluster hears of it, from a thread each.
+    Value tells = s_.Blocks() > 1 ? Compare(arith::CmpIPredicate::ult, in_group, I64(s_.Blocks())) : is_leader_;
+    auto tell = [&](Value slot) {
+      tile::SignalArriveOp::create(b_, loc_, Used(slot), s_.Blocks() > 1 ? in_group : Value());
+    };
+    auto arrive = [&](Value turn) { tile::SignalArriveOp::create(b_, loc_, turn, Value()); };
+    Value lag = Min(I64(s_.stages - 2), Minus(pieces_, I64(1)));
+    const bool lags = s_.apart == 0 && s_.stages > 2;
+    Value late = Minus(pieces_, Min(pieces_, I64(2)));
+    if (lags)
+      If(Compare(arith::CmpIPredicate::eq, group_, I64(1)),
+         [&] { tile::SignalWaitOp::create(b_, loc_, Turn(I64(0)), I64(0)); });
+    Value leads = And(is_leader_, Compare(arith::CmpIPredicate::eq, group_, I64(0)));
+    Value warp = Rem(Div(thread_, I64(32)), I64(4));
+    Tiles(first, s_.apart != 0 ? 2 : 1, [&](const At& tile) {
+      if (s_.apart != 0) tile::SignalWaitOp::create(b_, loc_, Turn(group_), tile.turn);
+      FetchRows(tile.column);
+      Value top = Sum(Sum(tile.row, before), Mul(warp, I64(16)));
+      Value zero = arith::ConstantOp::create(b_, loc_, b_.getZeroAttr(sums));
+      const SmallVector<Value> end =
+          For(I64(0), pieces_, I64(1), {zero, tile.ring.slot, tile.ring.phase}, [&](Value piece, ValueRange at) {
+            const Ring ring{at[1], at[2]};
+            tile::SignalWaitOp::create(b_, loc_, Filled(ring.slot), ring.phase);
+            Value slot = Mul(ring.slot, I64(slot_bytes_));
+            Value next = tile::MultiplyOp::create(
+                b_, loc_, sums, at[0], Sum(slot, left_at), Sum(slot, I64(s_.rows * kRowBytes)),
+                b_.getI64IntegerAttr(own_rows), b_.getI64IntegerAttr(s_.columns), b_.getI64IntegerAttr(s_.depth),
+                left_.is_across ? b_.getUnitAttr() : UnitAttr(), right_.is_across ? b_.getUnitAttr() : UnitAttr(),
+                UnitAttr(), TypeAttr::get(dtype_));
+            next = tile::MultipliedOp::create(b_, loc_, sums, next, b_.getI64IntegerAttr(1));
+            If(And(tells, Compare(arith::CmpIPredicate::ne, piece, I64(0))), [&] { tell(Before(ring.slot)); });
+            if (lags)
+              If(And(leads, Compare(arith::CmpIPredicate::eq, Sum(tile.done, piece), lag)),
+                 [&] { arrive(Turn(I64(0))); });
+            // The other group begins while the last products of this one are on their way.
             if (s_.apart != 0)
-              If(is_leader_, [&] { tile::SignalArriveOp::create(b_, loc_, Turn(Minus(I64(1), group))); });
-            Value warp = Rem(Div(thread_, I64(32)), I64(4));
-            Value first = Sum(Sum(row, before), Mul(warp, I64(16)));
-            Steps steps = BeginSteps(batch, first, column);
-            Value done = tile::MultipliedOp::create(b_, loc_, sums, end[0], b_.getI64IntegerAttr(0));
-            If(is_leader_, [&] { tile::SignalArriveOp::create(b_, loc_, Used(Before(end[1]))); });
-            AwaitRows();
-            Follow(steps, done);
-            if (!row_operands_.empty()) tile::WarpBarrierOp::create(b_, loc_);
+              If(And(is_leader_, Compare(arith::CmpIPredicate::eq, piece, late)),
+                 [&] { arrive(Turn(Minus(I64(1), group_))); });
+            if (read_) ReadMatrix(tile, top, piece);
+            const Ring after = Next(ring);
+            return SmallVector<Value>{next, after.slot, after.phase};
           });
+      Steps steps;
+      if (places_ == 0) steps = BeginSteps(tile.batch, top, tile.column);
+      Value done = tile::MultipliedOp::create(b_, loc_, sums, end[0], b_.getI64IntegerAttr(0));
+      If(tells, [&] { tell(Before(end[1])); });
+      AwaitRows();
+      if (places_ > 0) {
+        FollowInPlaces(tile, top, done, arith::XOrIOp::create(b_, loc_, tile.turn, Minus(I64(1), first)));
+      } else {
+        Follow(steps, done);
+      }
+      RowsWereRead();
+    });
+    if (places_ > 0)
+      If(IsFirstLane(),
+         [&] { tile::AwaitOutOp::create(b_, loc_, b_.getI64IntegerAttr(0), /*written=*/b_.getUnitAttr()); });
   }
 
   // ---- each warp for itself
@@ -324,15 +426,16 @@ class ProductGpuLowering : public GpuRows {
     const int64_t own_rows = s_.OwnRows();
     auto sums = VectorType::get({own_rows * s_.columns / kGroup}, b_.getF32Type());
     Value before = Mul(Div(thread_, I64(kGroup)), I64(own_rows)), left_at = Mul(before, I64(kRowBytes));
-    Tiles(I64(0), 1, [&](ArrayRef<Value> batch, Value row, Value column, Ring, Value) {
-      const Lines left = Locate(left_, batch, row, rows_), right = Locate(right_, batch, column, columns_);
+    Tiles(I64(0), 1, [&](const At& tile) {
+      const Lines left = Locate(left_, tile.batch, tile.row, rows_);
+      const Lines right = Locate(right_, tile.batch, tile.column, columns_);
       auto fetch = [&](Value piece, Value slot_number) {
         Value slot = Mul(slot_number, I64(slot_bytes_));
         FetchPiece(left_, left, piece, slot, s_.rows);
         FetchPiece(right_, right, piece, Sum(slot, I64(s_.rows * kRowBytes)), s_.columns);
         tile::CommitOp::create(b_, loc_);
       };
-      FetchRows(column);
+      FetchRows(tile.column);
       for (int64_t k = 0; k + 1 < s_.stages; ++k) fetch(I64(k), I64(k));
       Value zero = arith::ConstantOp::create(b_, loc_, b_.getZeroAttr(sums));
       const SmallVector<Value> end = For(I64(0), pieces_, I64(1), {zero, I64(0)}, [&](Value piece, ValueRange at) {
@@ -348,38 +451,49 @@ class ProductGpuLowering : public GpuRows {
         return SmallVector<Value>{next, Next({at[1], I64(0)}).slot};
       });
       Value warp = Rem(Div(thread_, I64(32)), I64(4));
-      Steps steps = BeginSteps(batch, Sum(Sum(row, before), Mul(warp, I64(16))), column);
+      Steps steps = BeginSteps(tile.batch, Sum(Sum(tile.row, before), Mul(warp, I64(16))), tile.column);
       tile::AwaitOp::create(b_, loc_, IntegerAttr());
       tile::BarrierOp::create(b_, loc_);
       Follow(steps, end[0]);
-      if (!row_operands_.empty()) tile::WarpBarrierOp::create(b_, loc_);
+      RowsWereRead();
     });
   }
 
   // ---- operands that are one row for all rows of the result
 
-  void FindRowOperands() {
+  bool IsRow(size_t k) const {
+    return MovesInside(k) && IsRun(k) &&
+           llvm::all_of(ArrayRef(nest_.views[k].loops).take_front(Outer()),
+                        [](const Stride& s) { return s.kind == Stride::Kind::zero; });
+  }
+  // Those for which there is room, with so many copies.
+  void FindRowOperands(int64_t copies, int64_t room) {
     for (size_t k = 0; k < num_inputs_; ++k) {
-      if (!MovesInside(k) || !IsRun(k)) continue;
-      bool is_row = true;
-      for (size_t l = 0; l < Outer(); ++l) is_row &= nest_.views[k].loops[l].kind == Stride::Kind::zero;
+      if (!IsRow(k)) continue;
       const int64_t bytes = BytesOf(nest_.views[k].type.getElementType()) * s_.columns;
-      if (!is_row || bytes % 64 != 0 || (row_bytes_ + bytes) * kGroups * 4 > ProductSchedule::kRowBytes) continue;
+      if (bytes % 64 != 0 || (row_bytes_ + bytes) * copies > room) continue;
       row_operands_.push_back({k, row_bytes_});
       row_bytes_ += bytes;
     }
   }
-  Value RowPlace(int64_t at) { return Sum(I64(rows_at_ + at), Mul(Div(thread_, I64(32)), I64(row_bytes_))); }
+  bool IsRowOperand(size_t k) const {
+    return llvm::any_of(row_operands_, [&](auto& r) { return r.first == k; });
+  }
+  // Each group has a copy, or, where nothing else is of a group, each warp.
+  int64_t RowCopies() const { return places_ > 0 ? kGroups : kWarps; }
+  Value RowPlace(int64_t at) {
+    return Sum(I64(rows_at_ + at), Mul(Div(thread_, I64(places_ > 0 ? kGroup : 32)), I64(row_bytes_)));
+  }
   void FetchRows(Value column) {
     if (row_operands_.empty()) return;
-    Value lane = Rem(thread_, I64(32)), at = Sum(column, Mul(lane, I64(kLanes)));
-    Value mine = And(Compare(arith::CmpIPredicate::ult, lane, I64(s_.columns / kLanes)),
+    Value number = Rem(thread_, I64(places_ > 0 ? kGroup : 32)), at = Sum(column, Mul(number, I64(kLanes)));
+    Value mine = And(Compare(arith::CmpIPredicate::ult, number, I64(s_.columns / kLanes)),
                      Compare(arith::CmpIPredicate::ult, at, columns_));
     If(mine, [&] {
       for (auto [k, place] : row_operands_) {
         Type dtype = nest_.views[k].type.getElementType();
         tile::FetchOp::create(b_, loc_, view_args_[k], at,
-                              Sum(RowPlace(place), Mul(lane, I64(kLanes * BytesOf(dtype)))), Value(),
+                              Sum(RowPlace(place), Mul(number, I64(kLanes * BytesOf(dtype)))), Value(),
                               b_.getI64IntegerAttr(kLanes), TypeAttr::get(dtype));
       }
     });
@@ -387,7 +501,185 @@ class ProductGpuLowering : public GpuRows {
   void AwaitRows() {
     if (row_operands_.empty()) return;
     tile::AwaitOp::create(b_, loc_, IntegerAttr());
-    tile::WarpBarrierOp::create(b_, loc_);
+    RowsWereRead();
+  }
+  // All who share a copy meet.
+  void RowsWereRead() {
+    if (row_operands_.empty()) return;
+    if (places_ > 0) {
+      tile::GroupBarrierOp::create(b_, loc_, group_);
+    } else {
+      tile::WarpBarrierOp::create(b_, loc_);
+    }
+  }
+
+  // ---- what follows the product, on sums as they lie
+
+  // A matrix of which a warp has pieces of 16 x 64 elements; nothing where it cannot be copied so.
+  std::optional<Matrix> PiecesOf(size_t view) {
+    const ViewPlan& v = nest_.views[view];
+    if (!IsRun(view) || v.is_table || v.is_base || v.update >= 0 || v.own_dim.size() != rank_) return std::nullopt;
+    Type dtype = v.type.getElementType();
+    const int64_t columns = v.own_dim[rank_ - 1], rows = v.own_dim[rank_ - 2];
+    if (!(dtype.isBF16() || dtype.isF16()) || columns < 0 || rows < 0) return std::nullopt;
+    Matrix matrix;
+    matrix.view = view;
+    SmallVector<int64_t> map = {static_cast<int64_t>(view), columns, kPlaceColumns, rows, kPlaceRows};
+    for (size_t d = rank_ - 2; d-- > 0;) {
+      if (v.own_dim[d] < 0 || nest_.space[d].is_one()) continue;
+      map.append({v.own_dim[d], 1});
+      matrix.batch.push_back(d);
+    }
+    if (matrix.batch.size() > 3) return std::nullopt;
+    matrix.map = DenseI64ArrayAttr::get(kernel_.getContext(), map);
+    return matrix;
+  }
+
+  // Whether results go through places in shared memory, and how many of them a warp has.
+  bool PlanPlaces() {
+    if (s_.columns % kPlaceColumns != 0) return false;
+    SmallVector<Matrix> results;
+    for (size_t k = 0; k < Yield().getValues().size(); ++k) {
+      std::optional<Matrix> pieces = PiecesOf(num_inputs_ + k);
+      if (!pieces || DimsOf(nest_.views[num_inputs_ + k].type) != nest_.space) return false;
+      results.push_back(std::move(*pieces));
+    }
+    llvm::SmallPtrSet<Value, 8> operands;
+    for (Value v : Yield().getValues()) CollectOperands(v, operands);
+    std::optional<Matrix> read;
+    int64_t row_bytes = 0;
+    for (Value v : operands) {
+      const size_t k = cast<BlockArgument>(v).getArgNumber();
+      if (!MovesInside(k)) continue;
+      if (IsRow(k)) {
+        row_bytes += BytesOf(nest_.views[k].type.getElementType()) * s_.columns;
+        continue;
+      }
+      if (read) return false;
+      read = PiecesOf(k);
+      if (!read) return false;
+    }
+    for (Operation& op : Body())
+      if (IsGather(&op)) return false;
+    if (read && results.size() > 1) return false;
+    const int64_t places = read ? s_.Places() : std::min(kMostPlaces, s_.Places());
+    const int64_t room = ProductSchedule::kSharedBytes - s_.stages * slot_bytes_ - 16 * (s_.stages + 1);
+    const int64_t each = kWarps * (kPlaceBytes + (read ? 8 : 0));
+    places_ = std::min(places, (room - kGroups * row_bytes) / each);
+    if (places_ < (read ? places : std::min<int64_t>(2, places))) {
+      places_ = 0;
+      return false;
+    }
+    results_ = std::move(results);
+    read_ = std::move(read);
+    FindRowOperands(kGroups, room - places_ * each);
+    return true;
+  }
+
+  Value Lane() { return Rem(thread_, I64(32)); }
+  Value IsFirstLane() { return Compare(arith::CmpIPredicate::eq, Lane(), I64(0)); }
+  Value WarpPlace(int64_t place) {
+    return Sum(I64(places_at_ + place * kPlaceBytes), Mul(Div(thread_, I64(32)), I64(places_ * kPlaceBytes)));
+  }
+  Value WarpSignal(int64_t place) {
+    return Sum(I64(signals_at_ + 16 * (s_.stages + 1) + 8 * place), Mul(Div(thread_, I64(32)), I64(8 * places_)));
+  }
+  // Where piece number n of a warp, whose first row is `top`, lies in a matrix.
+  SmallVector<Value> PieceAt(const Matrix& matrix, const At& tile, Value top, int64_t n) {
+    const int64_t across = s_.columns / kPlaceColumns;
+    SmallVector<Value> at = {Sum(tile.column, I64(n % across * kPlaceColumns)), Sum(top, I64(n / across * 64))};
+    for (size_t d : matrix.batch) at.push_back(tile.batch[d]);
+    return at;
+  }
+  // After a few products, when what was copied out of the places has long been read.
+  void ReadMatrix(const At& tile, Value top, Value piece) {
+    Value now = Compare(arith::CmpIPredicate::eq, piece, Min(I64(1), Minus(pieces_, I64(1))));
+    If(And(now, IsFirstLane()), [&] {
+      tile::AwaitOutOp::create(b_, loc_, b_.getI64IntegerAttr(0), UnitAttr());
+      for (int64_t n = 0; n < places_; ++n) {
+        tile::SignalExpectOp::create(b_, loc_, WarpSignal(n), b_.getI64IntegerAttr(kPlaceBytes));
+        tile::CopyOp::create(b_, loc_, b_.getI64IntegerAttr(static_cast<int64_t>(2 + results_.size())),
+                             PieceAt(*read_, tile, top, n), WarpPlace(n), WarpSignal(n), IntegerAttr());
+      }
+    });
+  }
+
+  // `phase`: of the signals of places.
+  void FollowInPlaces(const At& tile, Value top, Value sums, Value phase) {
+    const int64_t across = s_.columns / kPlaceColumns, num_results = static_cast<int64_t>(results_.size());
+    auto eight = VectorType::get({kLanes}, b_.getF32Type());
+    Value lane = Lane(), pair = Mul(Rem(lane, I64(4)), I64(2));
+    int64_t laid = 0;  // pieces
+    for (int64_t n = 0; n < s_.Places(); ++n) {
+      // Rows of the thread: numbers that belong to them.
+      std::array<Part, 2> parts;
+      for (int64_t p = 0; p < 2; ++p) {
+        Value row = Sum(top, Sum(Div(lane, I64(4)), I64(n / across * 64 + p * 8)));
+        Part& part = parts[static_cast<size_t>(p)];
+        part.indices = tile.batch;
+        part.indices.push_back(Min(row, Minus(rows_, I64(1))));
+        SetOffsets(part.indices);
+        part.offsets = offsets_;
+      }
+      if (read_) tile::SignalWaitOp::create(b_, loc_, WarpSignal(n), phase);
+      SmallVector<std::array<Value, 2>> tiles;  // by half and result
+      for (int64_t half = 0; half < 2; ++half) {
+        const int64_t step = 2 * n + half;
+        auto taken = tile::TakeOp::create(b_, loc_, eight, eight, sums, b_.getI64IntegerAttr(step * kStep / 2));
+        std::array<Value, 2> read;
+        if (read_) {
+          auto up = tile::TakeUpOp::create(b_, loc_, eight, eight, WarpPlace(n), b_.getI64IntegerAttr(half),
+                                           TypeAttr::get(nest_.views[read_->view].type.getElementType()));
+          read = {up.getUpper(), up.getLower()};
+        }
+        llvm::DenseMap<Value, Value> rows;
+        for (auto [k, place] : row_operands_) {
+          Type dtype = nest_.views[k].type.getElementType();
+          const int64_t bytes = BytesOf(dtype), column = n % across * kPlaceColumns + half * kStep;
+          Value slot = Sum(Sum(RowPlace(place), I64(column * bytes)), Mul(pair, I64(bytes)));
+          rows[Argument(k)] = tile::FetchedOp::create(b_, loc_, TileType(ComputeType(dtype), kLanes), slot,
+                                                      b_.getUnitAttr(), TypeAttr::get(dtype));
+        }
+        std::array<Chunk, 2> chunks;
+        for (unsigned p = 0; p < 2; ++p) {
+          TurnTo(parts[p]);
+          Chunk& chunk = chunks[p] = Chunk{Value(), Value(), kLanes, true};
+          for (auto [v, row] : rows) chunk.tiles[v] = row;
+          if (read_) chunk.tiles[Argument(read_->view)] = read[p];
+          chunk.tiles[product_->getResult(0)] = taken.getResult(p);
+          for (Value v : Yield().getValues()) NeedRows(v, 0);
+          parts[p].values = values_;
+        }
+        for (Value v : Yield().getValues()) {
+          std::array<Value, 2>& result = tiles.emplace_back();
+          for (unsigned p = 0; p < 2; ++p) {
+            TurnTo(parts[p]);
+            result[p] = Unrounded(Tile(v, chunks[p]), ElementOf(v));
+          }
+        }
+      }
+      // What is read is taken up by the whole warp before anything takes its place.
+      if (read_) tile::WarpBarrierOp::create(b_, loc_);
+      for (int64_t k = 0; k < num_results; ++k, ++laid) {
+        Value place = WarpPlace(laid % places_);
+        if (!read_) {
+          If(IsFirstLane(), [&] { tile::AwaitOutOp::create(b_, loc_, b_.getI64IntegerAttr(places_ - 1), UnitAttr()); });
+          tile::WarpBarrierOp::create(b_, loc_);
+        }
+        Type dtype = ElementOf(Yield().getValues()[static_cast<unsigned>(k)]);
+        for (int64_t half = 0; half < 2; ++half) {
+          const std::array<Value, 2>& result = tiles[static_cast<size_t>(half * num_results + k)];
+          tile::LayDownOp::create(b_, loc_, result[0], result[1], place, b_.getI64IntegerAttr(half),
+                                  TypeAttr::get(dtype));
+        }
+        tile::PublishOp::create(b_, loc_);
+        tile::WarpBarrierOp::create(b_, loc_);
+        If(IsFirstLane(), [&] {
+          const Matrix& matrix = results_[static_cast<size_t>(k)];
+          tile::CopyOutOp::create(b_, loc_, b_.getI64IntegerAttr(2 + k), PieceAt(matrix, tile, top, n), place);
+        });
+      }
+    }
   }
 
   // ---- what follows the product
@@ -416,7 +708,7 @@ class ProductGpuLowering : public GpuRows {
     int64_t moving = 0;
     for (Value v : operands) {
       const size_t k = cast<BlockArgument>(v).getArgNumber();
-      moving += MovesInside(k) && llvm::none_of(row_operands_, [&](auto& r) { return r.first == k; });
+      moving += MovesInside(k) && !IsRowOperand(k);
     }
     const int64_t room = s_.OwnRows() * s_.columns <= 128 * 128 ? 32 : 16;
     return moving == 0 ? 1 : std::max<int64_t>(1, room / (2 * kLanes * moving));
@@ -489,8 +781,8 @@ class ProductGpuLowering : public GpuRows {
         const int64_t bytes = BytesOf(dtype);
         Value slot =
             Sum(Sum(RowPlace(place), I64(n % across * kStep * bytes)), Mul(Rem(lane, I64(4)), I64(kLanes * bytes)));
-        rows[Argument(k)] =
-            tile::FetchedOp::create(b_, loc_, TileType(ComputeType(dtype), kLanes), slot, TypeAttr::get(dtype));
+        rows[Argument(k)] = tile::FetchedOp::create(b_, loc_, TileType(ComputeType(dtype), kLanes), slot, UnitAttr(),
+                                                    TypeAttr::get(dtype));
       }
       for (unsigned p = 0; p < 2; ++p) {
         Part& part = steps.blocks[static_cast<size_t>(n / across)][p];
@@ -510,11 +802,14 @@ class ProductGpuLowering : public GpuRows {
   const ProductSchedule s_;
   Operation* const product_;
   size_t rank_;
-  int64_t slot_bytes_ = 0, signals_at_ = 0, rows_at_ = 0, row_bytes_ = 0;
+  int64_t slot_bytes_ = 0, places_at_ = 0, signals_at_ = 0, rows_at_ = 0, row_bytes_ = 0;
+  int64_t places_ = 0;  // of a warp, for pieces of results; 0: they are written from registers
+  SmallVector<Matrix> results_;
+  std::optional<Matrix> read_;                            // into places
   SmallVector<std::pair<size_t, int64_t>> row_operands_;  // and where in a warp's own memory they are
   Type dtype_;
   Matrix left_, right_;
-  Value thread_, rows_, columns_, row_tiles_, column_tiles_, pieces_, is_leader_;
+  Value thread_, group_, rows_, columns_, row_tiles_, column_tiles_, pieces_, is_leader_;
 };
 
 }  // namespace
