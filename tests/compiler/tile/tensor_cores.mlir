@@ -15,6 +15,7 @@
 // CHECK-SAME: team [384, 1, 1, {{[0-9]+}}, 0, 2]
 // CHECK-SAME: maps {{\[}}[0, 1, 64, 0, 128], [1, 1, 64, 0, 64], [3, 1, 64, 0, 16]] aligned [2, 3]
 // CHECK-COUNT-4: tsr_tile.signal_init {{.*}}
+// CHECK: tsr_tile.signals_ready
 // CHECK: tsr_tile.cluster_barrier
 // The producer: what it copies of the right factor goes to both blocks.
 // CHECK: tsr_tile.registers 40

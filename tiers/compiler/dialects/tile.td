@@ -339,7 +339,7 @@ def TsrTile_FetchedOp : TsrTile_Op<"fetched", [MemoryEffects<[MemRead]>]> {
 // then 0 again; it goes on when everybody it was made for has arrived and all bytes that were announced have come.
 
 def TsrTile_SignalInitOp : TsrTile_Op<"signal_init", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "Makes a signal for so many arrivals; by one thread, before a barrier";
+  let summary = "Makes a signal for so many arrivals; by one thread, before tsr_tile.signals_ready and a barrier";
   let description = [{
     ```mlir
     tsr_tile.signal_init %offset count 2
@@ -347,6 +347,16 @@ def TsrTile_SignalInitOp : TsrTile_Op<"signal_init", [MemoryEffects<[MemRead, Me
   }];
   let arguments = (ins I64:$signal, I64Attr:$count);
   let assemblyFormat = "$signal `count` $count attr-dict";
+}
+
+def TsrTile_SignalsReadyOp : TsrTile_Op<"signals_ready", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Signals that this thread has made are there for copies, and for other blocks after a barrier with them";
+  let description = [{
+    ```mlir
+    tsr_tile.signals_ready
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
 }
 
 def TsrTile_SignalExpectOp : TsrTile_Op<"signal_expect", [MemoryEffects<[MemRead, MemWrite]>]> {

@@ -335,9 +335,10 @@ class Writer {
 bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Value)> shared, ArrayRef<Value> maps) {
   Writer w(op, b, shared);
   if (auto init = dyn_cast<tile::SignalInitOp>(op)) {
-    w.Text("mbarrier.init.shared::cta.b64 [$0], " + std::to_string(init.getCount()) +
-               ";\nfence.mbarrier_init.release.cluster;\nfence.proxy.async;",
-           "r", w.Address(init.getSignal()));
+    w.Text("mbarrier.init.shared::cta.b64 [$0], " + std::to_string(init.getCount()) + ";", "r",
+           w.Address(init.getSignal()));
+  } else if (isa<tile::SignalsReadyOp>(op)) {
+    w.Text("fence.mbarrier_init.release.cluster;\nfence.proxy.async;", "~{memory}", {});
   } else if (auto expect = dyn_cast<tile::SignalExpectOp>(op)) {
     w.Text("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], " + std::to_string(expect.getBytes()) + ";", "r",
            w.Address(expect.getSignal()));
