@@ -8,6 +8,7 @@
 #include "interp/cpu/direct.h"
 #include "interp/dispatch.h"
 #include "interp/kernel.h"
+#include "interp/product_choices.h"
 #include "interp/views.h"
 #include "runtime/activity.h"
 #include "runtime/log.h"
@@ -37,6 +38,9 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
              (s.kind == TraceStep::Kind::branch && last_branch_ >= 0);
     });
     if (no_host) graphs_ = std::make_unique<ReplayGraphs>();
+    has_products_ = std::any_of(trace_.steps.begin(), trace_.steps.end(), [](const TraceStep& s) {
+      return s.op == ir::Op::k_matmul || s.op == ir::Op::k_dot_general;
+    });
   }
   arena_data_.assign(n, nullptr);
   storages_.resize(n);
@@ -410,6 +414,7 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
   if (graphs_->given_up()) return false;
   std::vector<uint64_t>& key = graphs_->key();
   key.assign(1, bindings_);
+  if (has_products_) key.push_back(interp::product_choices.load(std::memory_order_relaxed));
   for (size_t v = 0; v < roots_.size(); ++v)
     if (roots_[v] == static_cast<int32_t>(v) && number_of_[v] < 0) key.push_back(reinterpret_cast<uintptr_t>(data_[v]));
   // Kernels of tier 1 take numbers with the launch; generated ones read them.

@@ -196,6 +196,7 @@ class ReplayActivation final : public Activation {
   std::unique_ptr<GeneratedKernels> generated_;
   std::unique_ptr<ReplayGraphs> graphs_;        // null: on the cpu, and where a step needs the host
   std::vector<int64_t>* node_steps_ = nullptr;  // while a graph is recorded: whose each of its nodes is
+  bool has_products_ = false;                   // that a library may do
   uint64_t bindings_ = 0;                       // counts changes of shapes
   std::vector<rt::TensorImpl*> buffer_values_;  // read from buffers; theirs, and good only for...
   uint64_t read_epoch_ = 0;                     // ...this epoch of the buffers; 0: for none
