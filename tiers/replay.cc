@@ -92,6 +92,7 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
   }
   for (size_t v = 0; v < n; ++v) {
     if (trace_.values[v].kind != TraceValue::Kind::result) roots_[v] = static_cast<int32_t>(v);
+    if (roots_[v] >= 0 && number_of_[v] < 0) given_values_.push_back(static_cast<ValueId>(v));
     if (trace_.values[v].kind == TraceValue::Kind::constant) data_[v] = views_[v].data;
     if (number_of_[v] >= 0) data_[v] = numbers_[number_of_[v]].data;
   }
@@ -195,8 +196,6 @@ void ReplayActivation::Settle() {
 }
 
 absl::Status ReplayActivation::Place(int to) {
-  const uint32_t first = position_ < to ? layout_.steps[position_].results : 0;
-  const uint32_t last = position_ < to ? layout_.steps[to - 1].results + layout_.steps[to - 1].num_out : 0;
   if (trace_.is_eager) {
     const auto look_at = [&](ValueId v) {
       if (tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed()) kept_.push_back(v);
@@ -208,9 +207,38 @@ absl::Status ReplayActivation::Place(int to) {
     as_expected_ = kept_.size() + static_cast<size_t>(drops_) == layout_.results.size();
     if (!as_expected_) {
       kept_.clear();
+      const uint32_t first = position_ < to ? layout_.steps[position_].results : 0;
+      const uint32_t last = position_ < to ? layout_.steps[to - 1].results + layout_.steps[to - 1].num_out : 0;
       for (uint32_t k = first; k < last; ++k) look_at(layout_.results[k]);
     }
   }
+  const bool to_end = to == static_cast<int>(bound_.size());
+  if (trace_.is_eager || !to_end) {
+    TSR_RETURN_IF_ERROR(PlaceKept(to));
+  } else {
+    if (placed_for_ != bindings_) [[unlikely]] {
+      placed_for_ = bindings_;
+      placed_.clear();
+      for (ValueId v : kept_)
+        if (const int32_t root = roots_[v]; plan_.slots[root] >= 0) placed_.push_back({root, BytesOf(views_[root])});
+    }
+    for (const auto& [root, bytes] : placed_) {
+      if (own_[root]) continue;
+      TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, bytes));
+      Store(root);
+    }
+  }
+  if (numbers_changed_ || splats_stale_) FillStale();
+  return absl::OkStatus();
+}
+
+void ReplayActivation::Store(ValueId root) {
+  own_[root] = true;
+  stored_.push_back(root);
+  SetData(root, storages_[root]->data());
+}
+
+absl::Status ReplayActivation::PlaceKept(int to) {
   looked_at_.clear();
   for (ValueId v : kept_)
     if (const int32_t root = roots_[v]; root >= 0 && root != v && plan_.slots[root] < 0) looked_at_.push_back(root);
@@ -224,11 +252,8 @@ absl::Status ReplayActivation::Place(int to) {
     } else {
       TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, BytesOf(views_[root])));
     }
-    own_[root] = true;
-    stored_.push_back(root);
-    SetData(root, storages_[root]->data());
+    Store(root);
   }
-  if (numbers_changed_ || splats_stale_) FillStale();
   return absl::OkStatus();
 }
 
@@ -368,9 +393,10 @@ absl::Status ReplayActivation::RunSteps(int to) {
   failure_.step = -1;
   started_ahead_ = true;
   if (!arena_ && is_lent_) TSR_RETURN_IF_ERROR(Take(0, plan_.num_slots, arena_));
+  const bool whole = from == 0 && to == static_cast<int>(fast_.size());
   if (generated_ != nullptr) {
     const bool all = generated_->Choose(
-        position_, to, trace_.is_eager && (!as_expected_ || inner_lasts_),
+        position_, to, whole, trace_.is_eager && (!as_expected_ || inner_lasts_),
         [&](ValueId v) { return tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed(); },
         [&](ValueId v) { return roots_[v] >= 0 ? data_[roots_[v]] : nullptr; });
     // Steps that a kernel was to replace leave their results in memory, which has to be there.
@@ -382,7 +408,6 @@ absl::Status ReplayActivation::RunSteps(int to) {
   if (!buffers_known_) read_epoch_ = 0;
   absl::Status status;
   bool stopped = false;
-  const bool whole = from == 0 && to == static_cast<int>(fast_.size());
   // Steps that are ops alone do the same when they run again, unless they write over what they read.
   const rt::trace::Look look = graphs_ != nullptr && last_branch_ < 0 && whole && rt::ActivityRecorder::is_on()
                                    ? rt::trace::HowToLook(version_.id)
@@ -413,10 +438,15 @@ absl::Status ReplayActivation::RunSteps(int to) {
 bool ReplayActivation::RunGraph(absl::Status* status) {
   if (graphs_->given_up()) return false;
   std::vector<uint64_t>& key = graphs_->key();
-  key.assign(1, bindings_);
+  key.clear();
+  const auto add = [&](const void* data) { key.push_back(reinterpret_cast<uintptr_t>(data)); };
+  key.push_back(bindings_);
   if (has_products_) key.push_back(interp::product_choices.load(std::memory_order_relaxed));
-  for (size_t v = 0; v < roots_.size(); ++v)
-    if (roots_[v] == static_cast<int32_t>(v) && number_of_[v] < 0) key.push_back(reinterpret_cast<uintptr_t>(data_[v]));
+  // Results are where the shapes put them in the arena, unless they have memory of their own.
+  add(arena_ ? arena_->data() : nullptr);
+  add(spare_ ? spare_->data() : nullptr);
+  for (ValueId v : given_values_) add(data_[v]);
+  for (ValueId v : stored_) key.push_back(static_cast<uint64_t>(v)), add(data_[v]);
   // Kernels of tier 1 take numbers with the launch; generated ones read them.
   for (const interp::ScalarView& number : numbers_) key.push_back(BitsOf(number));
   const int64_t kernels = generated_ != nullptr ? generated_->AppendChosen(key) : 0;
@@ -443,12 +473,13 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
       return false;
     }
     entry->graph = std::move(graph);
-    entry->data = data_;
+    for (size_t v = 0; v < roots_.size(); ++v)
+      if (roots_[v] != static_cast<int32_t>(v) && number_of_[v] < 0)
+        entry->windows.push_back({static_cast<int32_t>(v), data_[v]});
     entry->number = rt::trace::NewGraphNumber();
     TSR_LOG(2, "version ", version_.id, " of ", trace_.name, ": its run is a graph of ", device.name());
   } else {
-    for (size_t v = 0; v < roots_.size(); ++v)
-      if (roots_[v] != static_cast<int32_t>(v) && number_of_[v] < 0) SetData(static_cast<ValueId>(v), entry->data[v]);
+    for (const auto& [v, data] : entry->windows) SetData(v, data);
   }
   if (rt::ActivityRecorder::is_on()) [[unlikely]]
     rt::trace::TellGraph(entry->number, version_.id, entry->steps);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtime/device.h"
@@ -19,10 +20,10 @@ class ReplayGraphs {
  public:
   struct Entry {
     std::vector<uint64_t> key;
-    std::unique_ptr<rt::DeviceGraph> graph;  // null: the key was seen once
-    std::vector<void*> data;                 // where each value lies after the run
-    int64_t number = 0;                      // of the graph, for recordings
-    std::vector<int64_t> steps;              // whose each node is; empty: not known
+    std::unique_ptr<rt::DeviceGraph> graph;          // null: the key was seen once
+    std::vector<std::pair<int32_t, void*>> windows;  // values that lie in the memory of others, and where
+    int64_t number = 0;                              // of the graph, for recordings
+    std::vector<int64_t> steps;                      // whose each node is; empty: not known
     uint64_t used = 0;
   };
 
