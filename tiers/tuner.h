@@ -25,6 +25,8 @@ class Tuner {
   const std::string& best() const { return best_; }
   int64_t tried() const { return tried_; }
   bool empty() const { return products_.empty(); }
+  /// "the first 41.2 us, p4:form=library 43.0 us": what each that was tried took at best.
+  const std::string& times() const { return times_; }
 
  private:
   struct Product {
@@ -34,6 +36,7 @@ class Tuner {
   std::vector<Product> products_;
   size_t product_ = 0, choice_ = 0;
   std::string trying_, best_, settled_;  // settled_: of the products before this one
+  std::string times_;
   int64_t best_ns_ = INT64_MAX, spent_ns_ = 0, budget_ns_, tried_ = 0;
 };
 

@@ -46,6 +46,8 @@ struct State {
   std::map<CUdeviceptr, Block> blocks;
   size_t held[kDevices] = {};
   size_t launches[kDevices] = {};
+  size_t waits = 0;                   // for streams
+  float ms_of_shared = 0;             // what a launch takes for each byte of shared memory
   size_t reads_aside[kDevices] = {};  // copies to the host on streams that had waited for another one
   bool fails = false;                 // a kernel has
   bool is_busy = false;               // who asks for an event for the first time is told to come again
@@ -130,6 +132,15 @@ void StandInSetBusy(bool is_busy) {
 void StandInSetCaptures(bool captures) {
   std::lock_guard lock(The().mutex);
   The().captures = captures;
+}
+/// Kernels that are launched from now on take so long for each byte of a block's shared memory.
+void StandInSetSharedMs(float ms) {
+  std::lock_guard lock(The().mutex);
+  The().ms_of_shared = ms;
+}
+size_t StandInWaits() {
+  std::lock_guard lock(The().mutex);
+  return The().waits;
 }
 int StandInExecs() {
   std::lock_guard lock(The().mutex);
@@ -310,6 +321,7 @@ CUresult cuStreamDestroy(CUstream stream) { return Drop(stream); }
 CUresult cuStreamSynchronize(CUstream stream) {
   std::lock_guard lock(The().mutex);
   reinterpret_cast<Owned*>(stream)->has_graph = false;
+  ++The().waits;
   return The().fails ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 CUresult cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
@@ -387,12 +399,14 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) {
   *value = 0;
   return CUDA_SUCCESS;
 }
-CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                        CUstream stream, void**, void**) {
+CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                        unsigned shared, CUstream stream, void**, void**) {
   std::lock_guard lock(The().mutex);
   RequireStream(stream, "cuLaunchKernel");
   Require(reinterpret_cast<Owned*>(function)->context == t_current, "cuLaunchKernel", "a kernel of another context");
   ++The().launches[t_current->device];
+  Owned* const s = reinterpret_cast<Owned*>(stream);
+  (s->is_captured ? s->ms : The().ms) += The().ms_of_shared * static_cast<float>(shared);
   return CUDA_SUCCESS;
 }
 CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
