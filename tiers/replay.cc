@@ -426,7 +426,7 @@ absl::Status ReplayActivation::RunSteps(int to) {
   } else {
     // All that changed at once, in place of one by one where a kernel reads it.
     if (generated_ != nullptr && whole) status = generated_->WriteNumbers(data_.data());
-    if (status.ok()) status = Steps(to, &stopped);
+    if (status.ok()) status = trials_left_ > 0 ? StepsWithTrials(to, &stopped) : Steps(to, &stopped);
   }
   if (stopped) return status;
   if (whole && position_ == to) read_epoch_ = buffer_epoch;
@@ -436,7 +436,7 @@ absl::Status ReplayActivation::RunSteps(int to) {
 }
 
 bool ReplayActivation::RunGraph(absl::Status* status) {
-  if (graphs_->given_up()) return false;
+  if (graphs_->given_up() || trials_left_ > 0) return false;
   std::vector<uint64_t>& key = graphs_->key();
   key.clear();
   const auto add = [&](const void* data) { key.push_back(reinterpret_cast<uintptr_t>(data)); };
@@ -462,7 +462,9 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
     graphs_->Count();
     bool stopped = false;
     node_steps_ = &entry->steps;
+    const interp::UntriedProducts untried(/*now=*/false);
     const absl::Status recorded = Steps(static_cast<int>(fast_.size()), &stopped);
+    entry->untried_us = untried.us();
     node_steps_ = nullptr;
     std::unique_ptr<rt::DeviceGraph> graph = device.EndRecording(LabelOf(absl::StrCat("the graph of ", trace_.name)));
     position_ = 0;
@@ -487,7 +489,24 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
   *status = entry->graph->Launch();
   rt::Count(rt::Metric::graphs_launched);
   rt::Count(rt::Metric::kernels_generated, kernels);
+  if (entry->untried_us > 0 && graphs_->EarnsTrials(entry->untried_us)) [[unlikely]] {
+    // A kernel takes a few runs to be tried, and there are eight of them; no more than this in any case.
+    constexpr int kMostTrials = 300;
+    trials_left_ = kMostTrials;
+  }
   return true;
+}
+
+absl::Status ReplayActivation::StepsWithTrials(int to, bool* stopped) {
+  const interp::UntriedProducts untried(/*now=*/true);
+  const absl::Status status = Steps(to, stopped);
+  // All were tried, or some never will be.
+  if (untried.us() == 0 || --trials_left_ == 0) {
+    trials_left_ = 0;
+    TSR_LOG(2, "version ", version_.id, " of ", trace_.name,
+            ": its products have been tried, and runs are graphs again");
+  }
+  return status;
 }
 
 // The nodes of the graph that have come since the last call are the step's.

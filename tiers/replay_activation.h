@@ -62,6 +62,8 @@ class ReplayActivation final : public Activation {
   void FillStale();
   // The steps from position_ up to `to`, one by one. *stopped: a guard failed, and position_ says where.
   absl::Status Steps(int to, bool* stopped);
+  // The same; other kernels of a library are tried for its products.
+  absl::Status StepsWithTrials(int to, bool* stopped);
   template <bool kWatched>
   absl::Status StepsThat(int to, bool* stopped);
   void NoteNodes(int step);
@@ -207,6 +209,7 @@ class ReplayActivation final : public Activation {
   std::unique_ptr<ReplayGraphs> graphs_;        // null: on the cpu, and where a step needs the host
   std::vector<int64_t>* node_steps_ = nullptr;  // while a graph is recorded: whose each of its nodes is
   bool has_products_ = false;                   // that a library may do
+  int trials_left_ = 0;                         // runs in which other kernels for these are tried
   std::vector<ValueId> given_values_;           // those that are no results
   uint64_t bindings_ = 0;                       // counts changes of shapes
   std::vector<rt::TensorImpl*> buffer_values_;  // read from buffers; theirs, and good only for...

@@ -62,6 +62,10 @@ double Microseconds(const ProductKind& kind) {
                                                    : 2e8;
   return Multiplications(kind) / per_us;
 }
+bool MayTry() { return !rt::options().bitwise() && rt::options().tune_budget() > 0; }
+void NoteUntried(const ProductKind& kind) {
+  if (MayTry()) interp::t_product_trials.untried_us += Microseconds(kind);
+}
 /// Another order of the sum can be seen in the result.
 bool IsWide(const ProductKind& kind) { return kind.in == DType::f64 || (kind.in == DType::f32 && !kind.tf32); }
 /// The largest power of two up to 16 that divides a stride; 0 stays 0, which is a matrix used again and again.
@@ -200,7 +204,10 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
     const Prepared& known = *it->second;
     TSR_RETURN_IF_ERROR(known.status);
     if (!known.is_borrowed) [[likely]] {
-      if (runs > 0 && !known.is_final) *turn = Try(kind, it->second);
+      if (runs > 0 && !known.is_final) {
+        NoteUntried(kind);
+        *turn = Try(kind, it->second);
+      }
       return it->second;
     }
     if (may_borrow() && known.runs + runs <= kBorrowedRuns) {
@@ -230,6 +237,7 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
     }
   }
   made->runs = runs;
+  if (runs > 0 && !made->is_final) NoteUntried(kind);
   prepared_[kind] = made;
   TSR_RETURN_IF_ERROR(made->status);
   return made;
@@ -316,12 +324,12 @@ absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> LibraryProducts::Ask(const Pro
 }
 
 ProductTrial::Turn LibraryProducts::Try(const ProductKind& kind, std::shared_ptr<const Prepared>& known) {
+  if (!MayTry()) return {};
   // A graph would run what is tried for ever.
-  if (device_.stream() != device_.live_stream() || rt::options().bitwise() || rt::options().tune_budget() == 0)
-    return {};
+  if (device_.stream() != device_.live_stream()) return {};
   if (known->trial == nullptr) {
     known->us += Microseconds(kind);
-    if (known->us < static_cast<double>(rt::options().tune_after())) return {};
+    if (!interp::t_product_trials.now && known->us < static_cast<double>(rt::options().tune_after())) return {};
     std::vector<cublasLtMatmulAlgo_t> algos = {known->algo};
     if (const auto others = Ask(kind, *known, kMostTried); others.ok()) {
       for (const cublasLtMatmulAlgo_t& algo : *others)

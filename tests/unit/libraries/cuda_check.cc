@@ -313,7 +313,8 @@ TEST_F(CudaTrials, LongProductsAreTimedAsTheyRun) {
   }
 }
 
-// A graph of the program has the kernel that was chosen when it was recorded.
+// A graph of the program has the kernel that was chosen when it was recorded. Others are tried by eager products of the
+// same kind, or in runs of the version itself that are no graphs.
 TEST_F(CudaTrials, GraphsAreRecordedAgainWithTheNewChoice) {
   const char* const options[][2] = {
       {"tier", "2"}, {"background", "false"}, {"hot_function", "1"}, {"profit_gate", "false"}, {"hot_eager", "100000"}};
@@ -322,32 +323,47 @@ TEST_F(CudaTrials, GraphsAreRecordedAgainWithTheNewChoice) {
     old.push_back(*Runtime::option(name));
     ASSERT_TRUE(Runtime::set_option(name, value).ok());
   }
-  auto module = Module::parse(
-      "func @f(%x: tensor<336 x 24 x bf16>, %w: tensor<24 x 16 x bf16>) -> tensor<336 x 16 x bf16> {\n"
-      "  %y = matmul %x, %w : tensor<336 x 16 x bf16>\n  return %y\n}\n");
-  ASSERT_TRUE(module.ok()) << module.status().message();
-  const Function f = *module->function("f");
-  const Tensor a = Numbers({336, 24}, 2, Device::cpu()).cast(bf16), b = Numbers({24, 16}, 3, Device::cpu()).cast(bf16);
-  const Tensor want = matmul(a.cast(f32), b.cast(f32)), x = a.to(Gpu(0)), w = b.to(Gpu(0));
-  const auto run = [&](int times) {
-    for (int i = 0; i < times; ++i) ExpectSame(f({x, w})[0], want, 0.01f);
-  };
-  // Some 1600 runs of it: another option would be another version.
+  // Some 1600 runs of the product: another option would be another version.
   ASSERT_TRUE(Runtime::set_option("tune_after", "1").ok());
-  run(20);
-  int recorded = AllRuns();
-  run(10);
-  ASSERT_EQ(AllRuns(), recorded) << "runs are no graph\n" << Runtime::explain();
-  Set(kCublasLt, "StandInSetComputes", false);
-  for (int i = 0; i < 1700; ++i) matmul(x, w);
-  ASSERT_EQ(KernelOf(x, w), 2);
-  Set(kCublasLt, "StandInSetComputes", true);
-  const int third = Runs(2);
-  run(10);
-  EXPECT_GT(Runs(2), third);
-  recorded = AllRuns();
-  run(10);
-  EXPECT_EQ(AllRuns(), recorded);
+  for (const bool by_eager_products : {true, false}) {
+    const int64_t rows = by_eager_products ? 336 : 344;
+    const std::string x_type = "tensor<" + std::to_string(rows) + " x 24 x bf16>",
+                      y_type = "tensor<" + std::to_string(rows) + " x 16 x bf16>";
+    auto module = Module::parse("func @f(%x: " + x_type + ", %w: tensor<24 x 16 x bf16>) -> " + y_type +
+                                " {\n  %y = matmul %x, %w : " + y_type + "\n  return %y\n}\n");
+    ASSERT_TRUE(module.ok()) << module.status().message();
+    const Function f = *module->function("f");
+    const Tensor a = Numbers({rows, 24}, 2, Device::cpu()).cast(bf16),
+                 b = Numbers({24, 16}, 3, Device::cpu()).cast(bf16);
+    const Tensor want = matmul(a.cast(f32), b.cast(f32)), x = a.to(Gpu(0)), w = b.to(Gpu(0));
+    const auto run = [&](int times) {
+      for (int i = 0; i < times; ++i) ExpectSame(f({x, w})[0], want, 0.01f);
+    };
+    run(20);
+    int recorded = AllRuns();
+    run(10);
+    ASSERT_EQ(AllRuns(), recorded) << "runs are no graph\n" << Runtime::explain();
+    const int64_t tried = Tried();
+    const int third = Runs(2);
+    Set(kCublasLt, "StandInSetComputes", false);
+    for (int i = 0; i < 1700; ++i) {
+      if (by_eager_products)
+        matmul(x, w);
+      else
+        f({x, w});
+    }
+    Set(kCublasLt, "StandInSetComputes", true);
+    EXPECT_EQ(Tried(), tried + 1);
+    EXPECT_GT(Runs(2), third);
+    if (by_eager_products) ASSERT_EQ(KernelOf(x, w), 2);
+    const int before = Runs(2);
+    run(10);
+    if (by_eager_products) EXPECT_GT(Runs(2), before);
+    recorded = AllRuns();
+    run(10);
+    EXPECT_EQ(AllRuns(), recorded) << "runs are graphs again";
+    EXPECT_EQ(KernelOf(x, w), 2);
+  }
   for (size_t k = 0; k < old.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], old[k]).ok());
 }
 
