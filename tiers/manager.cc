@@ -561,49 +561,54 @@ void Manager::BuildCode(const Job& job) {
       const auto space = InspectStage(*trace, *old.example, 3, "space");
       if (!space.ok()) return;
       const std::string choices = LimitSpace(*trace, *space);
-      if (choices.empty()) return;
-      tuner = std::make_shared<Tuner>(choices, rt::options().tune_budget() * 1'000'000);
-    }
-    if (!again) {
+      const int64_t budget = rt::options().tune_budget() * 1'000'000;
+      if (choices.empty() || old.compile_ns >= budget) return;
+      tuner = std::make_shared<Tuner>(choices, budget);
+      tuner->best_code = old.shared_code();
+    } else {
       tuner->Measured(FastestRun(old), old.compile_ns);
+      if (tuner->best() == old.schedule) tuner->best_code = old.shared_code();
       schedule = tuner->Next();
       if (tuner->done() && schedule == old.schedule) return EndTuning(*tuner, old);
     }
   }
-  if (again) {
-    code = old.shared_code();
-    schedule = old.schedule;
-  } else if (job.tier > 0) {
+  bool settled = again || (tuner != nullptr && tuner->done() && schedule == tuner->best());
+  if (job.tier > 0 && !settled) {
     absl::StatusOr<Generated> made = Generate(*trace, *old.example, job.tier, schedule);
     // A choice that does not compile is one that was tried.
-    while (!made.ok() && tuner != nullptr && !tuner->done()) {
+    while (!made.ok() && tuner != nullptr && !settled) {
       tuner->Measured(INT64_MAX, rt::NowNs() - start);
+      settled = tuner->done();
       schedule = tuner->Next();
-      made = Generate(*trace, *old.example, job.tier, schedule);
+      if (!settled) made = Generate(*trace, *old.example, job.tier, schedule);
     }
-    if (!made.ok()) {
+    if (settled && schedule == old.schedule) return EndTuning(*tuner, old);
+    if (!settled && !made.ok()) {
       // No compiler at all is said once, by whoever looked for it.
       if (!absl::IsNotFound(made.status())) rt::Count(rt::Metric::codes_failed);
       TSR_LOG(1, "version ", old.id, " of ", anchor.name(),
               " gets no generated code: ", std::string(made.status().message()));
       return GetsNoCode(anchor, old, absl::StrCat("no generated code: ", std::string(made.status().message())));
     }
-    code = std::move(made->code);
-    from_cache = made->from_cache;
-    if (code->kernels().empty() && !schedule.empty()) {
-      code = nullptr;  // all of it is left to the library
-    } else if (code->kernels().empty()) {
-      return GetsNoCode(anchor, old, "nothing in it to generate code for");
+    if (!settled) {
+      code = std::move(made->code);
+      from_cache = made->from_cache;
+      if (code->kernels().empty() && !schedule.empty()) {
+        code = nullptr;  // all of it is left to the library
+      } else if (code->kernels().empty()) {
+        return GetsNoCode(anchor, old, "nothing in it to generate code for");
+      }
+      rt::Count(rt::Metric::codes_made);
     }
-    rt::Count(rt::Metric::codes_made);
   }
+  if (settled) code = tuner->best_code;
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, old.rung(), code));
   version->example = old.example;
   version->tier1_costs = old.tier1_costs;
   if (job.tier > 0) version->replaced = {old.costs, old.shared_code(), old.tier};
   version->tier = job.tier > 0 ? job.tier : old.replaced.tier;
   version->schedule = schedule;
-  version->compile_ns = rt::NowNs() - start;
+  version->compile_ns = again ? old.compile_ns : rt::NowNs() - start;
   if (tunes) {
     version->generate_at.store(rt::options().tune_after() * 1000);
   } else if (tuner != nullptr) {

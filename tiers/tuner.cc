@@ -30,6 +30,7 @@ void Tuner::Measured(int64_t run_ns, int64_t compile_ns) {
     absl::StrAppend(&times_, "none");
   else
     absl::StrAppend(&times_, run_ns / 1000, ".", run_ns / 100 % 10, " us");
+  if (run_ns == INT64_MAX) return;
   if (best_ns_ == INT64_MAX || static_cast<double>(run_ns) < kWorth * static_cast<double>(best_ns_)) {
     best_ns_ = run_ns;
     best_ = trying_;
