@@ -26,6 +26,8 @@ constexpr int kAskedFirst = 64;
 constexpr double kLongProduct = 4e11;
 /// Kernels that are tried for a product.
 constexpr int kMostTried = 8;
+/// A result that is written for nothing but a trial, at most.
+constexpr size_t kMostScratch = size_t{256} << 20;
 /// Runs of a kind with the choice of another, at most: then it is worth a question, and maybe a kernel of its own.
 constexpr int kBorrowedRuns = 8;
 /// Choices of a family that are kept; another one takes the place of the nearest.
@@ -172,7 +174,7 @@ absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const 
   if (status != CUBLAS_STATUS_SUCCESS) status = submit(p->algo, c, device_.stream());
   if (turn.in_graph) [[unlikely]] {
     const size_t bytes = static_cast<size_t>(kind.m * kind.n * kind.batches) * SizeOf(kind.out);
-    const absl::StatusOr<void*> scratch = device_.Allocate(bytes);
+    const absl::StatusOr<void*> scratch = bytes <= kMostScratch ? device_.Allocate(bytes) : Unsupported("too large");
     end(!scratch.ok() ? Outcome::failed
                       : p->trial->Measure(device_.stream(), [&](const cublasLtMatmulAlgo_t& algo, CUstream stream) {
                           return submit(algo, *scratch, stream) == CUBLAS_STATUS_SUCCESS;
