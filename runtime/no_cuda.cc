@@ -2,6 +2,7 @@
 #include "runtime/activity.h"
 #include "runtime/device.h"
 #include "runtime/device_memory.h"
+#include "runtime/run_timer.h"
 
 namespace tessera::rt {
 
@@ -19,6 +20,7 @@ void ActivityRecorder::Stop() {}
 int64_t ActivityRecorder::lost() { return 0; }
 std::string ActivityRecorder::version() { return ""; }
 int64_t RecordedNodes(Device&) { return -1; }
+std::unique_ptr<RunTimer> RunTimer::On(Device&) { return nullptr; }
 void ActivityScope::Open(Device&, ActivityOwner) { (void)device_, (void)owner_, (void)outer_, (void)first_; }
 void ActivityScope::Close() { (void)has_range_, (void)mode_; }
 absl::StatusOr<MeasurePlan> PlanMeasures(const char*) { return NotFound("this build of Tessera has no CUDA"); }

@@ -488,9 +488,10 @@ absl::Status Deferral::Run(int to) {
 absl::Status Deferral::Finish() {
   const bool whole = matched_ == num_steps_;
   const bool timed = whole && Manager::TimeThisRun(*version_);
+  rt::TimedRuns tried(whole && activation_->position() == 0 ? version_->timer() : nullptr);
   TSR_RETURN_IF_ERROR(Run(matched_));
   rt::Count(rt::Metric::ops_deferred, matched_);
-  const int64_t ns = timed ? run_ns_ : 0;
+  const int64_t ns = timed ? run_ns_ : tried.End(1);
   const int escapes = activation_->ReleaseHandles();
   if (whole) {
     rt::Count(rt::Metric::version_runs);
@@ -503,7 +504,8 @@ absl::Status Deferral::Finish() {
   }
   finished_ = true;
   if (whole)
-    Manager::Get().AddRun(*anchor_, *version_, ns, 1, timed ? activation_->Size() : 0, std::exchange(start_ticks_, 0));
+    Manager::Get().AddRun(*anchor_, *version_, ns, 1, ns != 0 ? activation_->Size() : 0,
+                          std::exchange(start_ticks_, 0));
   activation_->Begin();
   next_ = &kNone;
   return absl::OkStatus();

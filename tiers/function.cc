@@ -193,6 +193,7 @@ class Driver {
     const Trace& trace = version.trace();
     const int size = static_cast<int>(trace.steps.size());
     const int64_t start = Manager::TimeThisRun(version) ? Manager::TimeOf(version) : 0;
+    rt::TimedRuns tried(version.timer());
     const int64_t start_ticks = Manager::StartOfRun();
     iterations_ = 0;
     if (!f.is_straight) frame_.Own();
@@ -238,9 +239,9 @@ class Driver {
     }
     if (iterations_ > 0) {
       rt::Count(rt::Metric::version_runs, iterations_);
-      Manager::Get().AddRun(place.anchor(), version,
-                            start == 0 ? 0 : std::max<int64_t>(Manager::TimeOf(version) - start, 1), iterations_,
-                            start == 0 ? 0 : a->Size(), start_ticks);
+      const int64_t ns =
+          start == 0 ? tried.End(iterations_) * iterations_ : std::max<int64_t>(Manager::TimeOf(version) - start, 1);
+      Manager::Get().AddRun(place.anchor(), version, ns, iterations_, ns == 0 ? 0 : a->Size(), start_ticks);
       TSR_LOG(3, "version ", version.id, " of ", trace.name, " ran ", iterations_, " times");
     }
     const bool complete = status.ok() && a->position() == size && a->failure().step < 0;

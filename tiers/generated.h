@@ -29,6 +29,7 @@ class GeneratedKernels {
       if (acts_.size() <= static_cast<size_t>(last)) acts_.resize(static_cast<size_t>(last) + 1, 0);
       acts_[static_cast<size_t>(kernel.position)] = 1;
       if (!kernel.gathers.empty()) acts_[static_cast<size_t>(kernel.steps.front())] = 1;
+      is_plain_ = is_plain_ && kernel.maps.empty() && kernel.aligned.empty();
     }
     if (device_ == nullptr) return;
     for (size_t k = 0; k < bound_.size(); ++k)
@@ -45,10 +46,17 @@ class GeneratedKernels {
   /// inner values nobody holds, nor windows onto them, and whose operands are aligned as it needs. `held(v)` says
   /// whether somebody does; `data(v)` is where the memory of the value begins. False: some steps of the range run
   /// although there is a kernel for them. `any_held`: false where it is known that `held` says no of all of those.
+  /// `whole`: the range is all steps.
   template <class Held, class Data>
-  bool Choose(int from, int to, bool any_held, Held held, Data data) {
+  bool Choose(int from, int to, bool whole, bool any_held, Held held, Data data) {
     bool all = true;
-    for (size_t k = 0; k < bound_.size(); ++k) {
+    // A run of small ops on a GPU has little else to look at.
+    const bool shapes_decide = whole && !any_held && is_plain_;
+    for (size_t k = 0; shapes_decide && k < bound_.size(); ++k) {
+      used_[k] = bound_[k].fits;
+      all = all && bound_[k].fits;
+    }
+    for (size_t k = 0; !shapes_decide && k < bound_.size(); ++k) {
       const Code::Kernel& kernel = code_.kernels()[k];
       bool use = bound_[k].fits && kernel.position < to && kernel.steps.front() >= from;
       for (size_t v = 0; any_held && use && v < kernel.inner.size(); ++v) use = !held(kernel.inner[v]);
@@ -153,6 +161,7 @@ class GeneratedKernels {
   rt::Device& owner_;
   rt::Device* const device_;  // null: the cpu
   std::vector<Bound> bound_;
+  bool is_plain_ = true;  // no kernel asks how its operands are aligned
   // Asked for every step of every run, so they are small.
   std::vector<uint8_t> used_;       // by kernel: it was chosen
   std::vector<uint8_t> acts_;       // by step: Run() has something to do where a kernel takes it

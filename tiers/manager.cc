@@ -57,7 +57,8 @@ constexpr int64_t kTrialNs = 20'000'000;
 constexpr int64_t kTrialRuns = 24;
 // The fastest run; INT64_MAX where none was timed.
 int64_t FastestRun(const Version& version) {
-  const double ns = version.costs->Of(SizeOfRun(*version.example));
+  // Where all runs have the same shapes, their size does not count.
+  const double ns = version.costs->Of(version.rung() == Rung::exact ? 0 : SizeOfRun(*version.example));
   return ns > 0 ? static_cast<int64_t>(ns) : INT64_MAX;
 }
 
@@ -551,55 +552,70 @@ void Manager::BuildCode(const Job& job) {
       tunes = false;
     }
   }
+  // The first code is tried once more, as all others are: it was timed in more runs or fewer, and where a device is
+  // waited for, its times have more in them.
+  bool again = false;
   if (job.tier == 3 && !specialises) {
     if (tuner == nullptr) {
+      again = true;
       const auto space = InspectStage(*trace, *old.example, 3, "space");
       if (!space.ok()) return;
       const std::string choices = LimitSpace(*trace, *space);
-      if (choices.empty()) return;
-      tuner = std::make_shared<Tuner>(choices, rt::options().tune_budget() * 1'000'000);
+      const int64_t budget = rt::options().tune_budget() * 1'000'000;
+      if (choices.empty() || old.compile_ns >= budget) return;
+      tuner = std::make_shared<Tuner>(choices, budget);
+      tuner->best_code = old.shared_code();
+    } else {
+      tuner->Measured(FastestRun(old), old.compile_ns);
+      if (tuner->best() == old.schedule) tuner->best_code = old.shared_code();
+      schedule = tuner->Next();
+      if (tuner->done() && schedule == old.schedule) return EndTuning(*tuner, old);
     }
-    tuner->Measured(FastestRun(old), old.compile_ns);
-    schedule = tuner->Next();
-    if (tuner->done() && schedule == old.schedule) return EndTuning(*tuner, old);
   }
-  if (job.tier > 0) {
+  bool settled = again || (tuner != nullptr && tuner->done() && schedule == tuner->best());
+  if (job.tier > 0 && !settled) {
     absl::StatusOr<Generated> made = Generate(*trace, *old.example, job.tier, schedule);
     // A choice that does not compile is one that was tried.
-    while (!made.ok() && tuner != nullptr && !tuner->done()) {
+    while (!made.ok() && tuner != nullptr && !settled) {
       tuner->Measured(INT64_MAX, rt::NowNs() - start);
+      settled = tuner->done();
       schedule = tuner->Next();
-      made = Generate(*trace, *old.example, job.tier, schedule);
+      if (!settled) made = Generate(*trace, *old.example, job.tier, schedule);
     }
-    if (!made.ok()) {
+    if (settled && schedule == old.schedule) return EndTuning(*tuner, old);
+    if (!settled && !made.ok()) {
       // No compiler at all is said once, by whoever looked for it.
       if (!absl::IsNotFound(made.status())) rt::Count(rt::Metric::codes_failed);
       TSR_LOG(1, "version ", old.id, " of ", anchor.name(),
               " gets no generated code: ", std::string(made.status().message()));
       return GetsNoCode(anchor, old, absl::StrCat("no generated code: ", std::string(made.status().message())));
     }
-    code = std::move(made->code);
-    from_cache = made->from_cache;
-    if (code->kernels().empty() && tuner != nullptr) {
-      code = nullptr;  // all of it is left to the library
-    } else if (code->kernels().empty()) {
-      return GetsNoCode(anchor, old, "nothing in it to generate code for");
+    if (!settled) {
+      code = std::move(made->code);
+      from_cache = made->from_cache;
+      if (code->kernels().empty() && !schedule.empty()) {
+        code = nullptr;  // all of it is left to the library
+      } else if (code->kernels().empty()) {
+        return GetsNoCode(anchor, old, "nothing in it to generate code for");
+      }
+      rt::Count(rt::Metric::codes_made);
     }
-    rt::Count(rt::Metric::codes_made);
   }
+  if (settled) code = tuner->best_code;
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, old.rung(), code));
   version->example = old.example;
   version->tier1_costs = old.tier1_costs;
   if (job.tier > 0) version->replaced = {old.costs, old.shared_code(), old.tier};
   version->tier = job.tier > 0 ? job.tier : old.replaced.tier;
   version->schedule = schedule;
-  version->compile_ns = rt::NowNs() - start;
+  version->compile_ns = again ? old.compile_ns : rt::NowNs() - start;
   if (tunes) {
     version->generate_at.store(rt::options().tune_after() * 1000);
   } else if (tuner != nullptr) {
     version->replaced = {};  // a trial that is slower ends by itself
     if (!tuner->done() || schedule != tuner->best()) {
       version->tuner = tuner;
+      version->StartTimer();
       const int64_t run = FastestRun(old);
       version->generate_at.store(std::max(kTrialNs, run < INT64_MAX / kTrialRuns ? kTrialRuns * run : kTrialNs));
     }
@@ -628,6 +644,8 @@ void Manager::BuildCode(const Job& job) {
     record.note =
         absl::StrCat(code->kernels().size(), " kernels", BatchesOf(*code), from_cache ? ", from the cache" : "",
                      schedule.empty() ? "" : absl::StrCat(", cut as ", schedule));
+  } else if (!schedule.empty()) {
+    record.note = absl::StrCat("no kernels, cut as ", schedule);
   }
   Book(anchor, *version, std::move(record));
   if (tuner != nullptr && version->tuner == nullptr) EndTuning(*tuner, *version);
@@ -638,10 +656,12 @@ void Manager::BuildCode(const Job& job) {
   EnforceBudgets();
 }
 
-void Manager::EndTuning(const Tuner& tuner, const Version& version) {
+void Manager::EndTuning(const Tuner& tuner, Version& version) {
+  version.StopTimer();
   RememberSchedule(version.trace(), *version.example, tuner.best());
-  const std::string what = absl::StrCat("tuned: ", tuner.tried(), " schedules tried, ",
-                                        tuner.best().empty() ? "the first is the fastest" : tuner.best());
+  const std::string what =
+      absl::StrCat("tuned: ", tuner.tried(), " schedules tried, ",
+                   tuner.best().empty() ? "the first is the fastest" : tuner.best(), " (", tuner.times(), ")");
   TSR_LOG(1, "version ", version.id, " is ", what);
   Ledger::Get().Update(
       version.id, [&](deopt::VersionRecord& r) { r.note = absl::StrCat(r.note, r.note.empty() ? "" : "; ", what); });

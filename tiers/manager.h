@@ -174,8 +174,9 @@ class Manager {
   static int64_t StartOfRun() { return rt::RecorderOn() ? rt::Ticks() : 0; }
   /// A loop is still going round in the version, for ns now; AddRun() comes at its end.
   void LoopGoesOn(Anchor& anchor, Version& version, int64_t ns);
-  /// Should this run be timed? The first ones are, later one of 64.
+  /// Should this run be timed? The first ones are, later one of 64; none where its device does that.
   static bool TimeThisRun(const Version& version) {
+    if (version.timer() != nullptr) return false;
     const int64_t runs = version.counters->runs.load(std::memory_order_relaxed);
     return runs < 16 || (runs & 63) == 0;
   }
@@ -249,7 +250,7 @@ class Manager {
   void BuildCode(const Job& job);
   void GetsNoCode(Anchor& anchor, Version& version, const std::string& why);
   /// The version has the best schedule that was found: it is remembered, and said.
-  static void EndTuning(const Tuner& tuner, const Version& version);
+  static void EndTuning(const Tuner& tuner, Version& version);
   /// Puts `version` in the place of `old`, if that is still there.
   bool Replace(Anchor& anchor, Version& old, const rt::Ref<Version>& version);
   /// Enters it in the ledger, the metrics and the log.

@@ -38,6 +38,9 @@ constexpr double kSlow = 1.1, kFarBehind = 1.5;
 constexpr double kSlowCode = 1.05;
 constexpr int kSlowRounds = 4;
 
+/// Runs of a schedule that a device has timed, at least.
+constexpr int64_t kTimedTrials = 8;
+
 bool AwaitsCode(const Version& version) { return version.awaits_code.load(std::memory_order_relaxed); }
 
 // The tier of the code that a version gets next. Tier 3 at once where tier 2 would not be given the time.
@@ -150,7 +153,9 @@ void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs,
     const int64_t spent = c.timed_ns.load(std::memory_order_relaxed) /
                           std::max<int64_t>(c.timed_runs.load(std::memory_order_relaxed), 1) *
                           c.runs.load(std::memory_order_relaxed);
-    if (Decide(spent >= generate_at, 4)) {
+    // Where nobody waits for the device, many runs may be over before the first ones are known to be.
+    const bool few = version.timer() != nullptr && c.timed_runs.load(std::memory_order_relaxed) < kTimedTrials;
+    if (!few && Decide(spent >= generate_at, 4)) {
       return Ask(anchor, version, NextTier(version), absl::StrCat("ran for ", spent / 1000, " us"));
     }
   }

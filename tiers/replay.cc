@@ -8,6 +8,7 @@
 #include "interp/cpu/direct.h"
 #include "interp/dispatch.h"
 #include "interp/kernel.h"
+#include "interp/product_choices.h"
 #include "interp/views.h"
 #include "runtime/activity.h"
 #include "runtime/log.h"
@@ -37,6 +38,9 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
              (s.kind == TraceStep::Kind::branch && last_branch_ >= 0);
     });
     if (no_host) graphs_ = std::make_unique<ReplayGraphs>();
+    has_products_ = std::any_of(trace_.steps.begin(), trace_.steps.end(), [](const TraceStep& s) {
+      return s.op == ir::Op::k_matmul || s.op == ir::Op::k_dot_general;
+    });
   }
   arena_data_.assign(n, nullptr);
   storages_.resize(n);
@@ -88,6 +92,7 @@ ReplayActivation::ReplayActivation(const Replay& replay) : Activation(replay), r
   }
   for (size_t v = 0; v < n; ++v) {
     if (trace_.values[v].kind != TraceValue::Kind::result) roots_[v] = static_cast<int32_t>(v);
+    if (roots_[v] >= 0 && number_of_[v] < 0) given_values_.push_back(static_cast<ValueId>(v));
     if (trace_.values[v].kind == TraceValue::Kind::constant) data_[v] = views_[v].data;
     if (number_of_[v] >= 0) data_[v] = numbers_[number_of_[v]].data;
   }
@@ -191,8 +196,6 @@ void ReplayActivation::Settle() {
 }
 
 absl::Status ReplayActivation::Place(int to) {
-  const uint32_t first = position_ < to ? layout_.steps[position_].results : 0;
-  const uint32_t last = position_ < to ? layout_.steps[to - 1].results + layout_.steps[to - 1].num_out : 0;
   if (trace_.is_eager) {
     const auto look_at = [&](ValueId v) {
       if (tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed()) kept_.push_back(v);
@@ -204,9 +207,38 @@ absl::Status ReplayActivation::Place(int to) {
     as_expected_ = kept_.size() + static_cast<size_t>(drops_) == layout_.results.size();
     if (!as_expected_) {
       kept_.clear();
+      const uint32_t first = position_ < to ? layout_.steps[position_].results : 0;
+      const uint32_t last = position_ < to ? layout_.steps[to - 1].results + layout_.steps[to - 1].num_out : 0;
       for (uint32_t k = first; k < last; ++k) look_at(layout_.results[k]);
     }
   }
+  const bool to_end = to == static_cast<int>(bound_.size());
+  if (trace_.is_eager || !to_end) {
+    TSR_RETURN_IF_ERROR(PlaceKept(to));
+  } else {
+    if (placed_for_ != bindings_) [[unlikely]] {
+      placed_for_ = bindings_;
+      placed_.clear();
+      for (ValueId v : kept_)
+        if (const int32_t root = roots_[v]; plan_.slots[root] >= 0) placed_.push_back({root, BytesOf(views_[root])});
+    }
+    for (const auto& [root, bytes] : placed_) {
+      if (own_[root]) continue;
+      TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, bytes));
+      Store(root);
+    }
+  }
+  if (numbers_changed_ || splats_stale_) FillStale();
+  return absl::OkStatus();
+}
+
+void ReplayActivation::Store(ValueId root) {
+  own_[root] = true;
+  stored_.push_back(root);
+  SetData(root, storages_[root]->data());
+}
+
+absl::Status ReplayActivation::PlaceKept(int to) {
   looked_at_.clear();
   for (ValueId v : kept_)
     if (const int32_t root = roots_[v]; root >= 0 && root != v && plan_.slots[root] < 0) looked_at_.push_back(root);
@@ -220,11 +252,8 @@ absl::Status ReplayActivation::Place(int to) {
     } else {
       TSR_ASSIGN_OR_RETURN(storages_[root], rt::Storage::Make(*trace_.device, BytesOf(views_[root])));
     }
-    own_[root] = true;
-    stored_.push_back(root);
-    SetData(root, storages_[root]->data());
+    Store(root);
   }
-  if (numbers_changed_ || splats_stale_) FillStale();
   return absl::OkStatus();
 }
 
@@ -364,9 +393,10 @@ absl::Status ReplayActivation::RunSteps(int to) {
   failure_.step = -1;
   started_ahead_ = true;
   if (!arena_ && is_lent_) TSR_RETURN_IF_ERROR(Take(0, plan_.num_slots, arena_));
+  const bool whole = from == 0 && to == static_cast<int>(fast_.size());
   if (generated_ != nullptr) {
     const bool all = generated_->Choose(
-        position_, to, trace_.is_eager && (!as_expected_ || inner_lasts_),
+        position_, to, whole, trace_.is_eager && (!as_expected_ || inner_lasts_),
         [&](ValueId v) { return tensors_[v] != nullptr && !tensors_[v]->dropped_relaxed(); },
         [&](ValueId v) { return roots_[v] >= 0 ? data_[roots_[v]] : nullptr; });
     // Steps that a kernel was to replace leave their results in memory, which has to be there.
@@ -378,7 +408,6 @@ absl::Status ReplayActivation::RunSteps(int to) {
   if (!buffers_known_) read_epoch_ = 0;
   absl::Status status;
   bool stopped = false;
-  const bool whole = from == 0 && to == static_cast<int>(fast_.size());
   // Steps that are ops alone do the same when they run again, unless they write over what they read.
   const rt::trace::Look look = graphs_ != nullptr && last_branch_ < 0 && whole && rt::ActivityRecorder::is_on()
                                    ? rt::trace::HowToLook(version_.id)
@@ -397,7 +426,7 @@ absl::Status ReplayActivation::RunSteps(int to) {
   } else {
     // All that changed at once, in place of one by one where a kernel reads it.
     if (generated_ != nullptr && whole) status = generated_->WriteNumbers(data_.data());
-    if (status.ok()) status = Steps(to, &stopped);
+    if (status.ok()) status = trials_left_ > 0 ? StepsWithTrials(to, &stopped) : Steps(to, &stopped);
   }
   if (stopped) return status;
   if (whole && position_ == to) read_epoch_ = buffer_epoch;
@@ -407,11 +436,17 @@ absl::Status ReplayActivation::RunSteps(int to) {
 }
 
 bool ReplayActivation::RunGraph(absl::Status* status) {
-  if (graphs_->given_up()) return false;
+  if (graphs_->given_up() || trials_left_ > 0) return false;
   std::vector<uint64_t>& key = graphs_->key();
-  key.assign(1, bindings_);
-  for (size_t v = 0; v < roots_.size(); ++v)
-    if (roots_[v] == static_cast<int32_t>(v) && number_of_[v] < 0) key.push_back(reinterpret_cast<uintptr_t>(data_[v]));
+  key.clear();
+  const auto add = [&](const void* data) { key.push_back(reinterpret_cast<uintptr_t>(data)); };
+  key.push_back(bindings_);
+  if (has_products_) key.push_back(interp::product_choices.load(std::memory_order_relaxed));
+  // Results are where the shapes put them in the arena, unless they have memory of their own.
+  add(arena_ ? arena_->data() : nullptr);
+  add(spare_ ? spare_->data() : nullptr);
+  for (ValueId v : given_values_) add(data_[v]);
+  for (ValueId v : stored_) key.push_back(static_cast<uint64_t>(v)), add(data_[v]);
   // Kernels of tier 1 take numbers with the launch; generated ones read them.
   for (const interp::ScalarView& number : numbers_) key.push_back(BitsOf(number));
   const int64_t kernels = generated_ != nullptr ? generated_->AppendChosen(key) : 0;
@@ -427,7 +462,9 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
     graphs_->Count();
     bool stopped = false;
     node_steps_ = &entry->steps;
+    const interp::UntriedProducts untried(/*now=*/false);
     const absl::Status recorded = Steps(static_cast<int>(fast_.size()), &stopped);
+    entry->untried_us = untried.us();
     node_steps_ = nullptr;
     std::unique_ptr<rt::DeviceGraph> graph = device.EndRecording(LabelOf(absl::StrCat("the graph of ", trace_.name)));
     position_ = 0;
@@ -438,12 +475,13 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
       return false;
     }
     entry->graph = std::move(graph);
-    entry->data = data_;
+    for (size_t v = 0; v < roots_.size(); ++v)
+      if (roots_[v] != static_cast<int32_t>(v) && number_of_[v] < 0)
+        entry->windows.push_back({static_cast<int32_t>(v), data_[v]});
     entry->number = rt::trace::NewGraphNumber();
     TSR_LOG(2, "version ", version_.id, " of ", trace_.name, ": its run is a graph of ", device.name());
   } else {
-    for (size_t v = 0; v < roots_.size(); ++v)
-      if (roots_[v] != static_cast<int32_t>(v) && number_of_[v] < 0) SetData(static_cast<ValueId>(v), entry->data[v]);
+    for (const auto& [v, data] : entry->windows) SetData(v, data);
   }
   if (rt::ActivityRecorder::is_on()) [[unlikely]]
     rt::trace::TellGraph(entry->number, version_.id, entry->steps);
@@ -451,7 +489,24 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
   *status = entry->graph->Launch();
   rt::Count(rt::Metric::graphs_launched);
   rt::Count(rt::Metric::kernels_generated, kernels);
+  if (entry->untried_us > 0 && graphs_->EarnsTrials(entry->untried_us)) [[unlikely]] {
+    // A kernel takes a few runs to be tried, and there are eight of them; no more than this in any case.
+    constexpr int kMostTrials = 300;
+    trials_left_ = kMostTrials;
+  }
   return true;
+}
+
+absl::Status ReplayActivation::StepsWithTrials(int to, bool* stopped) {
+  const interp::UntriedProducts untried(/*now=*/true);
+  const absl::Status status = Steps(to, stopped);
+  // All were tried, or some never will be.
+  if (untried.us() == 0 || --trials_left_ == 0) {
+    trials_left_ = 0;
+    TSR_LOG(2, "version ", version_.id, " of ", trace_.name,
+            ": its products have been tried, and runs are graphs again");
+  }
+  return status;
 }
 
 // The nodes of the graph that have come since the last call are the step's.

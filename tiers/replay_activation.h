@@ -62,11 +62,17 @@ class ReplayActivation final : public Activation {
   void FillStale();
   // The steps from position_ up to `to`, one by one. *stopped: a guard failed, and position_ says where.
   absl::Status Steps(int to, bool* stopped);
+  // The same; other kernels of a library are tried for its products.
+  absl::Status StepsWithTrials(int to, bool* stopped);
   template <bool kWatched>
   absl::Status StepsThat(int to, bool* stopped);
   void NoteNodes(int step);
   // All of them as a graph of the device. False: they are to be run one by one.
   bool RunGraph(absl::Status* status);
+  // Gives memory to those of kept_ that steps before `to` make.
+  absl::Status PlaceKept(int to);
+  // The result has memory of its own: that of its storage.
+  void Store(ValueId root);
   // The memory of an input that nobody else has, where the plan lets the result take it; null: there is none.
   rt::Storage* MemoryToTake(ValueId result);
   // Gives memory of their own to results that are in that of inputs: those that only a kernel may write there which was
@@ -160,8 +166,14 @@ class ReplayActivation final : public Activation {
   std::vector<ValueId> tensor_operands_;  // of all steps, in order: those whose data kernels find in their views
   std::vector<View*> result_views_;
   std::vector<View> cast_views_;
-  std::vector<void*> arena_data_;   // of each value with a slot
-  std::vector<ValueId> kept_;       // results that leave the version: of this range, or (functions) of all steps
+  std::vector<void*> arena_data_;  // of each value with a slot
+  std::vector<ValueId> kept_;      // results that leave the version: of this range, or (functions) of all steps
+  struct Placed {
+    ValueId root;
+    size_t bytes;
+  };
+  std::vector<Placed> placed_;      // functions: what kept_ needs...
+  uint64_t placed_for_ = 0;         // ...with these shapes, as bindings_ counts them
   bool as_expected_ = false;        // eager: no handle is held but some that outlived the trace in the recording, too
   bool inner_lasts_ = false;        // some value that a kernel does not write outlived the trace in the recording
   std::vector<ValueId> stored_;     // values with a storage
@@ -196,6 +208,9 @@ class ReplayActivation final : public Activation {
   std::unique_ptr<GeneratedKernels> generated_;
   std::unique_ptr<ReplayGraphs> graphs_;        // null: on the cpu, and where a step needs the host
   std::vector<int64_t>* node_steps_ = nullptr;  // while a graph is recorded: whose each of its nodes is
+  bool has_products_ = false;                   // that a library may do
+  int trials_left_ = 0;                         // runs in which other kernels for these are tried
+  std::vector<ValueId> given_values_;           // those that are no results
   uint64_t bindings_ = 0;                       // counts changes of shapes
   std::vector<rt::TensorImpl*> buffer_values_;  // read from buffers; theirs, and good only for...
   uint64_t read_epoch_ = 0;                     // ...this epoch of the buffers; 0: for none

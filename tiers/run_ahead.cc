@@ -100,7 +100,7 @@ absl::Status RunAhead::Submit(int64_t* lost) {
   return a_.RunFrom(f_.carried, absl::MakeSpan(e.begin), e.counters);
 }
 
-bool RunAhead::Settle(size_t left, int64_t* lost, absl::Status* status) {
+bool RunAhead::WaitFor(size_t left, int64_t* lost, absl::Status* status) {
   while (log_.size() > left) {
     const absl::StatusOr<bool> held = a_.Held(log_.front().run);
     if (!held.ok() || !*held) {

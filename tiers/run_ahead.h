@@ -32,7 +32,9 @@ class RunAhead {
   absl::Status Submit(int64_t* lost);
   /// Waits until at most so many iterations are outstanding. False: a branch of one did not hold, so that one was run
   /// again, with that status, and the activation is where it stopped; *lost complete iterations were none.
-  bool Settle(size_t left, int64_t* lost, absl::Status* status);
+  bool Settle(size_t left, int64_t* lost, absl::Status* status) {
+    return log_.size() <= left || WaitFor(left, lost, status);
+  }
   /// A run whose branches were read went to its end.
   void NoteHeld();
 
@@ -43,6 +45,7 @@ class RunAhead {
     std::vector<interp::Frame::Counter> counters;
   };
   Entry Begin() const;
+  bool WaitFor(size_t left, int64_t* lost, absl::Status* status);
   absl::Status GoBack(int64_t* lost);
 
   FunctionVersion& f_;

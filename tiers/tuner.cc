@@ -25,6 +25,12 @@ Tuner::Tuner(std::string_view space, int64_t budget_ns) : budget_ns_(budget_ns) 
 void Tuner::Measured(int64_t run_ns, int64_t compile_ns) {
   ++tried_;
   spent_ns_ += compile_ns;
+  absl::StrAppend(&times_, times_.empty() ? "" : ", ", trying_.empty() ? "the first" : trying_, " ");
+  if (run_ns == INT64_MAX)
+    absl::StrAppend(&times_, "none");
+  else
+    absl::StrAppend(&times_, run_ns / 1000, ".", run_ns / 100 % 10, " us");
+  if (run_ns == INT64_MAX) return;
   if (best_ns_ == INT64_MAX || static_cast<double>(run_ns) < kWorth * static_cast<double>(best_ns_)) {
     best_ns_ = run_ns;
     best_ = trying_;

@@ -15,6 +15,7 @@
 #include "deopt/guards.h"
 #include "deopt/ledger.h"
 #include "interp/interpreter.h"
+#include "runtime/run_timer.h"
 #include "tiers/code.h"
 #include "tiers/costs.h"
 #include "tiers/tuner.h"
@@ -459,6 +460,13 @@ class Version {
   /// How its products are cut, where that is not the compiler's own choice; and who looks for better ways.
   std::string schedule;
   std::shared_ptr<Tuner> tuner;
+  /// While it is tried on a device that is not the cpu: its runs are timed there, and nobody waits for them.
+  rt::RunTimer* timer() const { return timer_.load(std::memory_order_acquire); }
+  void StartTimer() {
+    owned_timer_ = rt::RunTimer::On(*trace_->device);
+    timer_.store(owned_timer_.get(), std::memory_order_release);
+  }
+  void StopTimer() { timer_.store(nullptr, std::memory_order_relaxed); }
   int64_t compile_ns = 0;
   /// A recording from which it was made: dims and strides of one run.
   std::shared_ptr<const Trace> example;
@@ -469,6 +477,8 @@ class Version {
 
  private:
   std::atomic<int32_t> refs_{1};
+  std::unique_ptr<rt::RunTimer> owned_timer_;
+  std::atomic<rt::RunTimer*> timer_{nullptr};  // runs may still have it when it is stopped
   const std::shared_ptr<const Trace> trace_;
   const Layout layout_;
   const Rung rung_;

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "interp/product_choices.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
@@ -22,10 +24,10 @@ constexpr size_t kMostKinds = 4096;
 constexpr int kAskedFirst = 64;
 /// Multiplications of a product that takes as long as loading a kernel: 2 ms at half of what an H100 can do in bf16.
 constexpr double kLongProduct = 4e11;
-/// Of a microsecond, at the same rate.
-constexpr double kPerMicrosecond = 2e8;
 /// Kernels that are tried for a product.
 constexpr int kMostTried = 8;
+/// A result that is written for nothing but a trial, at most.
+constexpr size_t kMostScratch = size_t{256} << 20;
 /// Runs of a kind with the choice of another, at most: then it is worth a question, and maybe a kernel of its own.
 constexpr int kBorrowedRuns = 8;
 /// Choices of a family that are kept; another one takes the place of the nearest.
@@ -53,6 +55,18 @@ double Distance(const ProductKind& a, const ProductKind& b) {
 }
 double Multiplications(const ProductKind& kind) {
   return double(kind.m) * double(kind.n) * double(kind.k) * double(kind.batches);
+}
+/// What a run takes by guess, at half of what an H100 can do with each dtype.
+double Microseconds(const ProductKind& kind) {
+  const double per_us = kind.in == DType::f64      ? 1.5e7
+                        : kind.in == DType::f32    ? (kind.tf32 ? 1e8 : 1.5e7)
+                        : kind.in == DType::f8e4m3 ? 4e8
+                                                   : 2e8;
+  return Multiplications(kind) / per_us;
+}
+bool MayTry() { return !rt::options().bitwise() && rt::options().tune_budget() > 0; }
+void NoteUntried(const ProductKind& kind) {
+  if (MayTry()) interp::t_product_trials.untried_us += Microseconds(kind);
 }
 /// Another order of the sum can be seen in the result.
 bool IsWide(const ProductKind& kind) { return kind.in == DType::f64 || (kind.in == DType::f32 && !kind.tf32); }
@@ -104,8 +118,8 @@ struct LibraryProducts::Prepared {
   bool is_borrowed = false;  // the choice is that of another kind
   bool is_final = false;     // no other kernel is tried
   // Under the lock:
-  mutable int runs = 0;  // while it is borrowed
-  mutable double multiplications = 0;
+  mutable int runs = 0;   // while it is borrowed
+  mutable double us = 0;  // of all runs, by guess
   mutable std::unique_ptr<ProductTrial> trial;
   absl::Status status;  // not OK: there is none
 };
@@ -129,8 +143,8 @@ absl::StatusOr<LibraryProducts*> LibraryProducts::On(Device& device) {
 absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const void* b, void* c, const void* bias,
                                   const void* added) {
   TSR_RETURN_IF_ERROR(device_.Enter());
-  const cublasLtMatmulAlgo_t* tried = nullptr;
-  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> p, Find(kind, &tried));
+  ProductTrial::Turn turn;
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> p, Find(kind, &turn));
   const float one = 1, zero = 0;
   const double one64 = 1, zero64 = 0;
   const bool wide = kind.in == DType::f64;
@@ -141,19 +155,32 @@ absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const 
   }
   const void* const of_product = wide ? static_cast<const void*>(&one64) : &one;
   const void* const of_added = kind.has_added ? of_product : wide ? static_cast<const void*>(&zero64) : &zero;
-  // Nothing is read there where nothing is added; but it may be the result's memory only if both have one dtype.
-  const void* const nothing = kind.out == DType::f8e4m3 ? nullptr : c;
-  const auto run = [&](const cublasLtMatmulAlgo_t& algo) {
+  const auto submit = [&](const cublasLtMatmulAlgo_t& algo, void* to, CUstream stream) {
+    // Nothing is read there where nothing is added; but it may be the result's memory only if both have one dtype.
+    const void* const nothing = kind.out == DType::f8e4m3 ? nullptr : to;
     return api_.cublasLtMatmul(handle_, p->op, of_product, b, p->b, a, p->a, of_added, kind.has_added ? added : nothing,
-                               p->c, c, p->d, &algo, workspace_, kWorkspace, device_.stream());
+                               p->c, to, p->d, &algo, workspace_, kWorkspace, stream);
+  };
+  using Outcome = ProductTrial::Outcome;
+  const auto end = [&](Outcome outcome) {
+    std::lock_guard trials(mutex_);
+    p->trial->End(device_.stream(), outcome);
   };
   cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
-  if (tried != nullptr) [[unlikely]] {
-    status = run(*tried);
-    std::lock_guard trials(mutex_);
-    p->trial->End(device_.stream(), status == CUBLAS_STATUS_SUCCESS);
+  if (turn.algo != nullptr && !turn.in_graph) [[unlikely]] {
+    status = submit(*turn.algo, c, device_.stream());
+    end(status == CUBLAS_STATUS_SUCCESS ? Outcome::done : Outcome::refused);
   }
-  if (status != CUBLAS_STATUS_SUCCESS) status = run(p->algo);
+  if (status != CUBLAS_STATUS_SUCCESS) status = submit(p->algo, c, device_.stream());
+  if (turn.in_graph) [[unlikely]] {
+    const size_t bytes = static_cast<size_t>(kind.m * kind.n * kind.batches) * SizeOf(kind.out);
+    const absl::StatusOr<void*> scratch = bytes <= kMostScratch ? device_.Allocate(bytes) : Unsupported("too large");
+    end(!scratch.ok() ? Outcome::failed
+                      : p->trial->Measure(device_.stream(), [&](const cublasLtMatmulAlgo_t& algo, CUstream stream) {
+                          return submit(algo, *scratch, stream) == CUBLAS_STATUS_SUCCESS;
+                        }));
+    if (scratch.ok()) device_.Free(*scratch, bytes);
+  }
   device_.Note("a product of cuBLASLt");
   rt::Count(rt::Metric::products_run);
   return LtError("cublasLtMatmul", status);
@@ -164,10 +191,10 @@ absl::Status LibraryProducts::SetBias(const Prepared& p, const void* bias) {
                  api_.cublasLtMatmulDescSetAttribute(p.op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
 }
 
-absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts::Find(
-    const ProductKind& kind, const cublasLtMatmulAlgo_t** tried) {
+absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts::Find(const ProductKind& kind,
+                                                                                       ProductTrial::Turn* turn) {
   std::lock_guard lock(mutex_);
-  const int runs = tried != nullptr ? 1 : 0;
+  const int runs = turn != nullptr ? 1 : 0;
   const auto it = prepared_.find(kind);
   const bool is_new = it == prepared_.end();
   // A graph runs what was recorded again and again; and a choice that is borrowed first and then one's own may round
@@ -179,7 +206,10 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
     const Prepared& known = *it->second;
     TSR_RETURN_IF_ERROR(known.status);
     if (!known.is_borrowed) [[likely]] {
-      if (runs > 0 && !known.is_final) *tried = Try(kind, it->second);
+      if (runs > 0 && !known.is_final) {
+        NoteUntried(kind);
+        *turn = Try(kind, it->second);
+      }
       return it->second;
     }
     if (may_borrow() && known.runs + runs <= kBorrowedRuns) {
@@ -191,7 +221,7 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
   TSR_RETURN_IF_ERROR(Describe(kind, made.get()));
   if (prepared_.size() >= kMostKinds) prepared_.clear();
   if (choices_.size() >= kMostKinds) choices_.clear();
-  made->is_final = IsWide(kind);
+  made->is_final = kind.in == DType::f64;
   const bool borrows =
       is_new && (asked_ >= kAskedFirst || !IsWide(kind)) && Multiplications(kind) < kLongProduct && may_borrow();
   if (const cublasLtMatmulAlgo_t* near = borrows ? Borrow(kind, *made) : nullptr) {
@@ -209,6 +239,7 @@ absl::StatusOr<std::shared_ptr<const LibraryProducts::Prepared>> LibraryProducts
     }
   }
   made->runs = runs;
+  if (runs > 0 && !made->is_final) NoteUntried(kind);
   prepared_[kind] = made;
   TSR_RETURN_IF_ERROR(made->status);
   return made;
@@ -294,40 +325,45 @@ absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> LibraryProducts::Ask(const Pro
   return algos;
 }
 
-const cublasLtMatmulAlgo_t* LibraryProducts::Try(const ProductKind& kind, std::shared_ptr<const Prepared>& known) {
+ProductTrial::Turn LibraryProducts::Try(const ProductKind& kind, std::shared_ptr<const Prepared>& known) {
+  if (!MayTry()) return {};
   // A graph would run what is tried for ever.
-  if (device_.stream() != device_.live_stream() || rt::options().bitwise() || rt::options().tune_budget() == 0)
-    return nullptr;
+  if (device_.stream() != device_.live_stream()) return {};
   if (known->trial == nullptr) {
-    known->multiplications += Multiplications(kind);
-    if (known->multiplications < static_cast<double>(rt::options().tune_after()) * kPerMicrosecond) return nullptr;
+    known->us += Microseconds(kind);
+    if (!interp::t_product_trials.now && known->us < static_cast<double>(rt::options().tune_after())) return {};
     std::vector<cublasLtMatmulAlgo_t> algos = {known->algo};
     if (const auto others = Ask(kind, *known, kMostTried); others.ok()) {
       for (const cublasLtMatmulAlgo_t& algo : *others)
         if (std::memcmp(&algo, &known->algo, sizeof algo) != 0) algos.push_back(algo);
     }
-    known->trial = std::make_unique<ProductTrial>(std::move(algos));
+    known->trial = std::make_unique<ProductTrial>(std::move(algos), Microseconds(kind));
   }
-  ProductTrial& trial = *known->trial;
-  if (const cublasLtMatmulAlgo_t* algo = trial.Begin(device_.stream())) return algo;
-  if (!trial.is_over()) return nullptr;
+  const ProductTrial::Turn turn = known->trial->Begin(device_.stream());
+  if (turn.algo == nullptr && known->trial->is_over()) Settle(kind, known);
+  return turn;
+}
+
+void LibraryProducts::Settle(const ProductKind& kind, std::shared_ptr<const Prepared>& known) {
+  const ProductTrial& trial = *known->trial;
   auto made = std::make_shared<Prepared>(api_);
-  if (!Describe(kind, made.get()).ok()) return nullptr;
+  if (!Describe(kind, made.get()).ok()) return;
   const size_t best = trial.best();
   made->algo = trial.algos()[best];
   made->is_final = true;
+  const std::string what = absl::StrCat("product of ", kind.m, "x", kind.k, " and ", kind.k, "x", kind.n, " in ",
+                                        std::string(Name(kind.in)), ": ");
   if (trial.has_times()) {
-    TSR_LOG(2, "product of ", kind.m, "x", kind.k, " and ", kind.k, "x", kind.n, " in ", Name(kind.in), ": of ",
-            trial.algos().size(), " kernels of cuBLASLt ", best == 0 ? "the first stays, " : "another takes over, ",
-            trial.us(best), " us; the first takes ", trial.us(0));
+    TSR_LOG(2, what, "of ", trial.algos().size(), " kernels of cuBLASLt ",
+            best == 0 ? "the first stays, " : "another takes over, ", trial.us(best), " us; the first takes ",
+            trial.us(0));
   } else {
-    TSR_LOG(2, "product of ", kind.m, "x", kind.k, " and ", kind.k, "x", kind.n, " in ", Name(kind.in),
-            ": the first kernel of cuBLASLt stays; the device waits for the host");
+    TSR_LOG(2, what, "the first kernel of cuBLASLt stays; others could not be measured");
   }
   rt::Count(rt::Metric::products_tried);
   Keep(kind, made->algo);
   known = std::move(made);
-  return nullptr;
+  if (best != 0) interp::product_choices.fetch_add(1, std::memory_order_relaxed);
 }
 
 void LibraryProducts::Keep(const ProductKind& kind, const cublasLtMatmulAlgo_t& algo) {

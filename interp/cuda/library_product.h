@@ -7,8 +7,9 @@
 // recorded into a graph. Products that take as long as loading does are asked about at once, and so are the first ones
 // in f32 and f64, where another order of the sum can be seen in the result.
 //
-// What cuBLASLt says is a guess. Where the runs of a product of narrow floats have taken as long as `tune_after` says,
-// the other kernels that it names are measured in the runs that follow (product_trial.h), and the fastest one stays.
+// What cuBLASLt says is a guess. Where the runs of a product have taken as long as `tune_after` says, the other kernels
+// that it names are measured in or behind the runs that follow (product_trial.h), and the fastest one stays. Those of
+// f64 are not, and where runs are to be the same to the bit (`bitwise`) none are: the order of the sum may be another.
 #ifndef TESSERA_INTERP_CUDA_LIBRARY_PRODUCT_H_
 #define TESSERA_INTERP_CUDA_LIBRARY_PRODUCT_H_
 
@@ -54,22 +55,24 @@ class LibraryProducts {
   absl::Status Run(const ProductKind& kind, const void* a, const void* b, void* c, const void* bias = nullptr,
                    const void* added = nullptr);
   /// Says the same of a product that is to be submitted later.
-  absl::Status Check(const ProductKind& kind) { return Find(kind, /*tried=*/nullptr).status(); }
+  absl::Status Check(const ProductKind& kind) { return Find(kind, /*turn=*/nullptr).status(); }
 
  private:
   struct Prepared;
 
   LibraryProducts(Device& device, const CublasLt& api) : device_(device), api_(api) {}
-  /// `tried`: for a run; the kernel that it is to try, or null for the one chosen. Null: the kind is only asked about.
-  absl::StatusOr<std::shared_ptr<const Prepared>> Find(const ProductKind& kind, const cublasLtMatmulAlgo_t** tried);
+  /// `turn`: for a run; what it is to try. Null: the kind is only asked about.
+  absl::StatusOr<std::shared_ptr<const Prepared>> Find(const ProductKind& kind, ProductTrial::Turn* turn);
   absl::Status Describe(const ProductKind& kind, Prepared* p);
   absl::Status Layout(cublasLtMatrixLayout_t* layout, DType dtype, int64_t rows, int64_t cols, int64_t ld,
                       int64_t batches, int64_t stride);
   absl::Status SetBias(const Prepared& p, const void* bias);
   /// Asks cuBLASLt for so many kernels, the one that it takes for the best first.
   absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> Ask(const ProductKind& kind, const Prepared& p, int most);
-  /// The kernel that a run of `known` is to try, if there is one. When all have been, the best replaces it.
-  const cublasLtMatmulAlgo_t* Try(const ProductKind& kind, std::shared_ptr<const Prepared>& known);
+  /// What a run of `known` is to try. When all kernels have been tried, the best replaces it.
+  ProductTrial::Turn Try(const ProductKind& kind, std::shared_ptr<const Prepared>& known);
+  /// Ends the trial of `known`.
+  void Settle(const ProductKind& kind, std::shared_ptr<const Prepared>& known);
   void Keep(const ProductKind& kind, const cublasLtMatmulAlgo_t& algo);
   /// The choice for the nearest kind of the family that will do for this one; null: there is none.
   const cublasLtMatmulAlgo_t* Borrow(const ProductKind& kind, const Prepared& p);

@@ -10,20 +10,49 @@ namespace {
 /// What another kernel must take at most of the first one's time.
 constexpr double kFaster = 0.98;
 constexpr double kNever = std::numeric_limits<double>::infinity();
+/// Products that are guessed to take less are timed in graphs from the first turn on.
+constexpr double kShortUs = 100;
+/// Where a run is guessed to take longer, it counts although the device was waiting for it: what the host adds is a
+/// percent or two.
+constexpr double kLongUs = 400;
+/// Runs that did not count before all is timed in graphs.
+constexpr int kMostWaits = 100;
+/// The work of a graph: enough that launching the next one is hidden behind it.
+constexpr double kGraphUs = 100;
+constexpr double kFewest = 4, kMost = 16;
+
+bool IsCaptured(CUstream stream) {
+  const Driver& driver = TheDriver();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamGetCaptureInfo != nullptr &&
+         (driver.cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, nullptr, nullptr) != CUDA_SUCCESS ||
+          status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
 
 }  // namespace
 
-ProductTrial::ProductTrial(std::vector<cublasLtMatmulAlgo_t> algos)
-    : algos_(std::move(algos)), us_(algos_.size(), kNever) {
+ProductTrial::ProductTrial(std::vector<cublasLtMatmulAlgo_t> algos, double us)
+    : algos_(std::move(algos)),
+      us_(algos_.size(), kNever),
+      guess_us_(us),
+      in_graphs_(us < kShortUs),
+      launches_(static_cast<int>(std::clamp(kGraphUs / us, kFewest, kMost))) {
   const Driver& driver = TheDriver();
-  if (algos_.size() < 2 || driver.cuEventCreate(&first_, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
-      driver.cuEventCreate(&last_, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-    round_ = kRounds;
+  has_failed_ = algos_.size() < 2 || driver.cuEventCreate(&first_, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
+                driver.cuEventCreate(&last_, CU_EVENT_DEFAULT) != CUDA_SUCCESS;
 }
 
 ProductTrial::~ProductTrial() {
+  const Driver& driver = TheDriver();
+  if (graph_ != nullptr) driver.cuEventSynchronize(last_);
+  DropGraph();
   for (CUevent event : {first_, last_})
-    if (event != nullptr) TheDriver().cuEventDestroy(event);
+    if (event != nullptr) driver.cuEventDestroy(event);
+  if (capture_ != nullptr) driver.cuStreamDestroy(capture_);
+}
+
+void ProductTrial::DropGraph() {
+  if (graph_ != nullptr) TheDriver().cuGraphExecDestroy(std::exchange(graph_, nullptr));
 }
 
 void ProductTrial::Next() {
@@ -33,28 +62,73 @@ void ProductTrial::Next() {
   ++round_;
 }
 
-const cublasLtMatmulAlgo_t* ProductTrial::Begin(CUstream stream) {
+void ProductTrial::Take() {
   const Driver& driver = TheDriver();
-  if (run_ == Run::ended && driver.cuEventQuery(last_) == CUDA_SUCCESS) {
-    float ms = 0;
-    if (driver.cuEventElapsedTime(&ms, first_, last_) == CUDA_SUCCESS && round_ > 0)
-      us_[at_] = std::min(us_[at_], double{ms} * 1000);
-    Next();
+  const CUresult done = driver.cuEventQuery(last_);
+  if (done == CUDA_ERROR_NOT_READY) return;
+  DropGraph();
+  run_ = Run::none;
+  if (has_failed_) return;
+  float ms = 0;
+  if (done != CUDA_SUCCESS || driver.cuEventElapsedTime(&ms, first_, last_) != CUDA_SUCCESS) {
+    has_failed_ = true;
+    return;
   }
-  if (run_ != Run::none || is_over() || driver.cuEventRecord(first_, stream) != CUDA_SUCCESS) return nullptr;
-  run_ = Run::begun;
-  return &algos_[at_];
+  if (in_graphs_ && waited_) {
+    // The machine is busy, and the times would be the host's.
+    has_failed_ = ++waits_ == kMostWaits;
+    return;
+  }
+  if (in_graphs_ || round_ > 0) us_[at_] = std::min(us_[at_], double{ms} * 1000 / (in_graphs_ ? launches_ : 1));
+  Next();
 }
 
-void ProductTrial::End(CUstream stream, bool ran) {
+ProductTrial::Turn ProductTrial::Begin(CUstream stream) {
+  if (run_ == Run::ended) Take();
+  if (run_ != Run::none || is_over() || IsCaptured(stream)) return {};
+  if (!in_graphs_ && TheDriver().cuEventRecord(first_, stream) != CUDA_SUCCESS) return {};
+  run_ = Run::begun;
+  return {&algos_[at_], in_graphs_};
+}
+
+ProductTrial::Outcome ProductTrial::Measure(CUstream stream, const Submit& submit) {
   const Driver& driver = TheDriver();
-  if (ran && round_ > 0 && driver.cuEventQuery(first_) == CUDA_SUCCESS) {
+  const cublasLtMatmulAlgo_t& algo = algos_[at_];
+  // A kernel that was not used before is loaded here, which must not be while a graph is recorded.
+  if (!submit(algo, stream)) return Outcome::refused;
+  if (capture_ == nullptr && driver.cuStreamCreate(&capture_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    return Outcome::failed;
+  if (driver.cuStreamBeginCapture(capture_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS)
+    return Outcome::failed;
+  bool ok = true;
+  for (int i = 0; ok && i < launches_; ++i) ok = submit(algo, capture_);
+  CUgraph graph = nullptr;
+  ok = driver.cuStreamEndCapture(capture_, &graph) == CUDA_SUCCESS && ok && graph != nullptr;
+  ok = ok && driver.cuGraphInstantiateWithFlags(&graph_, graph, 0) == CUDA_SUCCESS;
+  if (graph != nullptr) driver.cuGraphDestroy(graph);
+  // While the first one runs, what is timed gets into the queue behind it.
+  ok = ok && driver.cuGraphLaunch(graph_, stream) == CUDA_SUCCESS &&
+       driver.cuEventRecord(first_, stream) == CUDA_SUCCESS && driver.cuGraphLaunch(graph_, stream) == CUDA_SUCCESS;
+  return ok ? Outcome::done : Outcome::failed;
+}
+
+void ProductTrial::End(CUstream stream, Outcome outcome) {
+  const Driver& driver = TheDriver();
+  waited_ = outcome == Outcome::done && driver.cuEventQuery(first_) == CUDA_SUCCESS;
+  if (waited_ && !in_graphs_ && round_ > 0 && guess_us_ < kLongUs) {
     run_ = Run::none;
-    ++waits_;
-  } else if (ran && driver.cuEventRecord(last_, stream) == CUDA_SUCCESS) {
-    run_ = Run::ended;
-  } else {
+    if (++waits_ < kMostWaits) return;
+    in_graphs_ = true;
+    at_ = 0;
+    round_ = waits_ = 0;
+    std::fill(us_.begin(), us_.end(), kNever);
+  } else if (outcome == Outcome::refused) {
     Next();
+  } else {
+    // After a failure, too: a graph may be on its way.
+    const bool recorded = driver.cuEventRecord(last_, stream) == CUDA_SUCCESS;
+    has_failed_ = outcome == Outcome::failed || !recorded;
+    run_ = recorded ? Run::ended : Run::none;
   }
 }
 

@@ -152,10 +152,10 @@ absl::Status Device::Failed(const char* call, CUresult result) {
 // ---- memory
 
 absl::StatusOr<void*> Device::Allocate(size_t bytes) {
-  TSR_RETURN_IF_ERROR(Enter());
   Spoil();  // a graph would use memory that others get meanwhile
   if (void* p = pool_->Allocate(bytes)) [[likely]]
     return p;
+  TSR_RETURN_IF_ERROR(Enter());
   if (lost_) return absl::UnavailableError(lost_why_);
   const rt::MemoryStats now = pool_->stats();
   const size_t rounded = bytes < (size_t{1} << 46) ? Pool::BlockBytes(bytes) : bytes;
@@ -167,9 +167,7 @@ absl::StatusOr<void*> Device::Allocate(size_t bytes) {
                            now.bytes_in_use, " are in use here; free tensors, or use smaller ones");
 }
 
-void Device::Free(void* p, size_t bytes) noexcept {
-  if (Enter().ok()) pool_->Free(p, bytes);
-}
+void Device::Free(void* p, size_t bytes) noexcept { pool_->Free(p, bytes); }
 void Device::Trim() {
   if (Enter().ok()) pool_->Trim();
 }
@@ -443,11 +441,10 @@ absl::Status Device::Launch(const void* kernel, const char* name, const rt::Laun
   int64_t blocks = grid.blocks;
   if (grid.resident > 0) blocks = std::min<int64_t>(blocks, int64_t{grid.resident} * properties_.multiprocessors);
   const int64_t start = NoteLaunch() && t_recording.device == nullptr ? rt::Ticks() : 0;
-  const CUresult result =
-      TheDriver().cuLaunchKernel(function, static_cast<unsigned>(blocks), static_cast<unsigned>(grid.blocks_y),
-                                 static_cast<unsigned>(grid.blocks_z), static_cast<unsigned>(grid.threads),
-                                 static_cast<unsigned>(grid.threads_y), static_cast<unsigned>(grid.threads_z),
-                                 static_cast<unsigned>(grid.shared), stream(), params, nullptr);
+  const CUresult result = TheDriver().cuLaunchKernel(
+      function, static_cast<unsigned>(blocks), static_cast<unsigned>(grid.blocks_y),
+      static_cast<unsigned>(grid.blocks_z), static_cast<unsigned>(grid.threads), static_cast<unsigned>(grid.threads_y),
+      static_cast<unsigned>(grid.threads_z), static_cast<unsigned>(grid.shared), stream(), params, nullptr);
   if (start != 0) [[unlikely]]
     rt::trace::RecordSince(rt::EventKind::launch, start, rt::CurrentOwner(), 1, blocks);
   if (result != CUDA_SUCCESS) [[unlikely]]

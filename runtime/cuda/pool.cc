@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<Pool>> Pool::Make(Device& device, CUdevice handle
 
 void* Pool::FromDriver(size_t bytes, rt::MemoryReason why) {
   MakeRoom(bytes);
-  if (!WithinLimit(bytes)) return nullptr;
+  if (!WithinLimit(bytes) || !device_.Enter().ok()) return nullptr;
   const Driver& driver = TheDriver();
   const rt::MemoryEvent event;
   CUdeviceptr p = 0;
@@ -171,7 +171,7 @@ void* Pool::FromDriver(size_t bytes, rt::MemoryReason why) {
 
 void Pool::ToDriver(void* p, size_t bytes, rt::MemoryReason why) {
   const rt::MemoryEvent event;
-  TheDriver().cuMemFreeAsync(reinterpret_cast<CUdeviceptr>(p), device_.live_stream());
+  if (device_.Enter().ok()) TheDriver().cuMemFreeAsync(reinterpret_cast<CUdeviceptr>(p), device_.live_stream());
   held_ -= static_cast<int64_t>(bytes);
   event.Done(rt::EventKind::system_free, bytes, held_, {why, device_.index()});
 }

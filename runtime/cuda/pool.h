@@ -8,7 +8,8 @@
 //          the longest unused going first. What is given back to the driver can serve other sizes, because it maps
 //          pages anew: that keeps memory from falling to pieces.
 //
-// Blocks are reused in the order of the device's stream (device.h). Numbers mean what runtime/pool.h says.
+// Blocks are reused in the order of the device's stream (device.h). The device's context is entered only where the
+// driver is asked. Numbers mean what runtime/pool.h says.
 #ifndef TESSERA_RUNTIME_CUDA_POOL_H_
 #define TESSERA_RUNTIME_CUDA_POOL_H_
 

@@ -1,7 +1,9 @@
 // What functions say of how their products are cut, on traces through them: whose word counts, what the tuner may try,
 // and which sizes a result of tuning depends on.
 #include "runtime/clock.h"
+#include "runtime/fault.h"
 #include "tests/unit/tiers_code_testing.h"
+#include "tests/unit/tuner_testing.h"
 #include "tiers/function_schedule.h"
 #include "tiers/generate.h"
 
@@ -142,6 +144,34 @@ TEST_F(TiersFunctionSchedule, TunesWithinTheSpace) {
     }
   }
   EXPECT_NE(Runtime::explain().find("tuned: 3 schedules tried"), std::string::npos) << Runtime::explain();
+}
+
+/// The compiler fails for the last one that is tried: what was the fastest until then is kept, and not compiled again.
+TEST_F(TiersFunctionSchedule, AScheduleThatDoesNotCompileIsNotKept) {
+  if (!HasCompiler()) GTEST_SKIP() << "no compiler";
+  Settings settings = CodeAtOnce({3, true}, /*bitwise=*/false);
+  settings["tune_after"] = "0";
+  settings["tune_budget"] = "60000";
+  settings["cache"] = "false";
+  const OptionScope scope(settings);
+  Reset();
+  tiers::ForgetTunings();
+  const Function f = *Function::parse(kText, "keyed");
+  const Tensor x = ones({96, 80}), w = ones({80, 112});
+  const int64_t start = rt::NowNs(), made = MetricNow("codes_made");
+  // The compiler's own choice is made, and the first of the two.
+  rt::ArmFault(rt::Fault::compile, 3);
+  while (Runtime::explain().find("tuned: ") == std::string::npos && rt::NowNs() - start < 60'000'000'000) {
+    for (int i = 0; i < 50; ++i) ASSERT_EQ(f.call({x, w}).to_vector<float>()[7], 80);
+  }
+  rt::ArmFault(rt::Fault::compile, 0);
+  const Tuned tuned = TunedIn(Runtime::explain());
+  ASSERT_EQ(tuned.times.size(), 3u) << Runtime::explain();
+  EXPECT_EQ(tuned.times.at("p0:rows=16"), -1);
+  EXPECT_GT(tuned.times.at("the first"), 0);
+  EXPECT_GT(tuned.times.at("p0:rows=8"), 0);
+  EXPECT_NE(tuned.best, "p0:rows=16");
+  EXPECT_EQ(MetricNow("codes_made"), made + 2);
 }
 
 }  // namespace

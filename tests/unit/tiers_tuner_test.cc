@@ -2,6 +2,7 @@
 #include "runtime/clock.h"
 #include "temp_folder.h"
 #include "tests/unit/tiers_code_testing.h"
+#include "tests/unit/tuner_testing.h"
 #include "tiers/generate.h"
 #include "tiers/profile.h"
 #include "tiers/tuner.h"
@@ -32,6 +33,7 @@ TEST(TiersTuner, KeepsWhatWasFastest) {
   EXPECT_EQ(tried, (std::vector<std::string>{"", "p0:rows=8", "p0:rows=16", "p0:form=library", "p0:rows=16+p3:nr=4",
                                              "p0:rows=16+p3:nr=8"}));
   EXPECT_EQ(tuner.best(), "p0:rows=16+p3:nr=4");
+  EXPECT_TRUE(tuner.times().starts_with("the first 0.1 us, p0:rows=8 0.1 us, ")) << tuner.times();
   EXPECT_EQ(tuner.Next(), tuner.best());
 }
 
@@ -86,6 +88,7 @@ TEST(TiersTuner, TriesOnRunsOfTheProgramAndRemembers) {
     }
   }
   EXPECT_NE(Runtime::explain().find("schedules tried"), std::string::npos) << calls << "\n" << Runtime::explain();
+  ExpectTheFastest(Runtime::explain(), 3);
 }
 
 TEST(TiersTuner, AProfileHasWhatItChose) {

@@ -204,43 +204,167 @@ TEST_F(CudaStandIn, NarrowProductsShareAChoiceFromTheFirstOn) {
 }
 
 // cuBLASLt's stand-in names four kernels; the third is the fastest, and the last fails.
-TEST_F(CudaStandIn, ProductsThatRunForLongTryOtherKernels) {
-  const auto runs = [](int kernel) { return StandIn<int (*)(int)>("libcublasLt.so.13", "StandInRuns")(kernel); };
-  const auto tried = [] { return rt::SnapshotMetrics()[static_cast<int>(rt::Metric::products_tried)]; };
+class CudaTrials : public CudaStandIn {
+ protected:
+  static constexpr char kDriver[] = "libcuda.so.1", kCublasLt[] = "libcublasLt.so.13";
+  static int Runs(int kernel) { return StandIn<int (*)(int)>(kCublasLt, "StandInRuns")(kernel); }
+  static int AllRuns() { return Runs(0) + Runs(1) + Runs(2) + Runs(3); }
+  static int64_t Tried() { return rt::SnapshotMetrics()[static_cast<int>(rt::Metric::products_tried)]; }
+  static int Graphs() { return StandIn<int (*)()>(kDriver, "StandInExecs")(); }
+  static void Set(const char* library, const char* name, bool value) { StandIn<void (*)(bool)>(library, name)(value); }
+  void SetUp() override {
+    CudaStandIn::SetUp();
+    after_ = *Runtime::option("tune_after");
+    ASSERT_TRUE(Runtime::set_option("tune_after", "0").ok());
+  }
+  void TearDown() override {
+    ASSERT_TRUE(Runtime::set_option("tune_after", after_).ok());
+    Set(kDriver, "StandInSetBusy", false);
+    Set(kDriver, "StandInSetCaptures", true);
+    Set(kCublasLt, "StandInSetComputes", true);
+    CudaStandIn::TearDown();
+  }
+  /// The kernel that runs of a product have from now on; -1: not always the same.
+  static int KernelOf(const Tensor& x, const Tensor& y) {
+    const int before[] = {Runs(0), Runs(1), Runs(2), Runs(3)}, all = AllRuns();
+    for (int i = 0; i < 10; ++i) matmul(x, y);
+    EXPECT_EQ(AllRuns(), all + 10);
+    for (int kernel : {0, 1, 2, 3})
+      if (Runs(kernel) == before[kernel] + 10) return kernel;
+    return -1;
+  }
+
+ private:
+  std::string after_;
+};
+
+TEST_F(CudaTrials, ShortProductsAreTimedInGraphs) {
   struct Case {
     const char *option, *value;
     DType dtype;
-    bool is_busy, tries, changes;
+    bool is_busy, captures, tries, changes;
   };
   int64_t m = 200;
   for (const Case& c :
-       {Case{"tune_after", "0", bf16, true, true, true}, Case{"tune_after", "0", bf16, false, true, false},
-        Case{"tune_after", "1000", bf16, true, false, false}, Case{"tune_after", "0", f32, true, false, false},
-        Case{"tune_budget", "0", bf16, true, false, false}, Case{"bitwise", "true", bf16, true, false, false}}) {
-    StandIn<void (*)(bool)>("libcuda.so.1", "StandInSetBusy")(c.is_busy);
+       {Case{"tune_after", "0", bf16, true, true, true, true},
+        // Where the device waits for the host, too.
+        Case{"tune_after", "0", bf16, false, true, true, true}, Case{"tune_after", "0", f32, false, true, true, true},
+        Case{"tune_after", "0", bf16, false, false, true, false},
+        Case{"tune_after", "1000", bf16, true, true, false, false},
+        Case{"tune_budget", "0", bf16, true, true, false, false},
+        Case{"bitwise", "true", bf16, true, true, false, false},
+        Case{"bitwise", "true", f32, true, true, false, false}}) {
+    Set(kDriver, "StandInSetBusy", c.is_busy);
+    Set(kDriver, "StandInSetCaptures", c.captures);
     m += 8;  // a product of its own
-    const std::string after = *Runtime::option("tune_after"), old = *Runtime::option(c.option);
-    ASSERT_TRUE(Runtime::set_option("tune_after", "0").ok());
+    const std::string old = *Runtime::option(c.option);
     ASSERT_TRUE(Runtime::set_option(c.option, c.value).ok());
     const Tensor a = Numbers({m, 24}, 2, Device::cpu()).cast(c.dtype),
                  b = Numbers({24, 16}, 3, Device::cpu()).cast(c.dtype);
     const Tensor want = matmul(a.cast(f32), b.cast(f32)), x = a.to(Gpu(0)), y = b.to(Gpu(0));
-    const int64_t tried_before = tried();
-    const int before[] = {runs(0), runs(1), runs(2), runs(3)};
-    for (int i = 0; i < 250; ++i) ExpectSame(matmul(x, y), want, c.dtype == f32 ? 1e-4f : 0.01f);
-    EXPECT_EQ(tried() - tried_before, c.tries) << c.option;
-    if (c.changes)
-      for (int kernel : {0, 1, 2, 3}) EXPECT_GE(runs(kernel) - before[kernel], 5) << kernel;
-    // The first runs of a product have the kernel of one before.
-    if (!c.tries) EXPECT_EQ(runs(1) + runs(3), before[1] + before[3]) << c.option;
-    const int all = runs(0) + runs(1) + runs(2) + runs(3), which = c.changes ? 2 : 0, kept = runs(which);
-    for (int i = 0; i < 10; ++i) matmul(x, y);
-    EXPECT_EQ(runs(0) + runs(1) + runs(2) + runs(3), all + 10);
-    EXPECT_EQ(runs(which), kept + 10) << c.option;
+    const int64_t tried = Tried(), in_use = (*rt::Cuda(0))->memory_stats().bytes_in_use, graphs = Graphs();
+    const int before[] = {Runs(0), Runs(1), Runs(2), Runs(3)};
+    for (int i = 0; i < 60; ++i) ExpectSame(matmul(x, y), want, c.dtype == f32 ? 1e-4f : 0.01f);
+    EXPECT_EQ(Tried() - tried, c.tries) << c.option;
+    for (int kernel : {1, 2, 3}) {
+      // Three rounds; the last kernel is refused when it is to be recorded.
+      if (c.changes) EXPECT_GE(Runs(kernel) - before[kernel], 3) << kernel;
+      // The first runs of a product have the kernel of one before, which may be the third.
+      if (!c.tries && kernel != 2) EXPECT_EQ(Runs(kernel), before[kernel]) << c.option;
+    }
+    EXPECT_EQ(KernelOf(x, y), c.changes ? 2 : 0) << c.option << " " << m;
+    EXPECT_EQ((*rt::Cuda(0))->memory_stats().bytes_in_use, in_use);
+    EXPECT_EQ(Graphs(), graphs) << "all are freed when the trial is over";
     ASSERT_TRUE(Runtime::set_option(c.option, old).ok());
-    ASSERT_TRUE(Runtime::set_option("tune_after", after).ok());
-    StandIn<void (*)(bool)>("libcuda.so.1", "StandInSetBusy")(false);
   }
+}
+
+TEST_F(CudaTrials, LongProductsAreTimedAsTheyRun) {
+  Set(kCublasLt, "StandInSetComputes", false);
+  constexpr int64_t kSize = 3200;
+  constexpr int kRuns = 180;
+  const Tensor b = zeros({kSize, kSize}, bf16).to(Gpu(0));
+  int64_t m = kSize;
+  enum class Outcome { in_runs, in_graphs, no_memory };
+  for (const Outcome c : {Outcome::in_runs, Outcome::in_graphs, Outcome::no_memory}) {
+    m += 8;
+    // Where the device waits for the host, the host's time would be measured.
+    Set(kDriver, "StandInSetBusy", c == Outcome::in_runs);
+    const Tensor a = zeros({m, kSize}, bf16).to(Gpu(0));
+    rt::Device& device = **rt::Cuda(0);
+    device.Trim();
+    matmul(a, b);
+    if (c == Outcome::no_memory) {
+      // Room for the result, and for no other.
+      const rt::MemoryStats stats = device.memory_stats();
+      device.SetMemoryLimit(stats.bytes_in_use + stats.bytes_cached);
+    }
+    const int64_t tried = Tried();
+    const int all = AllRuns(), graphs = Graphs();
+    for (int i = 0; i < kRuns; ++i) matmul(a, b);
+    device.SetMemoryLimit(0);
+    EXPECT_EQ(Tried() - tried, 1);
+    // One that is refused is run again with the first.
+    if (c == Outcome::in_runs) EXPECT_EQ(AllRuns() - all, kRuns + 5);
+    if (c == Outcome::in_graphs) EXPECT_GT(AllRuns() - all, kRuns + 5);
+    if (c == Outcome::no_memory) EXPECT_EQ(AllRuns() - all, kRuns + 1);
+    EXPECT_EQ(KernelOf(a, b), c == Outcome::no_memory ? 0 : 2);
+    EXPECT_EQ(Graphs(), graphs);
+  }
+}
+
+// A graph of the program has the kernel that was chosen when it was recorded. Others are tried by eager products of the
+// same kind, or in runs of the version itself that are no graphs.
+TEST_F(CudaTrials, GraphsAreRecordedAgainWithTheNewChoice) {
+  const char* const options[][2] = {
+      {"tier", "2"}, {"background", "false"}, {"hot_function", "1"}, {"profit_gate", "false"}, {"hot_eager", "100000"}};
+  std::vector<std::string> old;
+  for (const auto& [name, value] : options) {
+    old.push_back(*Runtime::option(name));
+    ASSERT_TRUE(Runtime::set_option(name, value).ok());
+  }
+  // Some 1600 runs of the product: another option would be another version.
+  ASSERT_TRUE(Runtime::set_option("tune_after", "1").ok());
+  for (const bool by_eager_products : {true, false}) {
+    const int64_t rows = by_eager_products ? 336 : 344;
+    const std::string x_type = "tensor<" + std::to_string(rows) + " x 24 x bf16>",
+                      y_type = "tensor<" + std::to_string(rows) + " x 16 x bf16>";
+    auto module = Module::parse("func @f(%x: " + x_type + ", %w: tensor<24 x 16 x bf16>) -> " + y_type +
+                                " {\n  %y = matmul %x, %w : " + y_type + "\n  return %y\n}\n");
+    ASSERT_TRUE(module.ok()) << module.status().message();
+    const Function f = *module->function("f");
+    const Tensor a = Numbers({rows, 24}, 2, Device::cpu()).cast(bf16),
+                 b = Numbers({24, 16}, 3, Device::cpu()).cast(bf16);
+    const Tensor want = matmul(a.cast(f32), b.cast(f32)), x = a.to(Gpu(0)), w = b.to(Gpu(0));
+    const auto run = [&](int times) {
+      for (int i = 0; i < times; ++i) ExpectSame(f({x, w})[0], want, 0.01f);
+    };
+    run(20);
+    int recorded = AllRuns();
+    run(10);
+    ASSERT_EQ(AllRuns(), recorded) << "runs are no graph\n" << Runtime::explain();
+    const int64_t tried = Tried();
+    const int third = Runs(2);
+    Set(kCublasLt, "StandInSetComputes", false);
+    for (int i = 0; i < 1700; ++i) {
+      if (by_eager_products)
+        matmul(x, w);
+      else
+        f({x, w});
+    }
+    Set(kCublasLt, "StandInSetComputes", true);
+    EXPECT_EQ(Tried(), tried + 1);
+    EXPECT_GT(Runs(2), third);
+    if (by_eager_products) ASSERT_EQ(KernelOf(x, w), 2);
+    const int before = Runs(2);
+    run(10);
+    if (by_eager_products) EXPECT_GT(Runs(2), before);
+    recorded = AllRuns();
+    run(10);
+    EXPECT_EQ(AllRuns(), recorded) << "runs are graphs again";
+    EXPECT_EQ(KernelOf(x, w), 2);
+  }
+  for (size_t k = 0; k < old.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], old[k]).ok());
 }
 
 // A kernel that needs aligned rows is not given others, although all sizes are alike.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,9 +27,13 @@ struct Owned {  // streams, events, pools, modules, functions, graphs
   explicit Owned(Context* context) : context(context) {}
   Context* context;
   bool has_waited = false;                        // streams: for an event, and nothing was read since
-  float ms = 0;                                   // events: when they were recorded
+  bool is_captured = false;                       // streams
+  bool has_graph = false;                         // streams: was launched, and may run
+  float ms = 0;                                   // events: when they were recorded; graphs: what a launch takes
   bool is_new = false;                            // events: nobody asked for it since
+  bool has_work = false;                          // events: behind a graph
   std::vector<std::unique_ptr<Owned>> functions;  // modules: theirs
+  std::vector<std::function<void()>> work;        // graphs, and streams that are captured
 };
 struct Block {
   size_t bytes;
@@ -41,9 +46,13 @@ struct State {
   std::map<CUdeviceptr, Block> blocks;
   size_t held[kDevices] = {};
   size_t launches[kDevices] = {};
+  size_t waits = 0;                   // for streams
+  float ms_of_shared = 0;             // what a launch takes for each byte of shared memory
   size_t reads_aside[kDevices] = {};  // copies to the host on streams that had waited for another one
   bool fails = false;                 // a kernel has
   bool is_busy = false;               // who asks for an event for the first time is told to come again
+  bool captures = true;               // else the end of a capture fails
+  int execs = 0;                      // graphs that can be launched
   float ms = 0;                       // of work done on all devices, as cublaslt.cc says
   std::string violation;              // the first one
 };
@@ -120,10 +129,36 @@ void StandInSetBusy(bool is_busy) {
   std::lock_guard lock(The().mutex);
   The().is_busy = is_busy;
 }
-/// So much work was done on a stream.
-void StandInPass(float ms) {
+void StandInSetCaptures(bool captures) {
   std::lock_guard lock(The().mutex);
-  The().ms += ms;
+  The().captures = captures;
+}
+/// Kernels that are launched from now on take so long for each byte of a block's shared memory.
+void StandInSetSharedMs(float ms) {
+  std::lock_guard lock(The().mutex);
+  The().ms_of_shared = ms;
+}
+size_t StandInWaits() {
+  std::lock_guard lock(The().mutex);
+  return The().waits;
+}
+int StandInExecs() {
+  std::lock_guard lock(The().mutex);
+  return The().execs;
+}
+/// Work that takes so long: done at once, or when the graph is launched that the stream is captured for.
+void StandInSubmit(CUstream stream, float ms, const std::function<void()>& work) {
+  {
+    std::lock_guard lock(The().mutex);
+    RequireStream(stream, "a product");
+    Owned* const s = reinterpret_cast<Owned*>(stream);
+    (s->is_captured ? s->ms : The().ms) += ms;
+    if (s->is_captured) {
+      s->work.push_back(work);
+      return;
+    }
+  }
+  work();
 }
 /// From now on waiting for a stream finds that a kernel has read where there is no memory.
 void StandInFail() {
@@ -283,8 +318,10 @@ CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t bytes, CUstr
 
 CUresult cuStreamCreate(CUstream* stream, unsigned) { return Make(stream); }
 CUresult cuStreamDestroy(CUstream stream) { return Drop(stream); }
-CUresult cuStreamSynchronize(CUstream) {
+CUresult cuStreamSynchronize(CUstream stream) {
   std::lock_guard lock(The().mutex);
+  reinterpret_cast<Owned*>(stream)->has_graph = false;
+  ++The().waits;
   return The().fails ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 CUresult cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
@@ -294,22 +331,44 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent, unsigned) {
   reinterpret_cast<Owned*>(stream)->has_waited = true;
   return CUDA_SUCCESS;
 }
-CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode) { return CUDA_SUCCESS; }
-CUresult cuStreamEndCapture(CUstream, CUgraph* graph) { return Make(graph); }
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
+  std::lock_guard lock(The().mutex);
+  RequireStream(stream, "cuStreamBeginCapture");
+  Owned* const s = reinterpret_cast<Owned*>(stream);
+  Require(!s->is_captured, "cuStreamBeginCapture", "a stream that is captured");
+  s->is_captured = true;
+  s->ms = 0;
+  s->work.clear();
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  std::lock_guard lock(The().mutex);
+  Owned* const s = reinterpret_cast<Owned*>(stream);
+  Require(s->is_captured, "cuStreamEndCapture", "a stream that is not captured");
+  s->is_captured = false;
+  *graph = nullptr;
+  if (!The().captures) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  Make(graph);
+  reinterpret_cast<Owned*>(*graph)->ms = s->ms;
+  reinterpret_cast<Owned*>(*graph)->work = std::move(s->work);
+  return CUDA_SUCCESS;
+}
 CUresult cuEventCreate(CUevent* event, unsigned) { return Make(event); }
 CUresult cuEventDestroy(CUevent event) { return Drop(event); }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   std::lock_guard lock(The().mutex);
   RequireStream(stream, "cuEventRecord");
   Require(reinterpret_cast<Owned*>(event)->context == t_current, "cuEventRecord", "an event of another context");
-  reinterpret_cast<Owned*>(event)->ms = The().ms;
-  reinterpret_cast<Owned*>(event)->is_new = true;
+  Owned* const e = reinterpret_cast<Owned*>(event);
+  e->ms = The().ms;
+  e->is_new = true;
+  e->has_work = reinterpret_cast<Owned*>(stream)->has_graph;
   return CUDA_SUCCESS;
 }
 CUresult cuEventQuery(CUevent event) {
   std::lock_guard lock(The().mutex);
-  return std::exchange(reinterpret_cast<Owned*>(event)->is_new, false) && The().is_busy ? CUDA_ERROR_NOT_READY
-                                                                                        : CUDA_SUCCESS;
+  Owned* const e = reinterpret_cast<Owned*>(event);
+  return std::exchange(e->is_new, false) && (The().is_busy || e->has_work) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventElapsedTime(float* ms, CUevent first, CUevent last) {
@@ -340,12 +399,14 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) {
   *value = 0;
   return CUDA_SUCCESS;
 }
-CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                        CUstream stream, void**, void**) {
+CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                        unsigned shared, CUstream stream, void**, void**) {
   std::lock_guard lock(The().mutex);
   RequireStream(stream, "cuLaunchKernel");
   Require(reinterpret_cast<Owned*>(function)->context == t_current, "cuLaunchKernel", "a kernel of another context");
   ++The().launches[t_current->device];
+  Owned* const s = reinterpret_cast<Owned*>(stream);
+  (s->is_captured ? s->ms : The().ms) += The().ms_of_shared * static_cast<float>(shared);
   return CUDA_SUCCESS;
 }
 CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
@@ -353,11 +414,21 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, v
                                 CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
-CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph, unsigned long long) { return Make(exec); }
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
+  std::lock_guard lock(The().mutex);
+  Make(exec);
+  reinterpret_cast<Owned*>(*exec)->ms = reinterpret_cast<Owned*>(graph)->ms;
+  reinterpret_cast<Owned*>(*exec)->work = reinterpret_cast<Owned*>(graph)->work;
+  ++The().execs;
+  return CUDA_SUCCESS;
+}
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  for (const std::function<void()>& work : reinterpret_cast<Owned*>(exec)->work) work();
   std::lock_guard lock(The().mutex);
   RequireStream(stream, "cuGraphLaunch");
   Require(reinterpret_cast<Owned*>(exec)->context == t_current, "cuGraphLaunch", "a graph of another context");
+  The().ms += reinterpret_cast<Owned*>(exec)->ms;
+  reinterpret_cast<Owned*>(stream)->has_graph = true;
   return CUDA_SUCCESS;
 }
 CUresult cuGraphGetNodes(CUgraph, CUgraphNode*, size_t* count) {
@@ -365,6 +436,10 @@ CUresult cuGraphGetNodes(CUgraph, CUgraphNode*, size_t* count) {
   return CUDA_SUCCESS;
 }
 CUresult cuGraphDestroy(CUgraph graph) { return Drop(graph); }
-CUresult cuGraphExecDestroy(CUgraphExec exec) { return Drop(exec); }
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  std::lock_guard lock(The().mutex);
+  --The().execs;
+  return Drop(exec);
+}
 
 }  // extern "C"
