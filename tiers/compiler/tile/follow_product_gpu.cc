@@ -1,8 +1,7 @@
 // Sums lie in registers in a way that suits no memory. There are two ways from there:
 //
 // - On sm_90a, where results are bf16 or f16 and operands are rows, numbers, and at most one matrix: ops are computed
-// on
-//   sums as they lie. Each warp lays 64 columns of its 16 rows down in a place of its own in shared memory, and one
+//   on sums as they lie. Each warp lays 64 columns of its 16 rows down in a place of its own in shared memory, and one
 //   thread copies them out while the warp goes on with the next ones. A matrix that is read comes to those places,
 //   brought by a copy while the group multiplies, and is taken up in the same way.
 // - Otherwise threads exchange sums, 32 columns at a time, until each has runs of eight; from there on ops that follow
@@ -112,11 +111,13 @@ bool FollowProductGpu::PlanPlaces() {
   llvm::SmallPtrSet<Value, 8> operands;
   for (Value v : Yield().getValues()) CollectOperands(v, operands);
   std::optional<Matrix> read;
+  SmallVector<size_t> rows;
   int64_t row_bytes = 0;
   for (Value v : operands) {
     const size_t k = cast<BlockArgument>(v).getArgNumber();
     if (!MovesInside(k)) continue;
     if (IsRow(k)) {
+      rows.push_back(k);
       row_bytes += BytesOf(nest_.views[k].type.getElementType()) * s_.columns;
       continue;
     }
@@ -131,14 +132,18 @@ bool FollowProductGpu::PlanPlaces() {
   const int64_t room = ProductSchedule::kSharedBytes - s_.stages * slot_bytes_ - 16 * (s_.stages + 1);
   const int64_t each = kWarps * (kPlaceBytes + (read ? 8 : 0));
   places_ = std::min(places, (room - kGroups * row_bytes) / each);
-  if (places_ < (read ? places : std::min<int64_t>(2, places))) {
-    places_ = 0;
-    return false;
+  if (places_ >= (read ? places : std::min<int64_t>(2, places))) {
+    FindRowOperands(kGroups, room - places_ * each);
+    if (llvm::all_of(rows, [&](size_t k) { return IsRowOperand(k); })) {
+      results_ = std::move(results);
+      read_ = std::move(read);
+      return true;
+    }
+    row_operands_.clear();
+    row_bytes_ = 0;
   }
-  results_ = std::move(results);
-  read_ = std::move(read);
-  FindRowOperands(kGroups, room - places_ * each);
-  return true;
+  places_ = 0;
+  return false;
 }
 
 Value FollowProductGpu::WarpPlace(int64_t place) {
