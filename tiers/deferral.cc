@@ -260,7 +260,7 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
     return false;
   if (!act.Resolve(matched_, failure)) [[unlikely]]
     return false;
-  if (step.num_in == 0 && &call.default_device() != version_->trace().device) [[unlikely]] {
+  if (step.on_default && &call.default_device() != version_->trace().device) [[unlikely]] {
     if constexpr (kExplain)
       SetFailure(failure, GuardKind::device, std::string(version_->trace().device->name()),
                  std::string(call.default_device().name()));
@@ -336,7 +336,7 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
   const auto match_inputs = [&]() __attribute__((always_inline)) {
     const Layout::Step& step = *waiting.next_;
     if (call.site != step.site || call.op != step.op || call.in.size() != step.num_in) return false;
-    if (step.may_fail || step.num_out != 1 || step.num_in == 0) return false;
+    if (step.may_fail || step.num_out != 1 || step.on_default) return false;
     Activation& act = *waiting.activation_;
     if (tracer::IsControlled()) return false;
     const Layout::Operand* want = waiting.operands_ + step.operands;

@@ -462,11 +462,14 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
   if (t.recorder.was_read_elsewhere()) return AbortRecording(t, TraceAbort::other_thread);
   if (!out.empty() && !out[0]->device().executes()) return AbortRecording(t, TraceAbort::other_device);
   if (t.recorder.num_steps() > 0) {
-    if (t.recorder.was_read()) {
+    // A trace has one device. What another one does in between is a trace of its own, or none.
+    const bool is_elsewhere = !out.empty() && &out[0]->device() != t.recorder.device();
+    if (t.recorder.was_read() || is_elsewhere) {
       if (t.recording->explored) {
         Ended(t, TraceEnd::stopped, call);
       } else {
-        // A better place to begin: right after the read, where a trace may go on to the next one.
+        // A better place to begin: right after the read, or with the other device, where a trace may go on to the next
+        // one.
         EagerAnchor& from = *t.recording;
         t.recorder.Abort();
         t.stream.mode = Stream::Mode::idle;

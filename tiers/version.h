@@ -60,7 +60,8 @@ struct Layout {
     /// away.
     int8_t num_bools = -1;
     uint8_t bools = 0;
-    bool may_fail = false;  // on values: indices out of range
+    bool may_fail = false;    // on values: indices out of range
+    bool on_default = false;  // no operand is a tensor: it is the program's default device that computes it
     uint16_t num_out = 0;
     uint32_t operands = 0;  // first in `operands`
     uint32_t results = 0;   // first in `results`

@@ -137,6 +137,8 @@ Layout::Layout(const Trace& trace) {
     if (all_by_symbols) resolved_by_symbols = static_cast<int32_t>(i) + 1;
     const Operand* const in = operands.data() + step.operands;
     const auto is_number = [](const Operand& o) { return o.kind == Operand::Kind::number; };
+    step.on_default =
+        std::all_of(in, in + step.num_in, [&](const Operand& o) { return is_number(o) || o.value == kNoValue; });
     if (step.num_in == 1 || step.num_in == 2) {
       const Operand &first = in[0], &last = in[step.num_in - 1];
       if (!is_number(first) && !is_number(last)) {
@@ -151,7 +153,7 @@ Layout::Layout(const Trace& trace) {
         step.last = is_number(last) ? last.number : first.number;
       }
     }
-    const bool is_plain = !step.may_fail && !step.has_attrs && step.num_out == 1 && step.num_in > 0;
+    const bool is_plain = !step.may_fail && !step.has_attrs && step.num_out == 1 && !step.on_default;
     step.fast_site = is_plain ? step.site : this;
     if (step.num_out > 0) step.result = s.out[0];
     steps.push_back(step);

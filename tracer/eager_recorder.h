@@ -29,6 +29,8 @@ class EagerRecorder final : public rt::Watcher {
 
   bool open() const { return notes_ != nullptr; }
   int num_steps() const { return static_cast<int>(notes_->steps.size()); }
+  /// That of the first op; of a recording with steps.
+  rt::Device* device() const { return notes_->trace->device; }
   uint64_t config_epoch() const { return notes_->trace->config_epoch; }
   const EagerNotes& notes() const { return *notes_; }
   /// The program read a value of the recording, or another thread did. Cleared by Begin().

@@ -195,5 +195,50 @@ TEST_P(CudaProductsOf, OddAddresses) {
   }
 }
 
+// More rows than find room in shared memory, a matrix that is a factor too, and two of them.
+TEST_P(CudaProductsOf, ManyRowsAndMatrices) {
+  Set("schedule", GetParam());
+  for (const int rows : {1, 2, 3, 6}) {
+    for (const int matrices : {0, 1, 2}) {
+      std::string parameters = "%x: tensor<M x M x bf16>", steps = "  %y0 = matmul %x, %x : tensor<M x M x bf16>\n";
+      const Tensor x = (randn({320, 320}) * 0.3).cast(bf16);
+      std::vector<Tensor> args = {x};
+      auto here = [](const Tensor& z) { return z.to(Device::cpu()).cast(f32); };
+      Tensor want = matmul(here(x), here(x));
+      int n = 0;
+      const auto add = [&](const std::string& value) {
+        const std::string y = "%y" + std::to_string(n + 1);
+        steps += "  " + y + " = add %y" + std::to_string(n++) + ", " + value + " : tensor<M x M x bf16>\n";
+      };
+      for (int k = 0; k < rows; ++k) {
+        parameters += ", %r" + std::to_string(k) + ": tensor<M x bf16>";
+        args.push_back(randn({320}).cast(bf16));
+        want = want + here(args.back());
+        add("%r" + std::to_string(k));
+      }
+      if (matrices > 0) {
+        want = want + here(x);
+        add("%x");
+      }
+      if (matrices > 1) {
+        parameters += ", %m: tensor<M x M x bf16>";
+        args.push_back(randn({320, 320}).cast(bf16));
+        want = want + here(args.back());
+        add("%m");
+      }
+      auto module = Module::parse("func @f(" + parameters + ") -> tensor<M x M x bf16> {\n" + steps + "  return %y" +
+                                  std::to_string(n) + "\n}\n");
+      ASSERT_TRUE(module.ok()) << module.status().message();
+      const Function f = *module->function("f");
+      const int64_t before = Kernels();
+      std::vector<Tensor> y;
+      for (int i = 0; i < 8; ++i) y = f(args);
+      const std::string what = std::to_string(rows) + " rows, " + std::to_string(matrices) + " matrices";
+      EXPECT_GT(Kernels(), before) << what;
+      ExpectNear(y[0], want, what);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera

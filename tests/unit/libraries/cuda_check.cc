@@ -519,6 +519,37 @@ TEST_F(CudaStandIn, VersionsGiveTheLibraryWhatFollowsAProduct) {
   for (size_t k = 0; k < old.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], old[k]).ok());
 }
 
+// Ops without operands are of the default device, also in a loop that computes on another one.
+TEST_F(CudaStandIn, ATraceHasOneDevice) {
+  const char* const options[][2] = {
+      {"tier", "2"}, {"background", "false"}, {"hot_eager", "2"}, {"profit_gate", "false"}};
+  std::vector<std::string> before;
+  for (const auto& [name, value] : options) {
+    before.push_back(*Runtime::option(name));
+    ASSERT_TRUE(Runtime::set_option(name, value).ok());
+  }
+  const Device old = Runtime::device();
+  Runtime::set_device(*Device::find("cuda"));
+  std::vector<Tensor> all;
+  Tensor sum = Tensor::from(std::vector<float>(8, 0)).to(Device::cpu());
+  for (int i = 0; i < 60; ++i) {
+    all.push_back(randn({8}).cast(bf16));
+    sum = sum + all.back().to(Device::cpu()).cast(f32) * 0.0;
+  }
+  EXPECT_EQ(sum.device(), Device::cpu());
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].device(), *Device::find("cuda")) << i;
+  // The same ops, and another default.
+  for (const Device& device : {Device::cpu(), *Device::find("cuda")}) {
+    Runtime::set_device(device);
+    for (int i = 0; i < 40; ++i) {
+      const Tensor x = random_normal(i, 0, {8}, 0, 1, f32), y = x + x;
+      EXPECT_EQ(y.device(), device) << i;
+    }
+  }
+  Runtime::set_device(old);
+  for (size_t k = 0; k < before.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], before[k]).ok());
+}
+
 TEST_F(CudaStandIn, BlocksServeSizesALittleSmaller) {
   rt::Device& cuda = **rt::Cuda(1);
   cuda.Trim();
