@@ -19,11 +19,7 @@ TEST(CudaTuner, KeepsTheFastestOfWhatItTried) {
   const Device gpu = *Device::find("cuda");
   constexpr int64_t kSize = 1024;
   const auto normal = [](const Dims& dims, int64_t seed) { return random_normal(seed, 0, dims, 0, 1, f32).cast(bf16); };
-  auto module = Module::parse(
-      "func @f(%x: tensor<1024 x 1024 x bf16>, %w: tensor<1024 x 1024 x bf16>, %b: tensor<1024 x bf16>)"
-      " -> tensor<1024 x 1024 x bf16> {\n"
-      "  %p = matmul %x, %w : tensor<1024 x 1024 x bf16>\n  %q = add %p, %b : tensor<1024 x 1024 x bf16>\n"
-      "  %y = relu %q : tensor<1024 x 1024 x bf16>\n  return %y\n}\n");
+  auto module = Module::parse(kLinear);
   ASSERT_TRUE(module.ok()) << module.status().message();
   const Function f = *module->function("f");
   const Tensor x = normal({kSize, kSize}, 1), w = normal({kSize, kSize}, 2), b = normal({kSize}, 3);

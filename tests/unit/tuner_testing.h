@@ -1,4 +1,4 @@
-// What the ledger says of a tuner that came to its end.
+// What tests of the tuner share: a program, and what the ledger says of a tuner that came to its end.
 #ifndef TESSERA_TESTS_UNIT_TUNER_TESTING_H_
 #define TESSERA_TESTS_UNIT_TUNER_TESTING_H_
 
@@ -9,6 +9,13 @@
 #include <string>
 
 namespace tessera {
+
+/// A product of bf16 and what follows it: on GPUs a kernel with tensor cores, or the library's.
+inline constexpr const char* kLinear =
+    "func @f(%x: tensor<1024 x 1024 x bf16>, %w: tensor<1024 x 1024 x bf16>, %b: tensor<1024 x bf16>)"
+    " -> tensor<1024 x 1024 x bf16> {\n"
+    "  %p = matmul %x, %w : tensor<1024 x 1024 x bf16>\n  %q = add %p, %b : tensor<1024 x 1024 x bf16>\n"
+    "  %y = relu %q : tensor<1024 x 1024 x bf16>\n  return %y\n}\n";
 
 /// "... tuned: 3 schedules tried, p0:rows=16 (the first 4.1 us, p0:rows=8 none, p0:rows=16 3.2 us) ..."
 struct Tuned {

@@ -1,7 +1,6 @@
 // What the host does with CUDA devices, with libraries that stand in for the driver and cuBLASLt (cuda_driver.cc,
 // cublaslt.cc, found by LD_LIBRARY_PATH): a program of its own, because they are opened once in a process. No GPU is
 // needed; kernels compute nothing here, copies and products do.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -20,17 +19,11 @@
 #include "runtime/metrics.h"
 #include "tessera/cuda.h"
 #include "tessera/tessera.h"
+#include "tests/unit/libraries/stand_in.h"
 
 namespace tessera {
 namespace {
 
-template <class Fn>
-Fn StandIn(const char* library, const char* name) {
-  void* const handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
-  void* const symbol = handle != nullptr ? dlsym(handle, name) : nullptr;
-  EXPECT_NE(symbol, nullptr) << name << ": this is another " << library;
-  return reinterpret_cast<Fn>(symbol);
-}
 std::string Violation() { return StandIn<const char* (*)()>("libcuda.so.1", "StandInViolation")(); }
 size_t Launches(int device) { return StandIn<size_t (*)(int)>("libcuda.so.1", "StandInLaunches")(device); }
 int Owner(const void* p) { return StandIn<int (*)(const void*)>("libcuda.so.1", "StandInOwner")(p); }

@@ -1,6 +1,5 @@
 // The tuner on a CUDA device, with a driver that stands in (cuda_driver.cc): how long a kernel takes is a matter of its
 // shared memory there.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,20 +10,13 @@
 #include "deopt/ledger.h"
 #include "runtime/device.h"
 #include "tessera/tessera.h"
+#include "tests/unit/libraries/stand_in.h"
 #include "tests/unit/tuner_testing.h"
 #include "tiers/generate.h"
 #include "tiers/manager.h"
 
 namespace tessera {
 namespace {
-
-template <class Fn>
-Fn StandIn(const char* library, const char* name) {
-  void* const handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
-  void* const symbol = handle != nullptr ? dlsym(handle, name) : nullptr;
-  EXPECT_NE(symbol, nullptr) << name << ": this is another " << library;
-  return reinterpret_cast<Fn>(symbol);
-}
 
 class CudaTuner : public testing::TestWithParam<bool> {};
 
@@ -48,11 +40,7 @@ TEST_P(CudaTuner, TriesOnRunsThatNobodyWaitsFor) {
   tiers::Manager::Get().Reset();
   deopt::Ledger::Get().Clear();
   tiers::ForgetTunings();
-  auto module = Module::parse(
-      "func @f(%x: tensor<1024 x 1024 x bf16>, %w: tensor<1024 x 1024 x bf16>, %b: tensor<1024 x bf16>)"
-      " -> tensor<1024 x 1024 x bf16> {\n"
-      "  %p = matmul %x, %w : tensor<1024 x 1024 x bf16>\n  %q = add %p, %b : tensor<1024 x 1024 x bf16>\n"
-      "  %y = relu %q : tensor<1024 x 1024 x bf16>\n  return %y\n}\n");
+  auto module = Module::parse(kLinear);
   ASSERT_TRUE(module.ok()) << module.status().message();
   const Function f = *module->function("f");
   const std::vector<Tensor> args = {zeros({1024, 1024}, bf16).to(gpu), zeros({1024, 1024}, bf16).to(gpu),

@@ -28,7 +28,6 @@ class Writer {
   /// The address of a byte of shared memory, as instructions take it.
   Value Address(Value slot) { return LLVM::PtrToIntOp::create(b_, loc_, b_.getI32Type(), shared_(slot)); }
   Value Narrow(Value n) { return LLVM::TruncOp::create(b_, loc_, b_.getI32Type(), n); }
-  Value Number(int64_t n) { return LLVM::ConstantOp::create(b_, loc_, b_.getI64Type(), b_.getI64IntegerAttr(n)); }
   Value Small(int64_t n) {
     return LLVM::ConstantOp::create(b_, loc_, b_.getI32Type(), b_.getI32IntegerAttr(static_cast<int32_t>(n)));
   }

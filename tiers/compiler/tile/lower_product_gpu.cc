@@ -62,7 +62,7 @@ class ProductGpuLowering : public FollowProductGpu {
     thread_ = Place("thread");
     const int64_t left_bytes = s_.rows * kRowBytes, right_bytes = s_.columns * kRowBytes;
     slot_bytes_ = left_bytes + right_bytes;
-    if (s_.warps != 0 || !PlanPlaces()) FindRowOperands(kGroups * 4, ProductSchedule::kRowBytes);
+    if (s_.warps != 0 || !PlanPlaces()) FindRowOperands(kWarps, ProductSchedule::kRowBytes);
     places_at_ = s_.stages * slot_bytes_;
     signals_at_ = places_at_ + kWarps * places_ * kPlaceBytes;
     rows_at_ = signals_at_ + NumSignals() * 8;
