@@ -166,9 +166,10 @@ Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_p
       // Three shapes in all had taken the other run past the buckets.
       it->widenings = known->size() >= 2 ? 1 : 0;
       it->samples = *std::move(known);
-      if (anchor->cause_.empty()) anchor->cause_ = "profile";
     }
   }
+  // Also where another thread's recording came first.
+  if (is_known && anchor->cause_.empty()) anchor->cause_ = "profile";
   // The first, because it is the oldest, and the latest ones.
   if (it->samples.size() >= kMostSamples) it->samples.erase(it->samples.begin() + 1);
   it->samples.push_back(std::move(trace));
