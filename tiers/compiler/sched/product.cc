@@ -21,6 +21,7 @@ constexpr double kCopy = 0.35;  // to pack one element
 constexpr double kFetch = 0.3;  // to bring one element of the left factor into the cache
 constexpr double kTask = 500;   // to begin a task
 constexpr int64_t kFewRows = 8;
+constexpr int64_t kFarApart = 2048, kHalfOfCache = 524288;  // bytes
 
 constexpr const char* kForms[] = {
 #define TSR_SCHEDULE_FORM(name, doc) #name,
@@ -300,7 +301,7 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
   };
   constexpr Tile kNeon[] = {{4, 4, 1}, {5, 4, 0.99}, {6, 3, 0.93}, {8, 2, 0.9}, {4, 3, 0.9}, {4, 2, 0.8}};
   constexpr Tile kAvx2[] = {{6, 2, 1}, {4, 2, 0.85}, {4, 3, 0.95}};
-  constexpr Tile kAvx512[] = {{8, 3, 1}, {8, 2, 0.95}, {12, 2, 1}, {4, 4, 0.9}};
+  constexpr Tile kAvx512[] = {{12, 2, 1}, {8, 2, 0.95}, {8, 3, 0.93}, {4, 4, 0.9}};
   const ArrayRef<Tile> tiles = options.vector_bytes == 16   ? ArrayRef<Tile>(kNeon)
                                : options.vector_bytes == 32 ? ArrayRef<Tile>(kAvx2)
                                                             : ArrayRef<Tile>(kAvx512);
@@ -317,7 +318,7 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
     // so.
     if (!f.is_exact && (!f.whole_rows || f.m <= 0 || f.n <= 0 || waste < 1.4)) break;
   }
-  // A panel of depth x nr fills half of a first-level cache of 64 kB.
+  // A panel of depth x nr fills half of a first-level cache of 64 kB, or, on x86, all of one.
   s.depth = 32768 / (s.nr * f.bytes);
   // What is computed on the way to a copy runs along the sum by vectors of four registers, and what is left of a piece
   // takes as long as whole ones: gelu before a product of 1024 x 1024 x 64 f32, with AVX-512, gains nothing in pieces
@@ -334,6 +335,10 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
     if (f.m > 0) s.rows = std::min(s.rows, RoundUp(f.m, s.mr));
     return s;
   }
+  // Rows of the left factor that lie a page or half of one apart share the few places that a first-level cache has for
+  // them, and each has an entry of the page table: they are copied. NEON reads them by vectors and suffers less.
+  const bool is_x86 = options.vector_bytes > 16;
+  if (is_x86 && f.a_along_k && k * f.bytes >= kFarApart && n >= 128) s.copy = 1;
   const double step = 2.0 * static_cast<double>(f.bytes) / (options.vector_bytes * 10);  // ns for one element's step
   best = std::numeric_limits<double>::infinity();
   for (int64_t rows : {16, 32, 64, 128, 256}) {
@@ -342,8 +347,10 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
       columns = std::min(RoundUp(columns, s.nr), RoundUp(n, s.nr));
       const int64_t tasks = f.batch * Blocks(m, rows) * Blocks(n, columns);
       const double work = static_cast<double>(rows * columns * k) * step;
-      // What is read by all panels should stay in half of a second-level cache.
-      if (rows > s.mr && rows * s.depth * f.bytes > 524288) continue;
+      // What is read by all panels should stay in half of a second-level cache. So should the panels, where all of a
+      // task are packed at once: with twice as many 1024 cubed with AVX-512 is a tenth slower.
+      if (rows > s.mr && rows * s.depth * f.bytes > kHalfOfCache) continue;
+      if (is_x86 && f.b_along_n && columns > s.nr && columns * s.depth * f.bytes > kHalfOfCache) continue;
       const double copies = static_cast<double>(k * columns) * kCopy + static_cast<double>(k * rows) * kFetch;
       const double time = static_cast<double>(Blocks(tasks, options.threads)) * (work + copies + kTask);
       if (time < best) {
