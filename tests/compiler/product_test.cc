@@ -238,7 +238,7 @@ TEST(Products, EveryRegisterTileOfTheModel) {
   for (const int bytes : {16, 32, 64}) {
     const int w = bytes / 4;
     for (const auto& [mr, vectors] :
-         {std::pair{4, 4}, {5, 4}, {6, 3}, {8, 2}, {4, 3}, {4, 2}, {6, 2}, {8, 3}, {12, 2}}) {
+         {std::pair{4, 4}, {5, 4}, {6, 3}, {8, 2}, {4, 3}, {4, 2}, {6, 2}, {8, 3}, {12, 2}, {16, 1}, {8, 1}}) {
       CompileSettings settings;
       settings.vector_bytes = bytes;
       settings.options.tier = 3;
@@ -250,6 +250,67 @@ TEST(Products, EveryRegisterTileOfTheModel) {
       if (HasFatalFailure()) return;
     }
   }
+}
+
+/// Both factors where they lie: any rows, whole vectors of columns, the left one transposed or not.
+TEST(Products, DirectTiles) {
+  for (const int bytes : {32, 64}) {
+    const int64_t w = bytes / 4;
+    for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{1, w, 1}, {7, 3 * w, 13}, {30, 4 * w, 9}})
+      for (const bool ta : {false, true})
+        for (const char* tile : {"mr=1,nr=16", "mr=5,nr=16", "mr=8,nr=32", "mr=16,nr=16", "mr=8,nr=48", ""}) {
+          CompileSettings settings;
+          settings.vector_bytes = bytes;
+          settings.options.tier = 3;
+          settings.report = false;
+          ProductFacts facts;
+          facts.m = m, facts.n = n, facts.k = k, facts.is_exact = facts.a_in_place = facts.b_along_n = true;
+          facts.a_along_k = !ta;
+          CompileOptions options = settings.options;
+          options.vector_bytes = bytes;
+          EXPECT_EQ(ChooseProduct(facts, options).form, ProductSchedule::Form::direct);
+          if (*tile != 0) {
+            options.schedule = settings.options.schedule = std::string("*:form=direct,") + tile;
+            ProductSchedule schedule = ChooseProduct(facts, options);
+            Override(options, 0, &schedule);
+            EXPECT_EQ(CanBeCut(schedule, facts, options), n % schedule.nr == 0) << tile;
+            if (n % schedule.nr != 0) continue;
+          }
+          Check<float>({m, n, k, ta, false, "f32"}, settings, 0x1p-23);
+          if (HasFatalFailure()) return;
+        }
+  }
+}
+
+/// Rows that lie far apart are copied on x86; what does not end with a whole vector, or is large, is packed.
+TEST(Products, TheModelOnX86) {
+  CompileOptions options;
+  options.vector_bytes = 64;
+  options.threads = 2;
+  ProductFacts facts;
+  facts.is_exact = facts.a_in_place = facts.a_along_k = facts.b_along_n = true;
+  facts.m = facts.n = facts.k = 1024;
+  ProductSchedule schedule = ChooseProduct(facts, options);
+  EXPECT_EQ(schedule.form, ProductSchedule::Form::packed);
+  EXPECT_EQ(schedule.copy, 1);
+  EXPECT_LE(schedule.columns * schedule.depth * 4, 524288);
+  facts.k = 128;
+  EXPECT_EQ(ChooseProduct(facts, options).copy, 0);
+  facts.m = facts.k = 16;
+  facts.n = 17;
+  EXPECT_EQ(ChooseProduct(facts, options).form, ProductSchedule::Form::packed);
+  facts.n = 16;
+  EXPECT_EQ(ChooseProduct(facts, options).form, ProductSchedule::Form::direct);
+  facts.has_prologue = true;
+  EXPECT_EQ(ChooseProduct(facts, options).form, ProductSchedule::Form::packed);
+  // Few rows: sums that are short are not added up lane by lane.
+  facts = {};
+  facts.is_exact = facts.a_in_place = facts.a_along_k = facts.b_along_k = true;
+  facts.m = 8;
+  facts.n = facts.k = 16;
+  EXPECT_EQ(ChooseProduct(facts, options).form, ProductSchedule::Form::packed);
+  facts.k = 1024;
+  EXPECT_EQ(ChooseProduct(facts, options).form, ProductSchedule::Form::dot);
 }
 
 }  // namespace

@@ -120,6 +120,45 @@ TEST_F(TiersCodeProducts, FewRows) {
       }
 }
 
+/// Of known sizes, with columns that are whole vectors: factors are read where they lie.
+TEST_F(TiersCodeProducts, SmallOnes) {
+  for (const DType dtype : {f32, f64, f16})
+    for (const Shape s : {Shape{1, 16, 16}, Shape{8, 16, 16}, Shape{16, 16, 8}, Shape{13, 48, 21}, Shape{70, 64, 5},
+                          Shape{300, 32, 33}})
+      for (const auto& [ta, tb] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+        SCOPED_TRACE(std::string(Name(dtype)));
+        CheckShape(kTiers[1], "", s, ta, tb, dtype);
+        if (HasFailure()) return;
+      }
+}
+
+TEST_F(TiersCodeProducts, SmallOnesOfViewsAndBatches) {
+  Steps(kTiers[1], "", [](uint64_t seed) {
+    const Tensor whole = Uniform({40, 60}, seed), other = Uniform({40, 64}, seed + 1),
+                 some = Uniform({3, 9, 10}, seed + 2);
+    Tensor a, b, y, z;
+    {
+      const Step step;
+      a = slice(whole, {5, 3}, {38, 13}, {1, 1});  // 33 x 10, rows apart
+      b = slice(other, {0, 8}, {20, 40}, {2, 1});  // 10 x 32, every other row
+      y = relu(matmul(a, b));
+      z = relu(matmul(some, b));
+    }
+    const Matrix r = MatrixOf(b);
+    const auto expect = [&](const Tensor& left, const Tensor& got) {
+      const Matrix x = MatrixOf(left), out = MatrixOf(got);
+      for (int64_t i = 0; i < out.rows; ++i)
+        for (int64_t j = 0; j < out.columns; ++j) {
+          double sum = 0;
+          for (int64_t k = 0; k < x.columns; ++k) sum += x(i, k) * r(k, j);
+          ASSERT_NEAR(out(i, j), std::max(sum, 0.0), 1e-4);
+        }
+    };
+    expect(a, y);
+    expect(reshape(some, {27, 10}), reshape(z, {27, 32}));
+  });
+}
+
 TEST_F(TiersCodeProducts, DTypes) {
   for (const DType dtype : {f64, f16, bf16})
     for (const Way way : kTiers)
@@ -638,8 +677,9 @@ TEST_F(TiersCodeProducts, OneCodeForAllShapes) {
 
 /// A schedule that makes no sense costs the generated code, not the program.
 TEST_F(TiersCodeProducts, BadSchedules) {
-  for (const char* schedule : {"*:mr=0", "*:nr=100000", "*:rows=-4", "*:depth=0", "*:form=stream,rows=8,mr=4", "*:nr=5",
-                               "*:form=dot", "*:form=dot,copy=1", "*:form=stream,copy=1"}) {
+  for (const char* schedule :
+       {"*:mr=0", "*:nr=100000", "*:rows=-4", "*:depth=0", "*:form=stream,rows=8,mr=4", "*:nr=5", "*:form=dot",
+        "*:form=dot,copy=1", "*:form=stream,copy=1", "*:form=direct,mr=4,nr=16", "*:form=direct,mr=4,nr=16,copy=1"}) {
     Settings settings = CodeAtOnce({3, true}, false);
     settings["schedule"] = schedule;
     const OptionScope scope(settings);

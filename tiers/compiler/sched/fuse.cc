@@ -308,7 +308,9 @@ class Fuser {
         if (own != space && !own.is_one()) return false;
     }
     Builder b(trace_.getContext());
-    return ProloguePays(before.ops.getArrayRef(), operands, FactsOf(g, b), ScheduleOf(g, b));
+    ProductFacts facts = FactsOf(g, b);
+    facts.has_prologue = true;
+    return ProloguePays(before.ops.getArrayRef(), operands, facts, ScheduleOf(g, facts));
   }
 
   void AddGather(Operation* op) {
@@ -452,14 +454,14 @@ class Fuser {
       facts.batch = std::max<int64_t>(1, facts.batch / share);
       if (facts.m > 0) facts.m *= share;
     }
+    const Type left = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+    facts.a_in_place = ComputeType(left) == left;
     auto runs = [&](Value v, int64_t from_end) {
-      auto type = cast<RankedTensorType>(v.getType());
       auto strides = cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef();
-      // The right factor may be widened on the way.
-      if (v == op->getOperand(0) && ComputeType(type.getElementType()) != type.getElementType()) return false;
       return strides.empty() ? from_end == 1 : strides[strides.size() - static_cast<size_t>(from_end)] == 1;
     };
-    facts.a_along_k = runs(op->getOperand(0), Transposes(op, "transpose_a") ? 2 : 1);
+    // The right factor may be widened on the way.
+    facts.a_along_k = facts.a_in_place && runs(op->getOperand(0), Transposes(op, "transpose_a") ? 2 : 1);
     const bool transposed = !IsProduct(op) || Transposes(op, "transpose_b");
     facts.b_along_k = runs(op->getOperand(1), transposed ? 1 : 2);
     facts.b_along_n = runs(op->getOperand(1), transposed ? 2 : 1);
@@ -472,8 +474,7 @@ class Fuser {
     return facts;
   }
 
-  ProductSchedule ScheduleOf(const Group& g, Builder& b) {
-    const ProductFacts facts = FactsOf(g, b);
+  ProductSchedule ScheduleOf(const Group& g, const ProductFacts& facts) {
     ProductSchedule schedule = ChooseProduct(facts, options_);
     Override(options_, StepOf(g.product), &schedule);
     if (const int64_t share = ShareOf(g); share > 1) schedule.queries = std::max<int64_t>(1, schedule.rows / share);
@@ -645,14 +646,15 @@ class Fuser {
     if (options_.vector_bytes == 64 && options_.device.empty() && g.product == nullptr && HasWeights(ops)) lanes /= 2;
     DictionaryAttr product;
     if (g.product != nullptr) {
-      const ProductSchedule schedule = ScheduleOf(g, b);
+      const ProductSchedule schedule = ScheduleOf(g, FactsOf(g, b));
       NamedAttrList entries(schedule.ToAttr(b));
       entries.set("step", b.getI64IntegerAttr(StepOf(g.product)));
       product = entries.getDictionary(b.getContext());
       // Rows of a register tile, or of what is left of one.
       const Dim& columns = g.dims.back();
-      const bool is_packed =
-          schedule.form == ProductSchedule::Form::packed || schedule.form == ProductSchedule::Form::dot;
+      const bool is_packed = schedule.form == ProductSchedule::Form::packed ||
+                             schedule.form == ProductSchedule::Form::direct ||
+                             schedule.form == ProductSchedule::Form::dot;
       const int64_t last = columns.is_symbol || !is_packed ? 0 : columns.value % schedule.nr;
       if (g.row == 0 && is_packed)
         while (lanes > 1 && (schedule.nr % lanes != 0 || (last > 0 && lanes > options_.vector_bytes / 4))) lanes /= 2;

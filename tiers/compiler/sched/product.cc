@@ -184,6 +184,7 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
       if (s.depth >= 64) add("depth", s.depth / 2);
       if (!f.has_prologue) add("copy", 1 - s.copy);
       break;
+    case ProductSchedule::Form::direct: choices.push_back("form=packed"); break;
     case ProductSchedule::Form::stream:
       add("columns", 2 * s.columns);
       if (s.columns >= 32) add("columns", s.columns / 2);
@@ -229,6 +230,10 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
 bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOptions& options) {
   switch (s.form) {
     case ProductSchedule::Form::packed: return s.nr % std::max<int64_t>(1, options.vector_bytes / f.bytes) == 0;
+    case ProductSchedule::Form::direct:
+      return f.is_exact && f.a_in_place && f.b_along_n && f.n % std::max<int64_t>(1, s.nr) == 0 &&
+             s.nr % std::max<int64_t>(1, options.vector_bytes / f.bytes) == 0 && options.vector_bytes > 16 &&
+             !f.whole_rows && !f.has_prologue && s.copy == 0;
     case ProductSchedule::Form::stream:
       return f.a_along_k && f.b_along_n && !f.whole_rows && !f.has_prologue && s.copy == 0;
     case ProductSchedule::Form::dot:
@@ -239,6 +244,32 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
     case ProductSchedule::Form::library: break;
   }
   return false;
+}
+
+// Small products of known size: factors stay in a first-level cache wherever they lie, and to copy them would take as
+// long as to multiply. In cycles: two steps or two loads each, and a step waits four for the one before.
+std::optional<ProductSchedule> ChooseDirect(const ProductFacts& f, const CompileOptions& options) {
+  constexpr int64_t kBytes = 16384, kRows = 64;  // of the right factor; of a task
+  constexpr int64_t kBegin = 40, kEnd = 4;       // of a tile, and of each of its vectors
+  if (!f.is_exact || f.m < 1 || f.n < 1 || f.k * f.n * f.bytes > kBytes) return std::nullopt;
+  const int64_t w = std::max<int64_t>(1, options.vector_bytes / f.bytes);
+  const int64_t registers = options.vector_bytes == 64 ? 24 : 12;
+  std::optional<ProductSchedule> best;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int64_t vectors = 1; vectors <= 4; ++vectors) {
+    for (int64_t mr = 1; mr <= std::min<int64_t>(16, registers / vectors); ++mr) {
+      ProductSchedule s;
+      s.form = ProductSchedule::Form::direct;
+      s.mr = mr, s.nr = vectors * w, s.columns = f.n, s.depth = std::max<int64_t>(1, f.k);
+      s.rows = RoundUp(std::min(f.m, std::max(kRows, Blocks(f.m, 2 * options.threads))), mr);
+      const int64_t sums = mr * vectors, half_cycles = std::max({sums, mr + vectors, int64_t{8}});
+      const int64_t time = Blocks(f.m, mr) * Blocks(f.n, s.nr) * (f.k * half_cycles / 2 + kBegin + kEnd * sums);
+      if (time >= least || !CanBeCut(s, f, options)) continue;
+      least = time;
+      best = s;
+    }
+  }
+  return best;
 }
 
 // Cycles of an H200. Groups that share a tile multiply little while they compute what follows; groups that are apart
@@ -269,10 +300,14 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
 ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& options) {
   const int64_t w = std::max<int64_t>(1, options.vector_bytes / f.bytes);
   const int64_t m = f.m > 0 ? f.m : 256, n = f.n > 0 ? f.n : 1024, k = f.k > 0 ? f.k : 512;
+  const bool is_x86 = options.vector_bytes > 16;
   ProductSchedule s;
   if (f.is_tensor) return ChooseTensor(f, options);
+  if (const auto direct = ChooseDirect(f, options)) return *direct;
   if (f.m >= 0 && f.m <= kFewRows && !f.whole_rows) {
-    if (f.a_along_k && f.b_along_k) {
+    // Lanes are added once for each sum, which takes as long as ten steps.
+    const bool is_long = !f.is_exact || k >= 8 * w || m < 4 || !is_x86;
+    if (f.a_along_k && f.b_along_k && is_long) {
       s.form = ProductSchedule::Form::dot;
       s.mr = f.is_exact ? std::clamp<int64_t>(f.m, 1, 4) : 4;
       // One row is as fast as memory: hardware foresees two runs better than many.
@@ -301,7 +336,7 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
   };
   constexpr Tile kNeon[] = {{4, 4, 1}, {5, 4, 0.99}, {6, 3, 0.93}, {8, 2, 0.9}, {4, 3, 0.9}, {4, 2, 0.8}};
   constexpr Tile kAvx2[] = {{6, 2, 1}, {4, 2, 0.85}, {4, 3, 0.95}};
-  constexpr Tile kAvx512[] = {{12, 2, 1}, {8, 2, 0.95}, {8, 3, 0.93}, {4, 4, 0.9}};
+  constexpr Tile kAvx512[] = {{12, 2, 1}, {8, 2, 0.95}, {8, 3, 0.93}, {4, 4, 0.9}, {16, 1, 0.8}, {8, 1, 0.6}};
   const ArrayRef<Tile> tiles = options.vector_bytes == 16   ? ArrayRef<Tile>(kNeon)
                                : options.vector_bytes == 32 ? ArrayRef<Tile>(kAvx2)
                                                             : ArrayRef<Tile>(kAvx512);
@@ -337,7 +372,6 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
   }
   // Rows of the left factor that lie a page or half of one apart share the few places that a first-level cache has for
   // them, and each has an entry of the page table: they are copied. NEON reads them by vectors and suffers less.
-  const bool is_x86 = options.vector_bytes > 16;
   if (is_x86 && f.a_along_k && k * f.bytes >= kFarApart && n >= 128) s.copy = 1;
   const double step = 2.0 * static_cast<double>(f.bytes) / (options.vector_bytes * 10);  // ns for one element's step
   best = std::numeric_limits<double>::infinity();

@@ -15,6 +15,7 @@ namespace tessera::compiler {
 struct ProductSchedule {
   enum class Form {
     packed,   // the right factor is copied, panel by panel: it is used by many rows
+    direct,   // as packed, but both factors are read where they lie: they are small, and the sizes are known
     stream,   // it is read once, row by row, where it lies, and the few rows of the result stay in the cache
     dot,      // both factors lie along the sum: vectors run along it, and lanes are added at the end
     tensor,   // on the tensor cores of a CUDA device, from a ring of pieces in shared memory
@@ -57,7 +58,8 @@ struct ProductFacts {
   bool has_matrix = false;    // ... and from a matrix as large as the result
   bool whole_rows = false;    // what follows the product needs rows as a whole
   bool has_prologue = false;  // the left factor is computed while it is copied (packed alone)
-  bool a_along_k = false;     // the left factor can be read where it lies: runs along the sum, in the computing dtype
+  bool a_in_place = false;    // the left factor can be read where it lies: it has the computing dtype ...
+  bool a_along_k = false;     // ... and runs along the sum
   bool b_along_k = false;     // so can the right one, in any dtype ...
   bool b_along_n = false;     // ... or it has runs along the rows of the result
 };

@@ -2,7 +2,7 @@
 //
 // A task is a block of the result (sched/product.h). In it:
 //
-//   for each piece of the sum                       `depth` long
+//   for each piece of the sum                       `depth` long; small products have one, and copy nothing
 //     rows of the left factor are copied            only where they are not f32 (or f64) runs along the sum, or are
 //                                                   computed: what comes before the product is, here, row by row
 //     for each panel of the right factor            `nr` columns
@@ -76,7 +76,8 @@ class ProductLowering : public ProductTiles {
     if (schedule_.form == ProductSchedule::Form::packed)
       panel_ = Reserve(schedule_.depth * (packs_block_ ? RoundUp(schedule_.columns, schedule_.nr) : schedule_.nr));
     FindGroups();
-    if (schedule_.copy == 1 || groups_ || before_ || !ReadsInPlace(products_.first))
+    const bool is_direct = schedule_.form == ProductSchedule::Form::direct;
+    if (schedule_.copy == 1 || groups_ || before_ || (!is_direct && !ReadsInPlace(products_.first)))
       copy_ = Reserve(schedule_.rows * schedule_.depth);
     tile_ = Reserve(schedule_.mr * Wide(schedule_.nr));
     sums_in_pieces_ = schedule_.form == ProductSchedule::Form::packed && (k.is_symbol || k.value > schedule_.depth);

@@ -30,6 +30,8 @@ void ProductTiles::Multiply(const Factor& x, const Factor& y, Value panel_scratc
       Panel panel;
       if (packs_block)
         panel = {Scratch(panel_scratch), rows_.Mul(Sub(n, n0), I64(schedule_.depth)), I64(schedule_.nr)};
+      else if (schedule_.form == ProductSchedule::Form::direct)
+        panel = {right.view, right.base, right.along, &right};
       else if (schedule_.form != ProductSchedule::Form::dot)
         panel = PackPanel(right, panel_scratch, length, left_columns);
       rows_.For(I64(0), count, I64(schedule_.mr), {}, [&](Value i, ValueRange) {
@@ -91,6 +93,7 @@ Factor ProductTiles::CopyRows(const Factor& x, Value count, Value k0, Value leng
   copy.base = I64(0);
   copy.line = I64(schedule_.depth);
   copy.along = I64(1);
+  copy.runs_along = true;
   rows_.For(I64(0), count, I64(1), {}, [&](Value i, ValueRange) {
     Value to = rows_.Mul(i, copy.line);
     if (x.compute) {
@@ -246,7 +249,11 @@ SmallVector<Value> ProductTiles::RegisterTile(const Factor& x, const Panel& pane
   auto step = [&](Value k, llvm::function_ref<Value(int64_t)> a, SmallVector<Value>& sums) {
     Value at = rows_.Sum(panel.base, rows_.Mul(k, panel.stride));
     SmallVector<Value> right;
-    for (int64_t v = 0; v < vectors; ++v) right.push_back(LoadWide(panel.view, rows_.Sum(at, I64(v * w_)), w_));
+    for (int64_t v = 0; v < vectors; ++v) {
+      Value from = rows_.Sum(at, I64(v * w_));
+      right.push_back(panel.in_place != nullptr ? LoadFactor(*panel.in_place, from, w_, true, Value())
+                                                : LoadWide(panel.view, from, w_));
+    }
     for (int64_t r = 0; r < mr; ++r) {
       Value left = a(r);
       for (int64_t v = 0; v < vectors; ++v) {
@@ -254,6 +261,10 @@ SmallVector<Value> ProductTiles::RegisterTile(const Factor& x, const Panel& pane
         sum = tile::FmaOp::create(b(), loc(), sum.getType(), left, right[static_cast<size_t>(v)], sum);
       }
     }
+  };
+  auto element = [&](int64_t r, Value k) {
+    Value at = rows_.Sum(line[static_cast<size_t>(r)], x.runs_along ? k : rows_.Mul(k, x.along));
+    return rows_.Splat(LoadWide(x.view, at, 1), w_);
   };
   // Several steps at a time: on NEON a vector of each row of the left factor, whose lanes the instruction picks.
   const int64_t unroll = lanes_of_a_ ? w_ : 4;
@@ -270,7 +281,7 @@ SmallVector<Value> ProductTiles::RegisterTile(const Factor& x, const Panel& pane
             if (!left.empty())
               return tile::LaneOp::create(b(), loc(), rows_.TileType(type_, w_), left[static_cast<size_t>(r)],
                                           b().getI64IntegerAttr(u));
-            return rows_.Splat(LoadWide(x.view, rows_.Sum(line[static_cast<size_t>(r)], at), 1), w_);
+            return element(r, at);
           },
           next);
     }
@@ -278,9 +289,7 @@ SmallVector<Value> ProductTiles::RegisterTile(const Factor& x, const Panel& pane
   });
   return rows_.For(whole, length, I64(1), sums, [&](Value k, ValueRange carried) {
     SmallVector<Value> next(carried);
-    step(
-        k, [&](int64_t r) { return rows_.Splat(LoadWide(x.view, rows_.Sum(line[static_cast<size_t>(r)], k), 1), w_); },
-        next);
+    step(k, [&](int64_t r) { return element(r, k); }, next);
     return next;
   });
 }

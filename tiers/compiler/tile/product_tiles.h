@@ -36,9 +36,10 @@ class ProductTiles {
     mlir::Value width;  // elements of a row
   };
 
-  // A panel of the right factor: `nr` columns from view[base + k * stride] on.
+  // A panel of the right factor: `nr` columns from view[base + k * stride] on. Not a copy, where there is a factor.
   struct Panel {
     mlir::Value view, base, stride;
+    const Factor* in_place = nullptr;
   };
 
   static int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
