@@ -66,6 +66,25 @@ TEST_F(TiersCodeColumns, RowsAndColumnsOfManySizes) {
     }
 }
 
+TEST_F(TiersCodeColumns, FewElementsAlone) {
+  for (const int64_t columns : {4, 16, 33})
+    for (const int64_t rows : {1, 2, 8, 61}) {
+      SCOPED_TRACE(absl::StrCat(rows, " x ", columns));
+      CheckSums(
+          [](const std::vector<Tensor>& in) {
+            return std::vector{sum(in[0], 0), mean(in[1], 0, true), tanh(sum(transpose(in[1]), 1))};
+          },
+          {Uniform({rows, columns}, 1), Uniform({rows, columns}, 2, -1, 1, f16)}, /*kernels=*/false);
+      if (HasFailure()) return;
+    }
+}
+
+TEST_F(TiersCodeColumns, SignsOfNarrowSums) {
+  for (const DType dtype : {f16, bf16})
+    CheckSums([](const std::vector<Tensor>& in) { return std::vector{tanh(mean(-in[0], 1)), abs(sum(in[0], 1))}; },
+              {Uniform({40, 33}, 1, -1, 1, dtype)});
+}
+
 TEST_F(TiersCodeColumns, SumsOfManyParts) {
   // More rows than one task does, and an odd number of them.
   CheckSums([](const std::vector<Tensor>& in) { return std::vector{sum(square(in[0]), 0)}; }, {Uniform({3001, 40}, 1)});

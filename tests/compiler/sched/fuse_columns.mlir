@@ -125,3 +125,25 @@ tsr_graph.trace "heavy" values [0] strides [[]] (%v0: !x) {
   %v1 = tsr_graph.gelu %v0 step 0 values [1] until [1] : (!x) -> !x
   %v2 = tsr_graph.var %v1 step 1 values [2] until [end] {axes = array<i64: 0>} : (!x) -> !r
 }
+
+// -----
+// A sum of few elements is worth a kernel of its own, which is done before tier 1 has made its plan; one of many, or of
+// an unknown number, is not.
+// CHECK-LABEL: tsr_graph.trace "alone"
+// CHECK-NEXT:   %v3 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0] outputs [3] strides {{\[}}[]] row 0 cut [0, 1, 8192, 16]
+// CHECK-NEXT:     %0 = tsr_graph.reduce "sum" %in0 rank 1 from 0 : tensor<8x16xf32> -> tensor<1x16xf32>
+// CHECK-NEXT:     %1 = tsr_graph.reshape %0
+// CHECK-NEXT:     tsr_sched.yield %1 : tensor<16xf32>
+// CHECK-NEXT:   }
+// CHECK-NEXT:   %v4 = tsr_graph.sum %v1 step 1 values [4] until [end] {axes = array<i64: 0>}
+// CHECK-NEXT:   %v5 = tsr_graph.sum %v2 step 2 values [5] until [end] {axes = array<i64: 0>}
+// CHECK-NEXT: }
+!x = tensor<8x16xf32>
+!r = tensor<16xf32>
+!y = tensor<512x16xf32>
+!z = tensor<?x16xf32, [0, -1]>
+tsr_graph.trace "alone" values [0, 1, 2] strides [[], [], []] likely [8] (%v0: !x, %v1: !y, %v2: !z) {
+  %v3 = tsr_graph.sum %v0 step 0 values [3] until [end] {axes = array<i64: 0>} : (!x) -> !r
+  %v4 = tsr_graph.sum %v1 step 1 values [4] until [end] {axes = array<i64: 0>} : (!y) -> !r
+  %v5 = tsr_graph.sum %v2 step 2 values [5] until [end] {axes = array<i64: 0>} : (!z) -> !r
+}

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/bit.h"
 #include "llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/Core.h"
@@ -34,6 +36,17 @@ void* AddressOf(R (*function)(A...)) {
   return reinterpret_cast<void*>(function);
 }
 
+#ifdef __x86_64__
+/// __truncdfhf2, which LLVM calls where it takes the sign of an f64 for an f16 (tanh of a mean): the processor has no
+/// such instruction. An f16 is returned in the low half of where a float is.
+float HalfOf(double x) {
+  llvm::APFloat half(x);
+  bool is_inexact;
+  half.convert(llvm::APFloat::IEEEhalf(), llvm::APFloat::rmNearestTiesToEven, &is_inexact);
+  return llvm::bit_cast<float>(static_cast<uint32_t>(half.bitcastToAPInt().getZExtValue()));
+}
+#endif
+
 std::vector<External> Externals() {
   using Memory1 = void* (*)(void*, const void*, size_t);
   std::vector<External> all = {
@@ -56,6 +69,7 @@ std::vector<External> Externals() {
       {"rint", AddressOf(static_cast<D>(::rint))},
       {"fmaf", AddressOf(static_cast<float (*)(float, float, float)>(::fmaf))},
       {"fma", AddressOf(static_cast<double (*)(double, double, double)>(::fma))},
+      {"__truncdfhf2", AddressOf(HalfOf)},
   };
   all.insert(all.end(), std::begin(rounding), std::end(rounding));
 #endif
