@@ -115,6 +115,7 @@ void GeneratedKernels::Bind(absl::Span<const View> views, Attrs attrs) {
     }
     b.tasks = Product(kernel.tasks, kernel.blocks, b.dims);
     b.unit = std::max<int64_t>(1, Product(kernel.unit, {}, b.dims));
+    b.grain = std::max<int64_t>(1, kernel.grain / b.unit);
     b.scratch = static_cast<size_t>((kernel.fixed + 63) / 64 * 64);
     for (int64_t bytes : kernel.scratch) b.scratch += static_cast<size_t>((b.unit * bytes + 63) / 64 * 64);
     for (size_t v = 0; v < kernel.aligned.size() && b.fits; ++v)
@@ -259,11 +260,10 @@ void GeneratedKernels::Launch(size_t k, void* const* data) {
   for (size_t v = 0; v < kernel.views.size(); ++v) views[v] = data[kernel.views[v]];
   rt::Count(rt::Metric::kernels_generated);
   if (kernel.partial > 0) views[kernel.views.size()] = Partial(static_cast<size_t>(b.tasks * kernel.partial));
-  const int64_t grain = std::max<int64_t>(1, kernel.grain / b.unit);
-  if (b.tasks <= grain) {
+  if (b.tasks <= b.grain) {
     kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), 0, b.tasks);
   } else {
-    rt::ParallelFor(b.tasks, grain, [&](int64_t begin, int64_t end) {
+    rt::ParallelFor(b.tasks, b.grain, [&](int64_t begin, int64_t end) {
       kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), begin, end);
     });
   }

@@ -113,6 +113,7 @@ class GeneratedKernels {
     bool fits = false;
     int64_t tasks = 0;
     int64_t unit = 1;
+    int64_t grain = 1;  // tasks that are not worth another thread
     size_t scratch = 0;
     std::vector<int64_t> dims;
     struct Map {
