@@ -32,6 +32,7 @@
   X(cpu_gemm_tier3, CpuGemmTier3, "f32 products in hot functions, square, skinny, with bias and gelu, and OpenBLAS") \
   X(cpu_attention, CpuAttention, "attention of 1 x 8 x 1024 x 64 f32 in tier 3, and tier 1 with ops")                \
   X(compile_latency, CompileLatency, "from a trace to generated code, by the compiler and from the disk cache")      \
+  X(jit_latency, JitLatency, "kernels of products on tensor cores, by the compiler and from the disk cache")         \
   X(no_stall, NoStall, "calls of a program while its versions are compiled, and tier 1")                             \
   X(warm_up, WarmUp, "iterations done by the time since exec, in each tier, and LibTorch")                           \
   X(tier_ratio, TierRatio, "programs of all kinds in tiers 1, 2 and 3")                                              \

@@ -124,7 +124,7 @@ Timed TracingTask(const std::string& task) {
 int TracingTrial(const std::string& trial) {
   Series series = CallsTrial(trial);
   if (series.empty()) series = LoopsTrial(trial);
-  for (const auto find : {CompileTrial, SymbolicTrial, StallTrial, WarmUpTrial, GpuTrial})
+  for (const auto find : {CompileTrial, JitTrial, SymbolicTrial, StallTrial, WarmUpTrial, GpuTrial})
     if (series.empty()) series = find(trial);
   for (const auto& [name, values] : series) {
     std::printf("%s", name.c_str());

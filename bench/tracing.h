@@ -58,6 +58,7 @@ Timed FusedTask(const std::string& task);
 Series CallsTrial(const std::string& trial);
 Series LoopsTrial(const std::string& trial);
 Series CompileTrial(const std::string& trial);
+Series JitTrial(const std::string& trial);
 Series SymbolicTrial(const std::string& trial);
 Series StallTrial(const std::string& trial);
 Series WarmUpTrial(const std::string& trial);

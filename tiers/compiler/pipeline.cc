@@ -216,9 +216,11 @@ bool Pipeline::RunTo(Stage stage) {
     const Stage next = static_cast<Stage>(static_cast<int>(stage_) + 1);
     Clock clock(times[static_cast<int>(next)]);
     PassManager passes(&context_);
+    // Once for a stage is enough here: tessera-opt looks after each pass.
+    passes.enableVerifier(false);
     if (profile_) passes.addInstrumentation(std::make_unique<PassTimer>(passes_));
     AddPasses(passes, next, options_);
-    if (failed(passes.run(*module_))) return Fail(diagnosed.Or("a pass failed"));
+    if (failed(passes.run(*module_)) || failed(verify(*module_))) return Fail(diagnosed.Or("a pass failed"));
     stage_ = next;
   }
   return true;
@@ -226,11 +228,17 @@ bool Pipeline::RunTo(Stage stage) {
 
 std::unique_ptr<llvm::Module> Pipeline::ToLlvm(llvm::LLVMContext& context) {
   const Diagnosed diagnosed(context_);
-  OwningOpRef<ModuleOp> copy = module_->clone();
-  SmallVector<Operation*> plan;
-  for (target::LaunchOp launch : copy->getOps<target::LaunchOp>()) plan.push_back(launch);
-  for (Operation* op : plan) op->erase();
-  auto llvm_module = translateModuleToLLVMIR(*copy, context, "kernels");
+  // The plan is not translated: it is out of the way meanwhile.
+  SmallVector<std::pair<Operation*, Operation*>> plan;  // and what stands before it
+  for (target::LaunchOp launch : llvm::make_early_inc_range(module_->getOps<target::LaunchOp>())) {
+    plan.push_back({launch, launch->getPrevNode()});
+    launch->remove();
+  }
+  auto llvm_module = translateModuleToLLVMIR(*module_, context, "kernels");
+  for (auto [launch, before] : plan) {
+    Block* body = module_->getBody();
+    body->getOperations().insert(before ? std::next(before->getIterator()) : body->begin(), launch);
+  }
   if (!llvm_module) Fail(diagnosed.Or("the kernels cannot be translated to LLVM IR"));
   return llvm_module;
 }

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 
@@ -32,7 +33,7 @@ struct Algo {
 constexpr float kTimes[] = {0.05f, 0.06f, 0.03f, 0.01f};
 constexpr uint64_t kLast = 3;
 std::atomic<int> asked, checked, refused, strangers, runs_of[4];
-std::atomic<bool> computes{true};
+std::atomic<bool> computes{std::getenv("STAND_IN_IDLE") == nullptr};
 
 Desc* Of(cublasLtMatmulDesc_t d) { return reinterpret_cast<Desc*>(d); }
 const Layout& Of(cublasLtMatrixLayout_t l) { return *reinterpret_cast<const Layout*>(l); }

@@ -37,8 +37,8 @@
 #include "llvm/Transforms/Scalar/LoopRotation.h"
 #include "llvm/Transforms/Scalar/LoopUnrollPass.h"
 #include "llvm/Transforms/Scalar/SROA.h"
-#include "llvm/Transforms/Scalar/Scalarizer.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
+#include "tiers/compiler/target/sums.h"
 #include "tiers/compiler/target/widen.h"
 
 extern "C" {
@@ -239,7 +239,7 @@ bool HoldsSums(llvm::Module& module) {
 /// What MLIR has no words for. Text in assembly is for all threads of a warp together; what a kernel is given by value
 /// is never written, so nobody needs a copy of it; and vectors of sums are taken apart, because text has an operand for
 /// each of them.
-void PrepareDevice(llvm::Module& module, llvm::TargetMachine& machine) {
+void PrepareDevice(llvm::Module& module) {
   for (llvm::Function& f : module) {
     for (llvm::Argument& a : f.args())
       if (a.hasByValAttr()) a.addAttr(llvm::Attribute::get(module.getContext(), "nvvm.grid_constant"));
@@ -247,22 +247,8 @@ void PrepareDevice(llvm::Module& module, llvm::TargetMachine& machine) {
       if (auto* call = llvm::dyn_cast<llvm::CallBase>(&i); call != nullptr && call->isInlineAsm())
         call->setConvergent();
   }
-  if (!HoldsSums(module)) return;
-  llvm::LoopAnalysisManager lam;
-  llvm::FunctionAnalysisManager fam;
-  llvm::CGSCCAnalysisManager cgam;
-  llvm::ModuleAnalysisManager mam;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(mam);
-  builder.registerCGSCCAnalyses(cgam);
-  builder.registerFunctionAnalyses(fam);
-  builder.registerLoopAnalyses(lam);
-  builder.crossRegisterProxies(lam, fam, cgam, mam);
-  llvm::FunctionPassManager passes;
-  passes.addPass(llvm::ScalarizerPass());
-  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/false));
   for (llvm::Function& f : module)
-    if (f.hasFnAttribute(kHoldsSums)) passes.run(f, fam);
+    if (f.hasFnAttribute(kHoldsSums)) TakeSumsApart(f);
 }
 
 /// What addPassesToEmitFile does, but for the two schedulers of machine code, which only the highest level has. The one
@@ -323,7 +309,7 @@ llvm::Error Prepare(llvm::Module& module, llvm::TargetMachine& machine, const Co
     f.addFnAttr(llvm::Attribute::NoUnwind);
     f.removeFnAttr(llvm::Attribute::UWTable);
   }
-  if (IsDevice(CpuOf(options))) PrepareDevice(module, machine);
+  if (IsDevice(CpuOf(options))) PrepareDevice(module);
   MathOptions math;
   math.device = IsDevice(CpuOf(options));
   math.interleave = HoldsSums(module);

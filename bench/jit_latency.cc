@@ -1,0 +1,104 @@
+// From a trace to a kernel of a product on tensor cores, by the compiler and from the cache on disk. Without a GPU,
+// libraries stand in for the driver and cuBLASLt (tests/unit/libraries): kernels are made for sm_90a and do nothing.
+#include <tessera/tessera.h>
+
+#include <filesystem>
+
+#include "bench/benchmarks.h"
+#include "bench/tracing.h"
+
+namespace bench {
+namespace {
+
+using tessera::Function;
+using tessera::Tensor;
+
+struct Row {
+  const char* name;
+  const char* steps;  // from %p to %y
+};
+constexpr Row kRows[] = {
+    {"linear_bias_gelu", "  %q = add %p, %b\n  %y = gelu %q\n"},
+    {"linear_residual", "  %q = add %p, %b\n  %y = add %q, %r\n"},
+    {"linear_gelu_residual", "  %q = add %p, %b\n  %g = gelu %q\n  %y = add %g, %r\n"},
+};
+constexpr int kTrials = 7;
+constexpr int64_t kSize = 512;  // of each dim: the tile is that of larger ones, and a program's start is short
+
+std::string StandIns() { return ProgramFolder() + "/../tests/stand_in_cuda"; }
+
+void ReportRow(const Row& row, Tier tier, bool cached, const std::string& folder, bool has_gpu) {
+  Settings settings = {"TESSERA_DEVICE=cuda",     "TESSERA_BACKGROUND=false",  "TESSERA_HOT_FUNCTION=1",
+                       "TESSERA_COMPILE_AFTER=0", "TESSERA_PROFIT_GATE=false", "TESSERA_SPECIALISE_AFTER=0",
+                       "TESSERA_TUNE_AFTER=0"};
+  if (!has_gpu)
+    settings.insert(settings.end(), {"LD_LIBRARY_PATH=" + StandIns(), "STAND_IN_HOPPER=1", "STAND_IN_IDLE=1"});
+  const std::string trial = std::string("jit ") + row.name;
+  if (cached) {
+    settings.push_back("TESSERA_CACHE_DIR=" + folder);
+    RunTrial(trial, tier, settings);  // fills it
+  } else {
+    settings.push_back("TESSERA_CACHE=false");
+  }
+  std::vector<double> seconds, kernels, hits;
+  for (int k = 0; k < kTrials; ++k) {
+    Series series = RunTrial(trial, tier, settings);
+    seconds.insert(seconds.end(), series["compile"].begin(), series["compile"].end());
+    kernels = series["kernels"];
+    hits = series["hits"];
+  }
+  Figure figure{.name = std::string("jit_latency/") + row.name + (tier == Tier::two ? "_tier2" : "_tier3") +
+                        (cached ? "_cached" : ""),
+                .unit = Milliseconds(),
+                .goal = {Goal::value_at_most, cached ? 5.0 : 500.0}};
+  figure.ours = Summarize(seconds);
+  figure.note = std::string("the first of a process: with opening the compiler") + (cached ? "" : " and nvJitLink") +
+                (has_gpu ? "" : "; for sm_90a, without a GPU: loading it there is not in it");
+  figure.more = {{"kernels_generated", Json(Median(kernels))}};
+  if (cached) figure.more.push_back({"cache_hits", Json(Median(hits))});
+  Report(figure);
+}
+
+}  // namespace
+
+/// Seconds of the call in which code was made, less a later one.
+Series JitTrial(const std::string& trial) {
+  if (!trial.starts_with("jit ")) return {};
+  const char* steps = nullptr;
+  for (const Row& row : kRows)
+    if (trial.substr(4) == row.name) steps = row.steps;
+  if (steps == nullptr) return {};
+  const Function f =
+      Function::parse(
+          std::string("func @linear(%x: tensor<M x K x bf16>, %w: tensor<K x N x bf16>, %b: tensor<N x bf16>, "
+                      "%r: tensor<M x N x bf16>) -> tensor<M x N x bf16> {\n  %p = matmul %x, %w\n") +
+          steps + "  return %y\n}\n")
+          .value();
+  const std::vector<Tensor> args = {
+      tessera::zeros({kSize, kSize}, tessera::bf16), tessera::zeros({kSize, kSize}, tessera::bf16),
+      tessera::zeros({kSize}, tessera::bf16), tessera::zeros({kSize, kSize}, tessera::bf16)};
+  std::vector<double> compile;
+  double last = 0;
+  for (int i = 0; i < 20; ++i) {
+    const double start = Now();
+    f(args);
+    last = Now() - start;
+    if (compile.empty() && Metric("codes_made") > 0) compile.push_back(last);
+  }
+  for (double& seconds : compile) seconds -= last;
+  return {{"compile", compile}, {"hits", {Metric("cache_hits")}}, {"kernels", {Metric("kernels_generated")}}};
+}
+
+void JitLatency() {
+  const bool has_gpu = tessera::Device::find("cuda").ok();
+  if (!has_gpu && !std::filesystem::exists(StandIns()))
+    throw std::runtime_error("there is no GPU, and " + StandIns() + ", which is built with the tests, is not there");
+  const std::string folder = ProgramFolder() + "/jit_latency_cache";
+  for (const Row& row : kRows)
+    for (const Tier tier : {Tier::two, Tier::all})
+      for (const bool cached : {false, true}) ReportRow(row, tier, cached, folder, has_gpu);
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+}
+
+}  // namespace bench
