@@ -137,15 +137,6 @@ tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks 
 
 tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
     (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
-  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<64xf32>
-  // expected-error@+1 {{takes sixteens of the sums}}
-  %1 = tsr_tile.skip %0[64] : vector<64xf32>
-}
-
-// -----
-
-tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
-    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
   // expected-error@+1 {{names no op: embeding}}
   tsr_tile.report "embeding" %begin of %end to %begin
 }

@@ -345,7 +345,6 @@ static LogicalResult VerifySixteen(auto op) {
 }
 LogicalResult CollectOp::verify() { return VerifySixteen(*this); }
 LogicalResult TakeOp::verify() { return VerifySixteen(*this); }
-LogicalResult SkipOp::verify() { return VerifySixteen(*this); }
 
 static LogicalResult VerifyHalf(auto op) {
   if (op.getHalf() > 1) return op.emitOpError("is of half 0 or 1");

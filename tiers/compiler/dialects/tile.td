@@ -551,21 +551,6 @@ def TsrTile_TakeOp : TsrTile_Op<"take", [Pure, AllTypesMatch<["upper", "lower"]>
   let hasVerifier = 1;
 }
 
-def TsrTile_SkipOp : TsrTile_Op<"skip", [Pure, AllTypesMatch<["sums", "result"]>]> {
-  let summary = "Sums further on in the place of the first ones";
-  let description = [{
-    Those from number `from` on come first. What stands behind them is not defined.
-
-    ```mlir
-    %w128 = tsr_tile.skip %v128[64] : vector<128xf32>
-    ```
-  }];
-  let arguments = (ins AnyType:$sums, I64Attr:$from);
-  let results = (outs AnyType:$result);
-  let assemblyFormat = "$sums `[` $from `]` attr-dict `:` type($sums)";
-  let hasVerifier = 1;
-}
-
 // Each warp has places in shared memory for pieces of 16 rows of 64 elements of two bytes, as tsr_tile.copy would leave
 // them. Halves of 32 columns are laid down and taken up as tsr_tile.take has them.
 

@@ -239,17 +239,6 @@ class Writer {
     }
   }
 
-  Value Skip(tile::SkipOp op) {
-    const int64_t n = cast<VectorType>(op.getSums().getType()).getNumElements(),
-                  from = static_cast<int64_t>(op.getFrom());
-    Value sums = LLVM::PoisonOp::create(b_, loc_, op.getSums().getType());
-    for (int64_t k = from; k < n; ++k) {
-      Value sum = LLVM::ExtractElementOp::create(b_, loc_, op.getSums(), Small(k));
-      sums = LLVM::InsertElementOp::create(b_, loc_, sums, sum, Small(k - from));
-    }
-    return sums;
-  }
-
   // An instruction has four blocks of 8 x 8 elements: of eight columns the upper rows and the lower ones, then of the
   // next eight. A thread names a row of one of them; blocks further on differ in bits of the address.
   Value RowOfBlocks(Value slot) {
@@ -387,8 +376,6 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
     w.Text("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;", "~{memory}", {});
   } else if (auto take = dyn_cast<tile::TakeOp>(op)) {
     w.Take(take);
-  } else if (auto skip = dyn_cast<tile::SkipOp>(op)) {
-    skip.getResult().replaceAllUsesWith(w.Skip(skip));
   } else if (auto down = dyn_cast<tile::LayDownOp>(op)) {
     w.LayDown(down);
   } else if (auto up = dyn_cast<tile::TakeUpOp>(op)) {

@@ -4,8 +4,6 @@
 //   on sums as they lie. Each warp lays 64 columns of its 16 rows down in a place of its own in shared memory, and one
 //   thread copies them out while the warp goes on with the next ones. A matrix that is read comes to those places,
 //   brought by a copy while the group multiplies, and is taken up in the same way.
-//   Where a function is computed the code is that of half the pieces, and runs twice: registers have no numbers that
-//   could be computed, so sums are moved in between, half an instruction for each element.
 // - Otherwise threads exchange sums, 32 columns at a time, until each has runs of eight; from there on ops that follow
 //   are those of any kernel, with operands and results in accesses of 16 bytes. Operands are loaded some steps ahead.
 //
@@ -14,7 +12,6 @@
 #include "tiers/compiler/tile/follow_product_gpu.h"
 
 #include "tiers/compiler/sched/gather.h"
-#include "tiers/compiler/sched/kinds.h"
 
 using namespace mlir;
 
@@ -149,31 +146,17 @@ bool FollowProductGpu::PlanPlaces() {
   return false;
 }
 
-int64_t FollowProductGpu::Rounds() {
-  const bool is_long =
-      llvm::any_of(Body(), [&](Operation& op) { return &op != product_ && op.getNumResults() > 0 && !IsCheap(&op); });
-  return is_long && s_.Places() % 2 == 0 ? 2 : 1;
+Value FollowProductGpu::WarpPlace(int64_t place) {
+  return Sum(I64(places_at_ + place * kPlaceBytes), Mul(Div(thread_, I64(32)), I64(places_ * kPlaceBytes)));
 }
 
-Value FollowProductGpu::Number(const Piece& piece, llvm::function_ref<int64_t(int64_t)> fn) {
-  const int64_t first = fn(piece.n), second = fn(piece.n + piece.step);
-  return first == second ? I64(first) : Sum(I64(first), Mul(piece.round, I64(second - first)));
+Value FollowProductGpu::WarpSignal(int64_t place) {
+  return Sum(I64(signals_at_ + 16 * (s_.stages + 1) + 8 * place), Mul(Div(thread_, I64(32)), I64(8 * places_)));
 }
 
-Value FollowProductGpu::WarpPlace(Value place) {
-  return Sum(Sum(I64(places_at_), Mul(place, I64(kPlaceBytes))),
-             Mul(Div(thread_, I64(32)), I64(places_ * kPlaceBytes)));
-}
-
-Value FollowProductGpu::WarpSignal(Value place) {
-  return Sum(Sum(I64(signals_at_ + 16 * (s_.stages + 1)), Mul(place, I64(8))),
-             Mul(Div(thread_, I64(32)), I64(8 * places_)));
-}
-
-SmallVector<Value> FollowProductGpu::PieceAt(const Matrix& matrix, const At& tile, Value top, const Piece& piece) {
+SmallVector<Value> FollowProductGpu::PieceAt(const Matrix& matrix, const At& tile, Value top, int64_t n) {
   const int64_t across = s_.columns / kPlaceColumns;
-  SmallVector<Value> at = {Sum(tile.column, Number(piece, [&](int64_t n) { return n % across * kPlaceColumns; })),
-                           Sum(top, Number(piece, [&](int64_t n) { return n / across * 64; }))};
+  SmallVector<Value> at = {Sum(tile.column, I64(n % across * kPlaceColumns)), Sum(top, I64(n / across * 64))};
   for (size_t d : matrix.batch) at.push_back(tile.batch[d]);
   return at;
 }
@@ -183,99 +166,87 @@ void FollowProductGpu::ReadMatrix(const At& tile, Value top, Value piece) {
   If(And(now, IsFirstLane()), [&] {
     tile::AwaitOutOp::create(b_, loc_, b_.getI64IntegerAttr(0), UnitAttr());
     for (int64_t n = 0; n < places_; ++n) {
-      tile::SignalExpectOp::create(b_, loc_, WarpSignal(I64(n)), b_.getI64IntegerAttr(kPlaceBytes));
+      tile::SignalExpectOp::create(b_, loc_, WarpSignal(n), b_.getI64IntegerAttr(kPlaceBytes));
       tile::CopyOp::create(b_, loc_, b_.getI64IntegerAttr(static_cast<int64_t>(2 + results_.size())),
-                           PieceAt(*read_, tile, top, {n}), WarpPlace(I64(n)), WarpSignal(I64(n)), IntegerAttr());
+                           PieceAt(*read_, tile, top, n), WarpPlace(n), WarpSignal(n), IntegerAttr());
     }
   });
 }
 
 void FollowProductGpu::FollowInPlaces(const At& tile, Value top, Value sums, Value phase) {
-  const int64_t rounds = Rounds(), each = s_.Places() / rounds;
-  if (rounds == 1) {
-    for (int64_t n = 0; n < each; ++n) FollowPiece(tile, top, sums, phase, {n});
-    return;
-  }
-  For(I64(0), I64(rounds), I64(1), sums, [&](Value round, ValueRange left) {
-    for (int64_t n = 0; n < each; ++n) FollowPiece(tile, top, left[0], phase, {n, each, round});
-    Value next = tile::SkipOp::create(b_, loc_, sums.getType(), left[0], b_.getI64IntegerAttr(each * kStep));
-    return SmallVector<Value>{next};
-  });
-  ForgetRow();
-}
-
-void FollowProductGpu::FollowPiece(const At& tile, Value top, Value sums, Value phase, const Piece& piece) {
   const int64_t across = s_.columns / kPlaceColumns, num_results = static_cast<int64_t>(results_.size());
   auto eight = VectorType::get({kLanes}, b_.getF32Type());
   Value lane = Lane(), pair = Mul(Rem(lane, I64(4)), I64(2));
-  // Rows of the thread: numbers that belong to them.
-  std::array<Part, 2> parts;
-  for (int64_t p = 0; p < 2; ++p) {
-    Value row = Sum(Div(lane, I64(4)), Number(piece, [&](int64_t n) { return n / across * 64 + p * 8; }));
-    Part& part = parts[static_cast<size_t>(p)];
-    part.indices = tile.batch;
-    part.indices.push_back(Min(Sum(top, row), Minus(rows_, I64(1))));
-    SetOffsets(part.indices);
-    part.offsets = offsets_;
-  }
-  if (read_) tile::SignalWaitOp::create(b_, loc_, WarpSignal(Number(piece, [](int64_t n) { return n; })), phase);
-  SmallVector<std::array<Value, 2>> tiles;  // by half and result
-  for (int64_t half = 0; half < 2; ++half) {
-    const int64_t step = 2 * piece.n + half;
-    auto taken = tile::TakeOp::create(b_, loc_, eight, eight, sums, b_.getI64IntegerAttr(step * kStep / 2));
-    std::array<Value, 2> read;
-    if (read_) {
-      Value place = WarpPlace(Number(piece, [](int64_t n) { return n; }));
-      auto up = tile::TakeUpOp::create(b_, loc_, eight, eight, place, b_.getI64IntegerAttr(half),
-                                       TypeAttr::get(nest_.views[read_->view].type.getElementType()));
-      read = {up.getUpper(), up.getLower()};
+  int64_t laid = 0;  // pieces
+  for (int64_t n = 0; n < s_.Places(); ++n) {
+    // Rows of the thread: numbers that belong to them.
+    std::array<Part, 2> parts;
+    for (int64_t p = 0; p < 2; ++p) {
+      Value row = Sum(top, Sum(Div(lane, I64(4)), I64(n / across * 64 + p * 8)));
+      Part& part = parts[static_cast<size_t>(p)];
+      part.indices = tile.batch;
+      part.indices.push_back(Min(row, Minus(rows_, I64(1))));
+      SetOffsets(part.indices);
+      part.offsets = offsets_;
     }
-    llvm::DenseMap<Value, Value> rows;
-    for (auto [k, row] : row_operands_) {
-      Type dtype = nest_.views[k].type.getElementType();
-      const int64_t bytes = BytesOf(dtype);
-      Value at = Number(piece, [&](int64_t n) { return (n % across * kPlaceColumns + half * kStep) * bytes; });
-      Value slot = Sum(Sum(RowPlace(row), at), Mul(pair, I64(bytes)));
-      rows[Argument(k)] = tile::FetchedOp::create(b_, loc_, TileType(ComputeType(dtype), kLanes), slot,
-                                                  b_.getUnitAttr(), TypeAttr::get(dtype));
-    }
-    std::array<Chunk, 2> chunks;
-    for (unsigned p = 0; p < 2; ++p) {
-      TurnTo(parts[p]);
-      Chunk& chunk = chunks[p] = Chunk{Value(), Value(), kLanes, true};
-      for (auto [v, row] : rows) chunk.tiles[v] = row;
-      if (read_) chunk.tiles[Argument(read_->view)] = read[p];
-      chunk.tiles[product_->getResult(0)] = taken.getResult(p);
-      for (Value v : Yield().getValues()) NeedRows(v, 0);
-      parts[p].values = values_;
-    }
-    for (Value v : Yield().getValues()) {
-      std::array<Value, 2>& result = tiles.emplace_back();
+    if (read_) tile::SignalWaitOp::create(b_, loc_, WarpSignal(n), phase);
+    SmallVector<std::array<Value, 2>> tiles;  // by half and result
+    for (int64_t half = 0; half < 2; ++half) {
+      const int64_t step = 2 * n + half;
+      auto taken = tile::TakeOp::create(b_, loc_, eight, eight, sums, b_.getI64IntegerAttr(step * kStep / 2));
+      std::array<Value, 2> read;
+      if (read_) {
+        auto up = tile::TakeUpOp::create(b_, loc_, eight, eight, WarpPlace(n), b_.getI64IntegerAttr(half),
+                                         TypeAttr::get(nest_.views[read_->view].type.getElementType()));
+        read = {up.getUpper(), up.getLower()};
+      }
+      llvm::DenseMap<Value, Value> rows;
+      for (auto [k, place] : row_operands_) {
+        Type dtype = nest_.views[k].type.getElementType();
+        const int64_t bytes = BytesOf(dtype), column = n % across * kPlaceColumns + half * kStep;
+        Value slot = Sum(Sum(RowPlace(place), I64(column * bytes)), Mul(pair, I64(bytes)));
+        rows[Argument(k)] = tile::FetchedOp::create(b_, loc_, TileType(ComputeType(dtype), kLanes), slot,
+                                                    b_.getUnitAttr(), TypeAttr::get(dtype));
+      }
+      std::array<Chunk, 2> chunks;
       for (unsigned p = 0; p < 2; ++p) {
         TurnTo(parts[p]);
-        result[p] = Unrounded(Tile(v, chunks[p]), ElementOf(v));
+        Chunk& chunk = chunks[p] = Chunk{Value(), Value(), kLanes, true};
+        for (auto [v, row] : rows) chunk.tiles[v] = row;
+        if (read_) chunk.tiles[Argument(read_->view)] = read[p];
+        chunk.tiles[product_->getResult(0)] = taken.getResult(p);
+        for (Value v : Yield().getValues()) NeedRows(v, 0);
+        parts[p].values = values_;
+      }
+      for (Value v : Yield().getValues()) {
+        std::array<Value, 2>& result = tiles.emplace_back();
+        for (unsigned p = 0; p < 2; ++p) {
+          TurnTo(parts[p]);
+          result[p] = Unrounded(Tile(v, chunks[p]), ElementOf(v));
+        }
       }
     }
-  }
-  // What is read is taken up by the whole warp before anything takes its place.
-  if (read_) tile::WarpBarrierOp::create(b_, loc_);
-  for (int64_t k = 0; k < num_results; ++k) {
-    Value place = WarpPlace(Number(piece, [&](int64_t n) { return (n * num_results + k) % places_; }));
-    if (!read_) {
-      If(IsFirstLane(), [&] { tile::AwaitOutOp::create(b_, loc_, b_.getI64IntegerAttr(places_ - 1), UnitAttr()); });
+    // What is read is taken up by the whole warp before anything takes its place.
+    if (read_) tile::WarpBarrierOp::create(b_, loc_);
+    for (int64_t k = 0; k < num_results; ++k, ++laid) {
+      Value place = WarpPlace(laid % places_);
+      if (!read_) {
+        If(IsFirstLane(), [&] { tile::AwaitOutOp::create(b_, loc_, b_.getI64IntegerAttr(places_ - 1), UnitAttr()); });
+        tile::WarpBarrierOp::create(b_, loc_);
+      }
+      Type dtype = ElementOf(Yield().getValues()[static_cast<unsigned>(k)]);
+      for (int64_t half = 0; half < 2; ++half) {
+        const std::array<Value, 2>& result = tiles[static_cast<size_t>(half * num_results + k)];
+        tile::LayDownOp::create(b_, loc_, result[0], result[1], place, b_.getI64IntegerAttr(half),
+                                TypeAttr::get(dtype));
+      }
+      tile::PublishOp::create(b_, loc_);
       tile::WarpBarrierOp::create(b_, loc_);
+      If(IsFirstLane(), [&] {
+        const Matrix& matrix = results_[static_cast<size_t>(k)];
+        tile::CopyOutOp::create(b_, loc_, b_.getI64IntegerAttr(2 + k), PieceAt(matrix, tile, top, n), place);
+      });
     }
-    Type dtype = ElementOf(Yield().getValues()[static_cast<unsigned>(k)]);
-    for (int64_t half = 0; half < 2; ++half) {
-      const std::array<Value, 2>& result = tiles[static_cast<size_t>(half * num_results + k)];
-      tile::LayDownOp::create(b_, loc_, result[0], result[1], place, b_.getI64IntegerAttr(half), TypeAttr::get(dtype));
-    }
-    tile::PublishOp::create(b_, loc_);
-    tile::WarpBarrierOp::create(b_, loc_);
-    If(IsFirstLane(), [&] {
-      const Matrix& matrix = results_[static_cast<size_t>(k)];
-      tile::CopyOutOp::create(b_, loc_, b_.getI64IntegerAttr(2 + k), PieceAt(matrix, tile, top, piece), place);
-    });
   }
 }
 

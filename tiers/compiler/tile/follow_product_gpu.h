@@ -82,26 +82,14 @@ class FollowProductGpu : public GpuRows {
   bool PlanPlaces();
   mlir::Value Lane() { return Rem(thread_, I64(32)); }
   mlir::Value IsFirstLane() { return Compare(mlir::arith::CmpIPredicate::eq, Lane(), I64(0)); }
-  /// How often the code for pieces runs in turn, each time for the next ones. Code for all of them is long where a
-  /// function is computed, and the assembler takes its time; but sums have to be moved then.
-  int64_t Rounds();
-  /// A piece of a warp: number n, and in each round after the first `step` further on.
-  struct Piece {
-    int64_t n = 0, step = 0;
-    mlir::Value round = nullptr;  // null: there is one
-  };
-  /// What `fn` makes of the number of a piece, of two rounds at most.
-  mlir::Value Number(const Piece& piece, llvm::function_ref<int64_t(int64_t)> fn);
-  mlir::Value WarpPlace(mlir::Value place);
-  mlir::Value WarpSignal(mlir::Value place);
-  /// Where a piece of a warp, whose first row is `top`, lies in a matrix.
-  llvm::SmallVector<mlir::Value> PieceAt(const Matrix& matrix, const At& tile, mlir::Value top, const Piece& piece);
+  mlir::Value WarpPlace(int64_t place);
+  mlir::Value WarpSignal(int64_t place);
+  /// Where piece number n of a warp, whose first row is `top`, lies in a matrix.
+  llvm::SmallVector<mlir::Value> PieceAt(const Matrix& matrix, const At& tile, mlir::Value top, int64_t n);
   /// After a few products, when what was copied out of the places has long been read.
   void ReadMatrix(const At& tile, mlir::Value top, mlir::Value piece);
   /// `phase`: of the signals of places.
   void FollowInPlaces(const At& tile, mlir::Value top, mlir::Value sums, mlir::Value phase);
-  /// The same for a piece: number piece.n of `sums`.
-  void FollowPiece(const At& tile, mlir::Value top, mlir::Value sums, mlir::Value phase, const Piece& piece);
 
   // ---- what follows the product
   int64_t NumSteps() const { return s_.OwnRows() / 64 * (s_.columns / kStep); }
