@@ -35,6 +35,7 @@ struct Fused {
 // Each is at a place of its own.
 const Fused kFused[] = {
     {"chain", 4, [](const Operands& in) { return (in.x * in.y + in.z) * 0.5 + in.x; }, nullptr, 3},
+    {"chain_of_rows", 2, [](const Operands& in) { return (in.x * in.w + in.b) * 0.5 + in.x; }, nullptr, 3},
     {"gelu", 2, [](const Operands& in) { return tessera::gelu(in.x * in.w + in.b) * 0.5 + in.x; },
      [](const Rows& r) { HandwrittenGeluChain(r.x, r.w, r.b, r.out, r.count, kSide); }, 1.5},
     {"softmax", 2, [](const Operands& in) { return tessera::softmax(in.x * 0.125, -1); },
