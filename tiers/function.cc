@@ -58,8 +58,9 @@ GuardFailure FailureOf(GuardKind guard, std::string expected, std::string seen) 
 class Values final : public deopt::ExitValues {
  public:
   explicit Values(Activation& a) : a_(a) {}
-  absl::StatusOr<Ref<TensorImpl>> Tensor(ValueId v) override { return a_.MakeTensor(v); }
-  absl::StatusOr<Ref<TensorImpl>> Take(ValueId v) override { return a_.TakeTensor(v); }
+  absl::Status Fill(absl::Span<const deopt::Snapshot::Register> from, TensorImpl** registers) override {
+    return a_.FillRegisters(from, registers);
+  }
   const TensorType& Type(ValueId v) override { return a_.view(v); }
   Frame::Counter Counter(int i) override { return a_.counter(i); }
 
