@@ -1,6 +1,7 @@
 #include "runtime/tensor.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/per_thread.h"
@@ -174,7 +175,8 @@ bool TensorImpl::ReleaseWaiting() {
 
 absl::Status MakeCopies(Device& device, absl::Span<const TensorCopy> copies) {
   // None of the objects was used of late: those that come next are on their way meanwhile.
-  constexpr int kAhead = 4;
+  constexpr int kAhead = 6;
+  const bool on_cpu = device.kind() == DeviceKind::cpu;
   for (const auto& [type, data, to] : copies) {
     FreeLists::Foresee(kAhead);
     Ref<TensorImpl> t = Ref<TensorImpl>::Adopt(TensorImpl::New());
@@ -193,7 +195,10 @@ absl::Status MakeCopies(Device& device, absl::Span<const TensorCopy> copies) {
       return NoMemoryFor(*type, memory.status());
     t->data = *memory;
     t->set_storage(FreeLists::NewStorage(device, *memory, bytes));
-    TSR_RETURN_IF_ERROR(device.CopyWithin(*memory, data, bytes));
+    if (on_cpu && bytes != 0)
+      std::memcpy(*memory, data, bytes);
+    else
+      TSR_RETURN_IF_ERROR(device.CopyWithin(*memory, data, bytes));
     *to = t.release();
   }
   return absl::OkStatus();
