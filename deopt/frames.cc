@@ -122,13 +122,7 @@ absl::Status Frames::Restore(const Snapshot& snapshot, ExitValues& values) {
     const Snapshot::Level& level = snapshot.levels[l];
     if (l > 0) TSR_RETURN_IF_ERROR(MakeInner(level.frame, values));
     Frame& frame = l == 0 ? root_ : inner_.back()->frame;
-    for (const Snapshot::Register& r : level.registers) {
-      Ref<TensorImpl> x;
-      if (r.value != kNoValue) {
-        TSR_ASSIGN_OR_RETURN(x, r.alone ? values.Take(r.value) : values.Tensor(r.value));
-      }
-      interp::SetRegister(frame.registers[r.reg], x.release());
-    }
+    TSR_RETURN_IF_ERROR(values.Fill(level.registers, frame.registers));
     const int32_t first = trace_.frames[static_cast<size_t>(level.frame)].first_counter;
     for (int32_t slot : level.counters) frame.counters[slot] = values.Counter(first + slot);
     frame.pc = level.pc;

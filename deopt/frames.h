@@ -10,18 +10,6 @@
 
 namespace tessera::deopt {
 
-/// What the run of a version knows of its values when it stops.
-class ExitValues {
- public:
-  virtual ~ExitValues() = default;
-  virtual absl::StatusOr<rt::Ref<rt::TensorImpl>> Tensor(tracer::ValueId v) = 0;
-  /// The same, where it is asked for once.
-  virtual absl::StatusOr<rt::Ref<rt::TensorImpl>> Take(tracer::ValueId v) { return Tensor(v); }
-  /// Also of values that are gone by now.
-  virtual const TensorType& Type(tracer::ValueId v) = 0;
-  virtual interp::Frame::Counter Counter(int i) = 0;
-};
-
 /// For a position in a trace: the pc to resume at, and the value that each live register holds there. Worked out once.
 struct Snapshot {
   struct Register {
@@ -40,6 +28,17 @@ struct Snapshot {
 };
 /// Before step `position`, or behind the last step, at the trace's end_pc.
 Snapshot TakeSnapshot(const tracer::Trace& trace, int32_t position);
+
+/// What the run of a version knows of its values when it stops.
+class ExitValues {
+ public:
+  virtual ~ExitValues() = default;
+  /// Puts values into the registers of a frame, in place of what they hold. On failure some have theirs.
+  virtual absl::Status Fill(absl::Span<const Snapshot::Register> from, rt::TensorImpl** registers) = 0;
+  /// Also of values that are gone by now.
+  virtual const TensorType& Type(tracer::ValueId v) = 0;
+  virtual interp::Frame::Counter Counter(int i) = 0;
+};
 
 /// The frames of one exit. Frames of inlined calls lie on the thread's stack of frames, so this lives on the C++ stack
 /// of the thread that runs the function, and the last one made is the first one to go.

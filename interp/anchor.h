@@ -43,9 +43,8 @@ class InsnRecorder {
   bool open() const { return open_; }
   /// The instruction at frame.pc is about to run. May close the recording.
   virtual void Before(Frame& frame, const Insn& insn) = 0;
-  /// It has run in so many rt::Ticks(): results are in their registers, dying registers are not freed yet, `next` is
-  /// the pc after it.
-  virtual void After(Frame& frame, const Insn& insn, int next, int64_t ticks) = 0;
+  /// It has run: results are in their registers, dying registers are not freed yet, `next` is the pc after it.
+  virtual void After(Frame& frame, const Insn& insn, int next) = 0;
   /// A call: the callee's frame has its arguments. False: the callee is not followed.
   virtual bool OnCall(Frame& caller, const Insn& insn, Frame& callee) = 0;
   /// The frame was left by a return or by an error; its registers are still there.

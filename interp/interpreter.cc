@@ -64,14 +64,12 @@ class Machine {
     for (;;) {
       const Insn& insn = code[f_.pc];
       int next = f_.pc + 1;
-      int64_t start = 0;
       if constexpr (kRecord) {
         if (f_.recorder->open()) f_.recorder->Before(f_, insn);
         if (!f_.recorder->open()) {
           f_.recorder = nullptr;
           return status;
         }
-        start = rt::Ticks();
       }
       ++count_;
       switch (insn.code) {
@@ -119,7 +117,7 @@ class Machine {
         // A callee's message has its own position; this one is of use only at the bottom.
         return insn.code == Code::call ? status : AtLine(status, f_, insn);
       }
-      if constexpr (kRecord) f_.recorder->After(f_, insn, next, rt::Ticks() - start);
+      if constexpr (kRecord) f_.recorder->After(f_, insn, next);
       for (int i = 0; i < insn.num_frees; ++i) {
         TensorImpl*& r = f_.registers[code_.registers[insn.frees + i]];
         if (r != nullptr) std::exchange(r, nullptr)->Release();

@@ -1,5 +1,8 @@
 #include "runtime/tensor.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/per_thread.h"
 #include "runtime/sanitizer.h"
@@ -55,6 +58,15 @@ struct FreeLists {
       }
     }
     return new T;
+  }
+
+  /// The n-th to be taken from now on, of both, are about to be written to.
+  static void Foresee(int n) {
+    const FreeLists* lists = PerThread<FreeLists>::Peek();
+    if (lists == nullptr || lists->storages.count < n || lists->tensors.count < n) return;
+    const auto* tensor = reinterpret_cast<const char*>(lists->tensors.objects[lists->tensors.count - n]);
+    for (size_t at = 0; at < sizeof(TensorImpl); at += 64) __builtin_prefetch(tensor + at, 1);
+    __builtin_prefetch(lists->storages.objects[lists->storages.count - n], 1);
   }
 
   template <class T>
@@ -123,6 +135,12 @@ uint64_t TensorImpl::EnsureNumber() {
   return number_.compare_exchange_strong(number, fresh, std::memory_order_relaxed) ? fresh : number;
 }
 
+namespace {
+[[gnu::noinline, gnu::cold]] absl::Status NoMemoryFor(const TensorType& type, const absl::Status& why) {
+  return Annotate(why, absl::StrCat("no memory for a tensor ", ToString(type), ": "));
+}
+}  // namespace
+
 absl::StatusOr<Ref<TensorImpl>> TensorImpl::Make(Device& device, const TensorType& type) {
   // The product of the dims other than 0 must fit too: strides are made of them.
   int64_t span = static_cast<int64_t>(SizeOf(type.dtype));
@@ -137,7 +155,7 @@ absl::StatusOr<Ref<TensorImpl>> TensorImpl::Make(Device& device, const TensorTyp
   const size_t bytes = empty ? 0 : static_cast<size_t>(span);
   auto memory = device.Allocate(bytes);
   if (!memory.ok()) [[unlikely]]
-    return Annotate(memory.status(), absl::StrCat("no memory for a tensor ", ToString(type), ": "));
+    return NoMemoryFor(type, memory.status());
   TensorImpl* t = New();
   t->dtype = type.dtype;
   t->rank = type.rank;
@@ -153,6 +171,37 @@ bool TensorImpl::ReleaseWaiting() {
   if (Watcher* w = watcher(); w != nullptr && w->OnDrop(*this)) return false;
   // Its op may be running in another thread, which learns of this when it is through.
   return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+absl::Status MakeCopies(Device& device, absl::Span<const TensorCopy> copies) {
+  // None of the objects was used of late: those that come next are on their way meanwhile.
+  constexpr int kAhead = 6;
+  const bool on_cpu = device.kind() == DeviceKind::cpu;
+  for (const auto& [type, data, to] : copies) {
+    FreeLists::Foresee(kAhead);
+    Ref<TensorImpl> t = Ref<TensorImpl>::Adopt(TensorImpl::New());
+    t->dtype = type->dtype;
+    t->rank = type->rank;
+    int64_t size = 1, stride = 1;
+    for (int i = type->rank - 1; i >= 0; --i) {
+      t->dims[i] = type->dims[i];
+      t->strides[i] = stride;
+      size *= type->dims[i];
+      stride *= std::max<int64_t>(type->dims[i], 1);
+    }
+    const size_t bytes = static_cast<size_t>(size) * SizeOf(type->dtype);
+    auto memory = device.Allocate(bytes);
+    if (!memory.ok()) [[unlikely]]
+      return NoMemoryFor(*type, memory.status());
+    t->data = *memory;
+    t->set_storage(FreeLists::NewStorage(device, *memory, bytes));
+    if (on_cpu && bytes != 0)
+      std::memcpy(*memory, data, bytes);
+    else
+      TSR_RETURN_IF_ERROR(device.CopyWithin(*memory, data, bytes));
+    *to = t.release();
+  }
+  return absl::OkStatus();
 }
 
 void TensorImpl::Destroy() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "runtime/device.h"
 #include "tessera/dtype.h"
 
@@ -227,6 +228,15 @@ class TensorImpl : public View {
   std::atomic<Watcher*> watcher_{nullptr};
   std::atomic<uint64_t> number_{0};
 };
+
+/// A contiguous tensor of that type lies at `data`; *to gets a copy of it, with one reference.
+struct TensorCopy {
+  const TensorType* type;
+  const void* data;
+  TensorImpl** to;
+};
+/// Many at once. On failure some were made.
+absl::Status MakeCopies(Device& device, absl::Span<const TensorCopy> copies);
 
 /// Makes sure that x has its contents.
 inline absl::Status Ready(TensorImpl& x) {

@@ -58,8 +58,9 @@ GuardFailure FailureOf(GuardKind guard, std::string expected, std::string seen) 
 class Values final : public deopt::ExitValues {
  public:
   explicit Values(Activation& a) : a_(a) {}
-  absl::StatusOr<Ref<TensorImpl>> Tensor(ValueId v) override { return a_.MakeTensor(v); }
-  absl::StatusOr<Ref<TensorImpl>> Take(ValueId v) override { return a_.TakeTensor(v); }
+  absl::Status Fill(absl::Span<const deopt::Snapshot::Register> from, TensorImpl** registers) override {
+    return a_.FillRegisters(from, registers);
+  }
   const TensorType& Type(ValueId v) override { return a_.view(v); }
   Frame::Counter Counter(int i) override { return a_.counter(i); }
 
@@ -192,6 +193,10 @@ class Driver {
     Version& version = *f.version;
     const Trace& trace = version.trace();
     const int size = static_cast<int>(trace.steps.size());
+    if (f.is_straight && !Manager::TimeThisRun(version) && version.timer() == nullptr && !rt::RecorderOn() &&
+        !tracer::IsControlled() && !a->MayRunAhead()) [[likely]] {
+      return RunStraight(place, f, a, size);
+    }
     const int64_t start = Manager::TimeThisRun(version) ? Manager::TimeOf(version) : 0;
     rt::TimedRuns tried(version.timer());
     const int64_t start_ticks = Manager::StartOfRun();
@@ -259,6 +264,18 @@ class Driver {
     return absl::OkStatus();
   }
 
+  // Most runs: straight to the return, and nobody takes the time, wants it to fail or has the device look at branches.
+  absl::Status RunStraight(FunctionPlace& place, FunctionVersion& f, Lease& a, int size) {
+    iterations_ = 0;
+    const absl::Status status = a->Run(size);
+    if (!status.ok() || a->position() < size || a->failure().step >= 0) [[unlikely]]
+      return Exit(place, f, a, status, /*forced=*/false);
+    rt::Count(rt::Metric::version_runs);
+    Manager::Get().AddRun(place.anchor(), *f.version, /*ns=*/0);
+    TSR_LOG(3, "version ", f.version->id, " of ", f.version->trace().name, " ran 1 times");
+    return Return(f, *a);
+  }
+
   // True when the values that the next iteration begins with are like those of this one, so that its guards hold.
   static bool GoesRound(const FunctionVersion& f, Activation& a) {
     return std::all_of(f.carried.begin(), f.carried.end(), [&](const Activation::Carry& c) {
@@ -311,9 +328,9 @@ class Driver {
       failure.step = position;
       failure.source = step->source;
     }
-    // Registers change from here on.
+    // Registers change from here on. Where the frame borrowed, its caller keeps the inputs until the call is over.
+    if (!frame_.borrows) a->Own();
     frame_.Own();
-    a->Own();
     CommitCarried(f, *a, iterations_ > 0);
     Values values(*a);
     deopt::Frames frames(trace, frame_);

@@ -254,15 +254,16 @@ void Manager::AddExit(Anchor& anchor, Version& version, GuardFailure failure) {
   version.counters->exits.fetch_add(1, std::memory_order_relaxed);
   const DeoptReason reason = failure.reason;
   const Policy policy = Info(reason).policy;
-  std::string detail = absl::StrCat("expected ", failure.expected, ", seen ", failure.seen);
-  const int32_t step = failure.step;
+  // Such exits of functions grow bridges, which need no recording from the anchor; most are the ends of loops.
+  const Trace& trace = version.trace();
+  const bool grows =
+      policy == Policy::bridge && !trace.is_eager && failure.step >= 0 && trace.steps[failure.step].frame == 0;
+  const bool is_all = grows || policy == Policy::drop || policy == Policy::keep;
+  const std::string detail = is_all ? "" : absl::StrCat("expected ", failure.expected, ", seen ", failure.seen);
   Ledger::Get().AddDeopt({rt::NowNs(), version.id, anchor.name(), std::move(failure), policy});
   if (policy == Policy::drop)
     return Drop(anchor, version, absl::StrCat("dropped: ", std::string(Info(reason).message)));
-  if (policy == Policy::keep) return;
-  // Such exits of functions grow bridges, which need no recording from the anchor; most are the ends of loops.
-  const Trace& trace = version.trace();
-  if (policy == Policy::bridge && !trace.is_eager && step >= 0 && trace.steps[step].frame == 0) return;
+  if (is_all) return;
   // The version did not serve this stretch: its time is not the version's.
   if (policy == Policy::generalise) anchor.runner_.store(Anchor::Runner::nobody, std::memory_order_relaxed);
   // What is being built may serve this, too: wait for it, whatever fails until then.

@@ -714,13 +714,28 @@ absl::StatusOr<Ref<TensorImpl>> ReplayActivation::MakeTensor(ValueId v) {
 }
 
 absl::StatusOr<Ref<TensorImpl>> ReplayActivation::TakeTensor(ValueId v) {
-  if (tensors_[v] != nullptr || roots_[v] != v || windowed_[v] || plan_.slots[v] < 0) return MakeTensor(v);
+  if (!IsAlone(v)) return MakeTensor(v);
   if (rt::Storage* own = storages_[v].release()) return Ref<TensorImpl>::Adopt(NewTensor(v, own));
-  absl::StatusOr<Ref<TensorImpl>> copy = TensorImpl::Make(*trace_.device, views_[v]);
-  if (!copy.ok()) [[unlikely]]
-    return copy;
-  TSR_RETURN_IF_ERROR(trace_.device->CopyWithin((*copy)->data, data_[v], (*copy)->storage()->bytes()));
-  return copy;
+  TensorImpl* copy = nullptr;
+  const rt::TensorCopy from{&views_[v], data_[v], &copy};
+  TSR_RETURN_IF_ERROR(rt::MakeCopies(*trace_.device, {&from, 1}));
+  return Ref<TensorImpl>::Adopt(copy);
+}
+
+absl::Status ReplayActivation::FillRegisters(absl::Span<const deopt::Snapshot::Register> from, TensorImpl** registers) {
+  copies_.clear();
+  for (const auto& [reg, v, alone] : from) {
+    TensorImpl* x = nullptr;
+    if (v != kNoValue && alone && IsAlone(v) && !storages_[v]) {
+      // So are most, and there may be hundreds.
+      copies_.push_back({&views_[v], data_[v], &registers[reg]});
+    } else if (v != kNoValue) {
+      TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> made, alone ? TakeTensor(v) : MakeTensor(v));
+      x = made.release();
+    }
+    interp::SetRegister(registers[reg], x);
+  }
+  return rt::MakeCopies(*trace_.device, copies_);
 }
 
 void ReplayActivation::Forget() {

@@ -38,6 +38,7 @@ class ReplayActivation final : public Activation {
   absl::StatusOr<rt::Ref<rt::TensorImpl>> MakeTensor(ValueId v) override;
   // Its memory goes with it, or the copy that it gets: nothing is kept here, and nothing is counted.
   absl::StatusOr<rt::Ref<rt::TensorImpl>> TakeTensor(ValueId v) override;
+  absl::Status FillRegisters(absl::Span<const deopt::Snapshot::Register> from, rt::TensorImpl** registers) override;
 
  protected:
   absl::Status Prepare(int to) override;
@@ -50,6 +51,10 @@ class ReplayActivation final : public Activation {
   // ---- every run
   // With one reference, for the value as it is now.
   rt::TensorImpl* NewTensor(ValueId v, rt::Storage* storage);
+  // Nobody but its slot has the result: there is no tensor of it, and no window onto it.
+  bool IsAlone(ValueId v) const {
+    return tensors_[v] == nullptr && roots_[v] == v && !windowed_[v] && plan_.slots[v] >= 0;
+  }
   absl::Status RunKernel(int i, const Bound& b);
   absl::Status CastOperands(int i, const Bound& b);
   void Windows(int i);
@@ -184,6 +189,7 @@ class ReplayActivation final : public Activation {
   std::vector<int32_t> roots_;      // the value whose memory each value lies in
   std::vector<uint8_t> windowed_;   // some value is a window onto it
   std::vector<uint8_t> own_;        // the value has memory of its own in this run
+  std::vector<rt::TensorCopy> copies_;  // while registers are filled
   std::vector<rt::Ref<rt::Storage>> storages_;
   std::vector<ValueId> lasting_;         // functions: results that may be tensors when a run ends
   std::vector<rt::TensorImpl*> old_;     // while an iteration begins: what it leaves behind, one reference each

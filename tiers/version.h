@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "deopt/frames.h"
 #include "deopt/guards.h"
 #include "deopt/ledger.h"
 #include "interp/interpreter.h"
@@ -241,6 +242,8 @@ class Activation {
   virtual absl::StatusOr<rt::Ref<rt::TensorImpl>> MakeTensor(ValueId v) = 0;
   /// The same for a value that nobody asks for again in this run.
   virtual absl::StatusOr<rt::Ref<rt::TensorImpl>> TakeTensor(ValueId v) = 0;
+  /// Puts values that were computed into registers, in place of what they hold. On failure some have theirs.
+  virtual absl::Status FillRegisters(absl::Span<const deopt::Snapshot::Register> from, rt::TensorImpl** registers) = 0;
   interp::Frame::Counter& counter(int i) { return counters_[i]; }
   const std::vector<interp::Frame::Counter>& counters() const { return counters_; }
 

@@ -19,7 +19,8 @@ constexpr int kLookEvery = 8;  // steps
 }  // namespace
 
 const void* ThisThread() {
-  static thread_local char marker;
+  // A load from the thread pointer, where a shared library would call.
+  [[gnu::tls_model("initial-exec")]] static thread_local char marker;
   return &marker;
 }
 

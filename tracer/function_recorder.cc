@@ -51,7 +51,7 @@ void FunctionRecorder::Begin(Frame& frame, From from, std::string name, std::sha
   trace().name = std::move(name);
   trace().device = frame.device;
   trace().program = frame.instance->program;
-  trace().config_epoch = ConfigEpoch();
+  trace().config_epoch = config_epoch_ = ConfigEpoch();
   trace().start_pc = frame.pc;
   device_ = frame.device;
   start_pc_ = frame.pc;
@@ -71,8 +71,9 @@ void FunctionRecorder::Begin(Frame& frame, From from, std::string name, std::sha
   std::fill(top().registers.begin(), top().registers.end(), kUnread);
   frame.recorder = this;
   open_ = true;
+  own_ticks_ = INT64_MAX;
   start_ns_ = rt::NowNs();
-  start_ticks_ = rt::Ticks();
+  start_ticks_ = last_ticks_ = rt::Ticks();
 }
 
 void FunctionRecorder::Push(Frame& frame, int32_t call_pc, std::vector<ValueId> args) {
@@ -80,7 +81,8 @@ void FunctionRecorder::Push(Frame& frame, int32_t call_pc, std::vector<ValueId> 
   trace().frames.push_back(
       {frame.code, stack_.empty() ? -1 : top().index, call_pc, std::move(args), trace().num_counters});
   trace().num_counters += frame.code->num_slots;
-  stack_.push_back({&frame, index, std::vector<ValueId>(static_cast<size_t>(frame.code->num_registers), kNoValue)});
+  stack_.push_back({&frame, index, std::vector<ValueId>(static_cast<size_t>(frame.code->num_registers), kNoValue),
+                    frame.code->anchors.size() > 1});
 }
 
 // ---- values
@@ -160,16 +162,63 @@ void FunctionRecorder::Change(Level& level, int reg, ValueId value) {
 
 // ---- instructions
 
+[[gnu::always_inline]] inline void FunctionRecorder::StartTime() {
+  // All of the first ones: a recording may have no more.
+  constexpr int64_t kFirst = 16, kEvery = 32;
+  between_ticks_ = own_ticks_;
+  if (instructions_ >= kFirst && instructions_ % kEvery != 0) return;
+  const int64_t now = rt::Ticks();
+  if (instructions_ > 0) own_ticks_ = std::min(own_ticks_, now - last_ticks_);
+  last_ticks_ = now;
+  between_ticks_ = 0;
+}
+
+[[gnu::always_inline]] inline int64_t FunctionRecorder::EndTime() {
+  const int64_t now = rt::Ticks();
+  const int64_t ticks = now - std::exchange(last_ticks_, now) - between_ticks_;
+  return std::max<int64_t>(ticks, 0);
+}
+
+// Reads the operands, before the instruction takes them away, and makes the step that it will be. Most instructions are
+// ops, and nobody asks for their operands again.
+[[gnu::always_inline]] inline void FunctionRecorder::DescribeOp(Level& level, const Insn& insn) {
+  for (int i = 0; i < insn.num_operands; ++i) notes_->operands.emplace_back(Operand(level, insn, i));
+  level.has_step = !failed_;
+  level.inlined = false;
+  if (failed_) return;
+  if (insn.op == ir::Op::k_attention && insn.num_operands > static_cast<int>(kMaskOperand)) [[unlikely]] {
+    const OperandRef ref = level.frame->code->operands[insn.operands + kMaskOperand];
+    const ValueId mask = notes_->operands[notes_->operands.size() - insn.num_operands + kMaskOperand];
+    if (ref >= 0) {
+      const ValueNotes::Value& value = notes_->values[static_cast<size_t>(mask)];
+      const bool is_of_buffer = value.is(TraceValue::Kind::result) && value.step >= 0 &&
+                                notes_->steps[static_cast<size_t>(value.step)].kind == Kind::buffer_read;
+      notes_->values.SetMask(mask, *level.frame->registers[ref], is_of_buffer);
+    }
+  }
+  step_ = &StepWith(Kind::op, insn, insn.num_operands);
+  step_->attrs = notes_->attrs.Add(level.frame->attrs[insn.attrs]);
+}
+
 void FunctionRecorder::Before(Frame& frame, const Insn& insn) {
-  if (&frame != top().frame) return;
-  if (options_->epoch() != trace().config_epoch) return Abort(TraceAbort::configuration);
-  const bool root = stack_.size() == 1;
+  Level& level = top();
+  if (&frame != level.frame) return;
+  if (options_->epoch() != config_epoch_) return Abort(TraceAbort::configuration);
+  // Where nothing goes round, no op is where a trace ends.
+  if (insn.code == Code::op && !level.has_loops && !first_ && ops_ < most_ops_) [[likely]] {
+    DescribeOp(level, insn);
+    return failed_ ? Abort(why_) : StartTime();
+  }
+  BeforeAny(frame, insn);
+}
+
+void FunctionRecorder::BeforeAny(Frame& frame, const Insn& insn) {
+  const bool root = top().index == 0;
   if (root && !first_) {
     if (frame.pc == start_pc_) return Stop(frame.pc);
     if (loop_end_ >= 0 && (frame.pc < start_pc_ || frame.pc > loop_end_)) return Abort(TraceAbort::left);
   }
-  // The first anchor is the function's own.
-  if ((!root || !first_) && frame.code->anchors.size() > 1) {
+  if (top().has_loops && (!root || !first_)) {
     for (const AnchorSlot& slot : frame.code->anchors)
       if (slot.kind == AnchorSlot::Kind::loop && slot.pc == frame.pc && !AtLoopHead(slot)) return;
   }
@@ -184,33 +233,16 @@ void FunctionRecorder::Before(Frame& frame, const Insn& insn) {
   if (insn.code == Code::ret && root) {
     trace().results = std::move(returned_);
     if (!Useful(ops_, notes_->steps.size())) return Abort(TraceAbort::too_short);
-    Close(TraceEnd::returned, frame.pc);
+    return Close(TraceEnd::returned, frame.pc);
   }
+  StartTime();
 }
 
-// Reads the operands, before the instruction takes them away, and makes the step that it will be.
 void FunctionRecorder::Describe(const Insn& insn) {
   Level& level = top();
+  if (insn.code == Code::op) return DescribeOp(level, insn);
   level.has_step = false;
   level.inlined = false;
-  if (insn.code == Code::op) [[likely]] {
-    // Most instructions; nobody asks for their operands again.
-    for (int i = 0; i < insn.num_operands; ++i) notes_->operands.emplace_back(Operand(level, insn, i));
-    if (failed_) return;
-    if (insn.op == ir::Op::k_attention && insn.num_operands > static_cast<int>(kMaskOperand)) [[unlikely]] {
-      const OperandRef ref = level.frame->code->operands[insn.operands + kMaskOperand];
-      const ValueId mask = notes_->operands[notes_->operands.size() - insn.num_operands + kMaskOperand];
-      if (ref >= 0) {
-        const ValueNotes::Value& value = notes_->values[static_cast<size_t>(mask)];
-        const bool is_of_buffer = value.is(TraceValue::Kind::result) && value.step >= 0 &&
-                                  notes_->steps[static_cast<size_t>(value.step)].kind == Kind::buffer_read;
-        notes_->values.SetMask(mask, *level.frame->registers[ref], is_of_buffer);
-      }
-    }
-    level.has_step = true;
-    StepWith(Kind::op, insn, insn.num_operands).attrs = notes_->attrs.Add(level.frame->attrs[insn.attrs]);
-    return;
-  }
   level.in.clear();
   auto read = [&](bool as_tensors) {
     for (int i = 0; i < insn.num_operands; ++i)
@@ -246,6 +278,7 @@ void FunctionRecorder::Describe(const Insn& insn) {
   if (failed_) return;
   level.has_step = true;
   FunctionNotes::Step& step = NewStep(kind, insn, level.in);
+  step_ = &step;
   switch (insn.code) {
     case Code::branch: {
       const View& condition = *level.frame->registers[level.frame->code->operands[insn.operands]];
@@ -262,9 +295,10 @@ void FunctionRecorder::Describe(const Insn& insn) {
   }
 }
 
-void FunctionRecorder::After(Frame& frame, const Insn& insn, int, int64_t ticks) {
+void FunctionRecorder::After(Frame& frame, const Insn& insn, int) {
   if (!open_ || &frame != top().frame) return;
   Level& level = top();
+  const int64_t ticks = EndTime();
   // An inlined call is the sum of its instructions.
   if (!level.inlined) ticks_ += ticks;
   ++instructions_;
@@ -272,7 +306,7 @@ void FunctionRecorder::After(Frame& frame, const Insn& insn, int, int64_t ticks)
   const int32_t* results = code.registers.data() + insn.results;
   const int32_t* frees = code.registers.data() + insn.frees;
   if (level.has_step || (insn.code == Code::call && !level.inlined)) {
-    FunctionNotes::Step& step = level.has_step ? notes_->steps.back() : NewStep(Kind::call, insn, level.in);
+    FunctionNotes::Step& step = level.has_step ? *step_ : NewStep(Kind::call, insn, level.in);
     step.ticks = ticks;
     const int num_results = insn.code != Code::for_next || step.outcome ? insn.num_results : 0;
     step.first_out = static_cast<ValueId>(notes_->values.size());

@@ -45,7 +45,7 @@ class FunctionRecorder final : public interp::InsnRecorder {
   void Begin(interp::Frame& frame, From from, std::string name, std::shared_ptr<Client> client);
 
   void Before(interp::Frame& frame, const interp::Insn& insn) override;
-  void After(interp::Frame& frame, const interp::Insn& insn, int next, int64_t ticks) override;
+  void After(interp::Frame& frame, const interp::Insn& insn, int next) override;
   bool OnCall(interp::Frame& caller, const interp::Insn& insn, interp::Frame& callee) override;
   void OnLeave(interp::Frame& frame, const absl::Status& status) override;
 
@@ -59,6 +59,7 @@ class FunctionRecorder final : public interp::InsnRecorder {
     interp::Frame* frame;
     int32_t index;  // in Trace::frames
     std::vector<ValueId> registers;
+    bool has_loops;                           // anchors beside that of its entry
     absl::InlinedVector<ValueId, 8> in = {};  // operands of the instruction that is running
     bool has_step = false;                    // it is the last step of the trace; a call becomes one when it is over
     bool inlined = false;                     // the running call
@@ -99,7 +100,13 @@ class FunctionRecorder final : public interp::InsnRecorder {
 
   /// False when the recording closed.
   bool AtLoopHead(const interp::AnchorSlot& slot);
+  void BeforeAny(interp::Frame& frame, const interp::Insn& insn);
   void Describe(const interp::Insn& insn);
+  void DescribeOp(Level& level, const interp::Insn& insn);
+  /// The instruction is about to run.
+  void StartTime();
+  /// What it took, in ticks.
+  int64_t EndTime();
   Mark Here() const;
   void CutTo(const Mark& mark);
   bool Useful(int ops, size_t steps) const;
@@ -120,7 +127,14 @@ class FunctionRecorder final : public interp::InsnRecorder {
   TraceAbort why_{};
   int ops_ = 0;
   int64_t most_ops_ = 0;  // option trace_ops: where an option changes, the recording ends
-  int64_t ticks_ = 0;     // of its instructions
+  uint64_t config_epoch_ = 0;
+  FunctionNotes::Step* step_ = nullptr;  // of the instruction that is running, where it is one
+  // Reading the counter takes as long as a tenth of a small op. The end of an instruction is the beginning of the next
+  // one, but for what recording takes in between: that is measured now and then.
+  int64_t last_ticks_ = 0;     // when the last one ended
+  int64_t own_ticks_ = 0;      // the least that was seen in between
+  int64_t between_ticks_ = 0;  // to be taken off the running one's: own_ticks_, or 0 where its beginning was measured
+  int64_t ticks_ = 0;          // of its instructions
   int64_t instructions_ = 0;
   int64_t start_ns_ = 0, start_ticks_ = 0;
   std::vector<Level> stack_;

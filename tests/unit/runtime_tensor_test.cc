@@ -157,6 +157,49 @@ TEST(RuntimeTensor, BadTypesAndNoMemoryAreErrors) {
   EXPECT_EQ(InUse(), before);
 }
 
+TEST(RuntimeTensor, CopiesAreTensorsOfTheirOwn) {
+  const int64_t before = InUse();
+  std::vector<float> data(24);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i);
+  const std::vector<TensorType> types = {Type(DType::f32, {2, 3, 4}), Type(DType::f32, {}), Type(DType::f32, {3, 0, 2}),
+                                         Type(DType::i64, {1, 12})};
+  std::vector<TensorImpl*> made(types.size(), nullptr);
+  std::vector<TensorCopy> copies;
+  for (size_t i = 0; i < types.size(); ++i) copies.push_back({&types[i], data.data(), &made[i]});
+  ASSERT_TRUE(MakeCopies(Cpu(), copies).ok());
+  for (size_t i = 0; i < types.size(); ++i) {
+    SCOPED_TRACE(ToString(types[i]));
+    const Ref<TensorImpl> x = Ref<TensorImpl>::Adopt(made[i]);
+    const Ref<TensorImpl> like = MakeOrDie(Cpu(), types[i]);
+    ASSERT_TRUE(x->SameDims(types[i]));
+    EXPECT_EQ(x->dtype, types[i].dtype);
+    for (int d = 0; d < x->rank; ++d) EXPECT_EQ(x->strides[d], like->strides[d]);
+    EXPECT_TRUE(x->unique() && x->storage()->unique());
+    EXPECT_EQ(x->data, x->storage()->data());
+    EXPECT_EQ(x->storage()->bytes(), like->storage()->bytes());
+    EXPECT_EQ(std::memcmp(x->data, data.data(), x->storage()->bytes()), 0);
+  }
+  EXPECT_EQ(InUse(), before);
+}
+
+TEST(RuntimeTensor, CopiesBeforeTheOneWithoutMemoryAreThere) {
+  const int64_t before = InUse();
+  const float data[4] = {1, 2, 3, 4};
+  const TensorType type = Type(DType::f32, {4});
+  TensorImpl* made[3] = {};
+  ArmFault(Fault::allocation, 3);
+  const absl::Status status =
+      MakeCopies(Cpu(), {{&type, data, &made[0]}, {&type, data, &made[1]}, {&type, data, &made[2]}});
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("no memory for a tensor f32[4]"), std::string::npos) << status;
+  ASSERT_NE(made[1], nullptr);
+  EXPECT_EQ(made[1]->as<float>()[3], 4);
+  EXPECT_EQ(made[2], nullptr);
+  made[0]->Release();
+  made[1]->Release();
+  EXPECT_EQ(InUse(), before);
+}
+
 TEST(RuntimeTensor, OutlivesItsThread) {
   const int64_t before = InUse();
   std::vector<Ref<TensorImpl>> kept;

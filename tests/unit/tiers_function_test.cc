@@ -441,7 +441,7 @@ class Spy final : public interp::InsnRecorder, public interp::FunctionHook {
  public:
   Spy() { open_ = true; }
   void Before(interp::Frame& frame, const interp::Insn&) override { g_frames->push_back(Describe(frame)); }
-  void After(interp::Frame&, const interp::Insn&, int, int64_t) override {}
+  void After(interp::Frame&, const interp::Insn&, int) override {}
   bool OnCall(interp::Frame&, const interp::Insn&, interp::Frame&) override { return true; }
   void OnLeave(interp::Frame&, const absl::Status&) override {}
   absl::StatusOr<Next> OnAnchor(interp::Frame& frame, interp::AnchorSlot&, interp::Results*) override {
@@ -749,6 +749,29 @@ TEST(FunctionRecorder, AbortsForEveryReason) {
     for (int i = 0; i < 12; ++i) program.Call(c.args);
     EXPECT_GT(Aborts(c.reason), before);
   }
+}
+
+// The end of an instruction is noted, and its beginning only now and then: nothing may count twice.
+TEST(FunctionRecorder, TimesOfStepsAddUpToNoMoreThanTheRecording) {
+  WithOptions options(kHot);
+  std::string text = "func @many(%x: tensor<3 x f32>) -> tensor<3 x f32> {\n  %v0 = exp %x\n";
+  for (int i = 1; i < 100; ++i) absl::StrAppend(&text, "  %v", i, " = neg %v", i - 1, "\n");
+  Program program(absl::StrCat(text, "  return %v99\n}\n"));
+  for (int i = 0; i < 8; ++i) program.Call({Ramp(3)});
+  int64_t recording_ns = 0, sum = 0;
+  for (const deopt::VersionRecord& v : deopt::Ledger::Get().versions())
+    if (v.steps == 100) recording_ns = v.recording_ns;
+  for (const tiers::Manager::Learned& learned : tiers::Manager::Get().LearnedTraces()) {
+    for (const auto& trace : learned.samples) {
+      if (trace->steps.size() != 100) continue;
+      for (const tracer::TraceStep& s : trace->steps) {
+        EXPECT_GE(s.ns, 0);
+        sum += s.ns;
+      }
+    }
+  }
+  EXPECT_GT(sum, 0);
+  EXPECT_LE(sum, recording_ns);
 }
 
 TEST(FunctionRecorder, AbortsWhenAnOptionChanges) {
