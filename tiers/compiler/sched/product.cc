@@ -382,9 +382,11 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
       const int64_t tasks = f.batch * Blocks(m, rows) * Blocks(n, columns);
       const double work = static_cast<double>(rows * columns * k) * step;
       // What is read by all panels should stay in half of a second-level cache. So should the panels, where all of a
-      // task are packed at once: with twice as many 1024 cubed with AVX-512 is a tenth slower.
+      // task are packed at once (with twice as many 1024 cubed with AVX-512 is a tenth slower), and otherwise the sums
+      // between pieces.
       if (rows > s.mr && rows * s.depth * f.bytes > kHalfOfCache) continue;
-      if (is_x86 && f.b_along_n && columns > s.nr && columns * s.depth * f.bytes > kHalfOfCache) continue;
+      const int64_t between = (f.b_along_n ? s.depth : std::max(rows, s.depth)) * columns * f.bytes;
+      if (is_x86 && columns > s.nr && between > (f.b_along_n ? kHalfOfCache : kHalfOfCache * 5 / 8)) continue;
       const double copies = static_cast<double>(k * columns) * kCopy + static_cast<double>(k * rows) * kFetch;
       const double time = static_cast<double>(Blocks(tasks, options.threads)) * (work + copies + kTask);
       if (time < best) {
