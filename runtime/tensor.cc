@@ -182,14 +182,9 @@ absl::Status MakeCopies(Device& device, absl::Span<const TensorCopy> copies) {
     Ref<TensorImpl> t = Ref<TensorImpl>::Adopt(TensorImpl::New());
     t->dtype = type->dtype;
     t->rank = type->rank;
-    int64_t size = 1, stride = 1;
-    for (int i = type->rank - 1; i >= 0; --i) {
-      t->dims[i] = type->dims[i];
-      t->strides[i] = stride;
-      size *= type->dims[i];
-      stride *= std::max<int64_t>(type->dims[i], 1);
-    }
-    const size_t bytes = static_cast<size_t>(size) * SizeOf(type->dtype);
+    std::copy_n(type->dims, type->rank, t->dims);
+    t->SetContiguousStrides();
+    const size_t bytes = static_cast<size_t>(t->size()) * SizeOf(type->dtype);
     auto memory = device.Allocate(bytes);
     if (!memory.ok()) [[unlikely]]
       return NoMemoryFor(*type, memory.status());

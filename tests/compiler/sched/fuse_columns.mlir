@@ -147,3 +147,14 @@ tsr_graph.trace "alone" values [0, 1, 2] strides [[], [], []] likely [8] (%v0: !
   %v4 = tsr_graph.sum %v1 step 1 values [4] until [end] {axes = array<i64: 0>} : (!y) -> !r
   %v5 = tsr_graph.sum %v2 step 2 values [5] until [end] {axes = array<i64: 0>} : (!z) -> !r
 }
+
+// -----
+// So many elements that no number counts them.
+// CHECK-LABEL: tsr_graph.trace "huge"
+// CHECK-NEXT:   %v1 = tsr_graph.sum %v0 step 0 values [1] until [end] {axes = array<i64: 5>}
+// CHECK-NEXT: }
+!x = tensor<9000x9000x9000x9000x9000x9000x16xf32>
+!r = tensor<9000x9000x9000x9000x9000x16xf32>
+tsr_graph.trace "huge" values [0] strides [[]] (%v0: !x) {
+  %v1 = tsr_graph.sum %v0 step 0 values [1] until [end] {axes = array<i64: 5>} : (!x) -> !r
+}

@@ -1,5 +1,5 @@
-// The sums of tensor cores are values of their own in LLVM IR, around the loop that adds to them and, where a function
-// follows, around the one that computes it. No vector of all of them is left.
+// The sums of tensor cores are values of their own in LLVM IR, also around the loop that adds to them. No vector of all of
+// them is left.
 // RUN: tessera-opt %s --tier=3 --target=sm_90a --stage=llvm | FileCheck %s
 
 // CHECK-LABEL: define ptx_kernel void @k1

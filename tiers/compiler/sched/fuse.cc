@@ -43,8 +43,8 @@
 // Sums along columns (over dims before the last one, and not over that) join a group of the same space and may have
 // company there, but nothing in the kernel uses them. How they are cut for threads, and whether a CUDA device has
 // enough to do, follows from the sizes that were seen. Variances and logsumexp along columns are worth a kernel alone:
-// tier 1 reads everything twice, a task what is still in the cache. So is, on a CPU, a sum of few elements: tier 1 takes
-// longer to make a plan than to add (8 x 16 f32: 160 ns, a kernel 60).
+// tier 1 reads everything twice, a task what is still in the cache. So is, on a CPU, a sum of few elements: tier 1
+// takes longer to make a plan than to add (ten sums of 8 x 16 f32 in a training step of 32 us took 2 us more).
 //
 // Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
 // matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
@@ -127,8 +127,11 @@ class Fuser {
     constexpr int64_t kMost = 4096;
     if (!options_.device.empty() || g.columns.count == 0) return false;
     int64_t size = 1;
-    for (const Dim& d : g.dims) size *= d.is_symbol ? kMost + 1 : std::min<int64_t>(d.value, kMost + 1);
-    return size <= kMost;
+    for (const Dim& d : g.dims) {
+      if (d.is_symbol || d.value > kMost || size * d.value > kMost) return false;
+      size *= d.value;
+    }
+    return true;
   }
 
   // One op of a CUDA device that is worth a kernel for how an operand lies.
@@ -471,8 +474,8 @@ class Fuser {
       auto strides = cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef();
       return strides.empty() ? from_end == 1 : strides[strides.size() - static_cast<size_t>(from_end)] == 1;
     };
-    // The right factor may be widened on the way.
     facts.a_along_k = facts.a_in_place && runs(op->getOperand(0), Transposes(op, "transpose_a") ? 2 : 1);
+    // The right factor may be widened on the way.
     const bool transposed = !IsProduct(op) || Transposes(op, "transpose_b");
     facts.b_along_k = runs(op->getOperand(1), transposed ? 1 : 2);
     facts.b_along_n = runs(op->getOperand(1), transposed ? 2 : 1);

@@ -251,7 +251,8 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
 std::optional<ProductSchedule> ChooseDirect(const ProductFacts& f, const CompileOptions& options) {
   constexpr int64_t kBytes = 16384, kRows = 64;  // of the right factor; of a task
   constexpr int64_t kBegin = 40, kEnd = 4;       // of a tile, and of each of its vectors
-  if (!f.is_exact || f.m < 1 || f.n < 1 || f.k * f.n * f.bytes > kBytes) return std::nullopt;
+  if (!f.is_exact || f.m < 1 || f.n < 1 || f.n > kBytes || f.k > kBytes || f.k * f.n * f.bytes > kBytes)
+    return std::nullopt;
   const int64_t w = std::max<int64_t>(1, options.vector_bytes / f.bytes);
   const int64_t registers = options.vector_bytes == 64 ? 24 : 12;
   std::optional<ProductSchedule> best;
@@ -385,8 +386,8 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
       // task are packed at once (with twice as many 1024 cubed with AVX-512 is a tenth slower), and otherwise the sums
       // between pieces.
       if (rows > s.mr && rows * s.depth * f.bytes > kHalfOfCache) continue;
-      const int64_t between = (f.b_along_n ? s.depth : std::max(rows, s.depth)) * columns * f.bytes;
-      if (is_x86 && columns > s.nr && between > (f.b_along_n ? kHalfOfCache : kHalfOfCache * 5 / 8)) continue;
+      const int64_t kept = (f.b_along_n ? s.depth : rows) * columns * f.bytes;
+      if (is_x86 && columns > s.nr && kept > kHalfOfCache) continue;
       const double copies = static_cast<double>(k * columns) * kCopy + static_cast<double>(k * rows) * kFetch;
       const double time = static_cast<double>(Blocks(tasks, options.threads)) * (work + copies + kTask);
       if (time < best) {
