@@ -1,5 +1,6 @@
 // gpu_linear: matrix products of bf16 with what follows them, in one kernel on tensor cores; gpu_epilogues: the same
-// where the product is the library's; gpu_gemm_tier3: products alone, generated although the library is the default;
+// where the product is the library's; gpu_gemm_tier3: products alone, of bf16 (generated although the library is the
+// default), and of f8e4m3 that are cast to bf16, with a scale for each row and column and without;
 // gpu_skinny: products of few rows in tier 1.
 #include <tessera/tessera.h>
 
@@ -49,6 +50,24 @@ Timed SkinnyTask(bool transposed, int64_t m, int64_t n, int64_t k) {
   });
 }
 
+/// A product of f8e4m3 in bf16. The weight lies along the sum. `scaled`: with a scale for each row and each column.
+Timed F8Task(bool scaled, int64_t m, int64_t n, int64_t k) {
+  const auto normal = [](const tessera::Dims& dims, int64_t seed) {
+    return tessera::random_normal(seed, 0, dims, 0, 1, tessera::f32);
+  };
+  const std::vector<Tensor> args = {normal({m, k}, 1).cast(tessera::f8e4m3), normal({n, k}, 2).cast(tessera::f8e4m3),
+                                    normal({m, 1}, 3), normal({n}, 4)};
+  const Function f =
+      Function::parse(
+          "func @product(%x: tensor<M x K x f8e4m3>, %w: tensor<N x K x f8e4m3>, %s: tensor<M x 1 x f32>, %t: "
+          "tensor<N x f32>) -> tensor<M x N x bf16> {\n  %a = cast %x {dtype = bf16}\n  %b = cast %w {dtype = bf16}\n"
+          "  %p = matmul %a, %b {transpose_b = true}\n" +
+          std::string(scaled ? "  %q = mul %p, %s\n  %r = mul %q, %t\n  %y = cast %r {dtype = bf16}\n  return %y\n}\n"
+                             : "  return %p\n}\n"))
+          .value();
+  return GpuWork([f, args] { f(args); });
+}
+
 }  // namespace
 
 Timed GpuLinearTask(const std::string& task) {
@@ -56,6 +75,7 @@ Timed GpuLinearTask(const std::string& task) {
   std::string name, which, given;
   int64_t m = 0, n = 0, k = 0;
   words >> name >> which >> m >> n >> k >> given;
+  if (name == "f8") return F8Task(which == "scaled", m, n, k);
   if (name == "skinny") return SkinnyTask(which == "nt", m, n, k);
   if (name != "linear") return {};
   const std::string t = given.empty() ? "bf16" : given == "tf32" ? "f32" : given;
@@ -150,6 +170,22 @@ void GpuGemmTier3() {
     const Race race = RunRace(contenders, Budget());
     figure.more = {{"generated_kernels", Json(PeerProcess::Task(ours, "generated " + task)(1))}};
     Report(figure, race, peers);
+  }
+  for (const int64_t size : {4096, 8192}) {
+    for (const char* which : {"product", "scaled"}) {
+      const std::string task = Join(std::string("f8 ") + which, size, size, size);
+      std::vector<Timed> contenders = {PeerProcess::Task(ours, task)};
+      std::vector<std::string> peers;
+      AddPeer(contenders, peers, raw, Join("gemm", size, size, size) + " f8e4m3_bf16",
+              "cuBLASLt, the fastest of eight, without scales");
+      const double flop = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
+      Figure figure{.name = std::string("gpu_gemm_tier3/f8e4m3_") + which + "_" + std::to_string(size),
+                    .unit = Rate("TFLOP/s", flop * 1e-12),
+                    .goal = {Goal::ratio_at_least, 1}};
+      const Race race = RunRace(contenders, Budget());
+      figure.more = {{"generated_kernels", Json(PeerProcess::Task(ours, "generated " + task)(1))}};
+      Report(figure, race, peers);
+    }
   }
 }
 

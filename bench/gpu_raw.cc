@@ -222,16 +222,19 @@ struct Gemm {
   }
 };
 
-std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::string& dtype,
+std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::string& given,
                                cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT, bool transposed = false) {
   Driver();
   auto g = std::make_shared<Gemm>();
+  const bool widens = given == "f8e4m3_bf16";
+  const std::string dtype = widens ? "f8e4m3" : given;
   const cudaDataType_t in = dtype == "bf16"     ? CUDA_R_16BF
                             : dtype == "f16"    ? CUDA_R_16F
                             : dtype == "f8e4m3" ? CUDA_R_8F_E4M3
                                                 : CUDA_R_32F;
   const cudaDataType_t added = in == CUDA_R_8F_E4M3 ? CUDA_R_16BF : in;  // nothing, but it has a dtype
-  g->has_other = added != in;
+  const cudaDataType_t out = widens ? CUDA_R_16BF : in;
+  g->has_other = added != out;
   const size_t bytes = in == CUDA_R_32F ? 4 : in == CUDA_R_8F_E4M3 ? 1 : 2;
   const auto check = [](cublasStatus_t s) {
     if (s != CUBLAS_STATUS_SUCCESS) throw std::runtime_error("cuBLASLt gives " + std::to_string(s));
@@ -246,7 +249,7 @@ std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::strin
                                             ta == CUBLAS_OP_T ? k : n));
   check(g->api.f_cublasLtMatrixLayoutCreate(&g->b, in, k, m, k));
   check(g->api.f_cublasLtMatrixLayoutCreate(&g->c, added, n, m, n));
-  check(g->api.f_cublasLtMatrixLayoutCreate(&g->d, in, n, m, n));
+  check(g->api.f_cublasLtMatrixLayoutCreate(&g->d, out, n, m, n));
   if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
     const CUdeviceptr bias = Allocate(static_cast<size_t>(n) * bytes);
     check(g->api.f_cublasLtMatmulDescSetAttribute(g->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));

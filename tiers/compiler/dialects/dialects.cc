@@ -67,6 +67,7 @@ StringRef DTypeName(Type t) {
 }
 
 bool IsNarrowFloat(Type t) { return isa<FloatType>(t) && t.getIntOrFloatBitWidth() < 32; }
+bool IsF8(Type element) { return isa<Float8E4M3FNType, Float8E5M2Type>(element); }
 
 Type ComputeType(Type t) {
   if (IsNarrowFloat(t)) return Float32Type::get(t.getContext());
@@ -325,14 +326,26 @@ LogicalResult RegistersOp::verify() {
 LogicalResult MultiplyOp::verify() {
   if ((getRows() != 64 && getRows() != 128) || getColumns() % 8 != 0 || getColumns() < 8 || getColumns() > 256)
     return emitOpError("multiplies 64 or 128 rows with up to 256 columns, a multiple of 8");
-  if (getDepth() != 64 || !(getDtype().isBF16() || getDtype().isF16()))
-    return emitOpError("takes pieces of 64 bf16 or f16 along the sum");
+  const bool is_half = getDepth() == 64 && (getDtype().isBF16() || getDtype().isF16()) && !getRightDtype();
+  const bool is_f8 = getDepth() == 128 && IsF8(getDtype()) && (!getRightDtype() || IsF8(*getRightDtype())) &&
+                     !getByWarps() && !getLeftAcross() && !getRightAcross();
+  if (!is_half && !is_f8)
+    return emitOpError("takes pieces of 64 bf16 or f16 along the sum, or of 128 of f8 types that lie along it");
+  if (getByWarps() && getFresh()) return emitOpError("by warps adds to sums");
   if (getByWarps() && getColumns() % 16 != 0) return emitOpError("by warps has a multiple of 16 columns");
   if (getRightAcross() && getColumns() % 64 != 0) return emitOpError("has blocks of 64 columns across the sum");
   auto type = dyn_cast<VectorType>(getSums().getType());
   if (!type || !type.getElementType().isF32() ||
       type.getNumElements() != static_cast<int64_t>(getRows() * getColumns() / 128))
     return emitOpError("has ") << getRows() * getColumns() / 128 << " sums of f32 in a thread";
+  return success();
+}
+
+LogicalResult PromoteOp::verify() {
+  auto part = dyn_cast<VectorType>(getPart().getType()), sums = dyn_cast<VectorType>(getSums().getType());
+  if (!part || !sums || !part.getElementType().isF32() || !sums.getElementType().isF32() ||
+      static_cast<int64_t>(getFrom()) + part.getNumElements() > sums.getNumElements())
+    return emitOpError("adds sums of f32 to some of others");
   return success();
 }
 

@@ -58,6 +58,8 @@ llvm::StringRef DTypeName(mlir::Type element);
 /// f32 for f16, bf16 and the f8 types; i8 for bool; otherwise the type itself without its sign.
 mlir::Type ComputeType(mlir::Type element);
 bool IsNarrowFloat(mlir::Type element);
+/// f8e4m3 or f8e5m2.
+bool IsF8(mlir::Type element);
 /// The dtype whose functions compute with it: "f32" for narrow floats.
 llvm::StringRef ComputeName(mlir::Type element);
 

@@ -470,24 +470,27 @@ def TsrTile_MultiplyOp : TsrTile_Op<"multiply", [MemoryEffects<[MemRead, MemWrit
   let summary = "Starts to add the product of two pieces in shared memory to the sums of a warp group";
   let description = [{
     The left piece has `rows` (64 or 128) x `depth` elements of `dtype` at byte `left`, the right one `depth` x `columns`
-    at byte `right`, both as tsr_tile.copy left them. The rows of a piece in memory lie along the sum, or, with
+    at byte `right`, both as tsr_tile.copy left them: 64 elements of bf16 or f16 along the sum, or 128 of the f8 types,
+    of which the right piece may have another (`right_dtype`). The rows of a piece in memory lie along the sum, or, with
     `left_across` and `right_across`, along the rows or columns of the result: then they are blocks of 64 of them.
 
     `sums` are the elements that one thread of the 128 has: for each 64 rows, and for each 8 columns, two of its row and
     two of the row eight further down. The thread goes on at once, and touches neither before tsr_tile.multiplied.
     With `by_warps` each warp multiplies its 16 of each 64 rows for itself, by instructions that every device since sm_80
-    has, and the sums are ready at once.
+    has, and the sums are ready at once. With `fresh` the sums are those of these pieces alone.
 
     ```mlir
     %s = tsr_tile.multiply %v128, %slot, %slot rows 64 columns 256 depth 64 right_across : bf16, vector<128xf32>
     ```
   }];
   let arguments = (ins AnyType:$sums, I64:$left, I64:$right, I64Attr:$rows, I64Attr:$columns, I64Attr:$depth,
-                       UnitAttr:$left_across, UnitAttr:$right_across, UnitAttr:$by_warps, TypeAttr:$dtype);
+                       UnitAttr:$left_across, UnitAttr:$right_across, UnitAttr:$by_warps, UnitAttr:$fresh,
+                       TypeAttr:$dtype, OptionalAttr<TypeAttr>:$right_dtype);
   let results = (outs AnyType:$result);
   let assemblyFormat = [{
     $sums `,` $left `,` $right `rows` $rows `columns` $columns `depth` $depth (`left_across` $left_across^)?
-    (`right_across` $right_across^)? (`by_warps` $by_warps^)? attr-dict `:` $dtype `,` type($result)
+    (`right_across` $right_across^)? (`by_warps` $by_warps^)? (`fresh` $fresh^)? attr-dict `:` $dtype
+    (`by` $right_dtype^)? `,` type($result)
   }];
   let hasVerifier = 1;
 }
@@ -502,6 +505,22 @@ def TsrTile_MultipliedOp : TsrTile_Op<"multiplied", [MemoryEffects<[MemRead, Mem
   let arguments = (ins AnyType:$sums, I64Attr:$pending);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$sums `pending` $pending attr-dict `:` type($result)";
+}
+
+def TsrTile_PromoteOp : TsrTile_Op<"promote", [Pure, AllTypesMatch<["sums", "result"]>]> {
+  let summary = "Adds sums of some columns to those of all";
+  let description = [{
+    `part` has the sums of 64 rows that are numbers `from` and on of `sums`. Tensor cores keep fewer bits of sums of f8
+    than f32 has, so few products are added up there, and the rest here.
+
+    ```mlir
+    %s = tsr_tile.promote %v64, %v128[64] : vector<64xf32>, vector<128xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$part, AnyType:$sums, I64Attr:$from);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$part `,` $sums `[` $from `]` attr-dict `:` type($part) `,` type($result)";
+  let hasVerifier = 1;
 }
 
 def TsrTile_WarpBarrierOp : TsrTile_Op<"warp_barrier", [MemoryEffects<[MemRead, MemWrite]>]> {

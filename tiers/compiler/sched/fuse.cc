@@ -22,7 +22,8 @@
 // matrix in the same kernel: attention, however it was written.
 //
 // A factor that is nothing but a narrow float in f32, for this product alone, is read as it is: widening it on the way
-// costs less than a copy of twice its size. A left factor that a group of element-wise ops computes for this product
+// costs less than a copy of twice its size. On sm_90a so are two factors that are f8 in bf16 or f16, where they lie
+// along the sum: tensor cores multiply f8, and bf16 and f16 have all their numbers. A left factor that a group of element-wise ops computes for this product
 // alone is computed by the product's kernel, as a prologue, where that pays (sched/prologue.cc): on a CPU, where the
 // schedule of the product has rows that are copied, and batches are those of the result. What a product needs of a
 // group is known when the product comes, what follows the product at the end of a region; so that is when it is
@@ -269,8 +270,47 @@ class Fuser {
     if (rows->second == op) rows->open = false;
   }
 
+  static Type ElementOf(Value v) { return mlir::cast<RankedTensorType>(v.getType()).getElementType(); }
+
+  // The casts of both factors from f8 that a product of sm_90a can do without; none where it cannot. Nothing that may
+  // leave the trace, and no other product, stands between them and the product.
+  SmallVector<Operation*> F8Casts(Operation* product) {
+    if (options_.device != "sm_90a" || !options_.fuse || !IsProduct(product)) return {};
+    SmallVector<Operation*> casts;
+    for (Value factor : product->getOperands()) {
+      Operation* cast = factor.getDefiningOp();
+      if (cast == nullptr || IsLoose(cast) || RowOf(cast) == nullptr || RowOf(cast)->name != "cast") return {};
+      auto until = cast->getAttrOfType<DenseI32ArrayAttr>("until");
+      Value narrow = cast->getOperand(0);
+      if (!cast->hasOneUse() || !until || until[0] > StepOf(product) || Through(narrow) != narrow ||
+          !IsF8(ElementOf(narrow)) || !(ElementOf(factor).isBF16() || ElementOf(factor).isF16()))
+        return {};
+      for (Operation* between = cast->getNextNode(); between != product; between = between->getNextNode())
+        if (llvm::is_contained({Class::barrier, Class::product}, KindOf(between, options_).c)) return {};
+      casts.push_back(cast);
+    }
+    return casts;
+  }
+
+  void FoldF8Casts(Group& g) {
+    for (auto [k, cast] : llvm::enumerate(F8Casts(g.product))) {
+      // Those who compute the f8 in the same kernel write that now.
+      Group* own = Of(cast->getResult(0));
+      own->ops.remove(cast);
+      own->compute -= 1;
+      group_of_.erase(cast);
+      if (own->ops.empty()) {
+        *own = Group{};
+        own->open = false;
+      }
+      g.product->setOperand(static_cast<unsigned>(k), cast->getOperand(0));
+      g.folded.push_back(cast);
+    }
+  }
+
   void FoldCasts(Group& g) {
-    if (!options_.device.empty() || !IsProduct(g.product)) return;
+    if (!options_.device.empty()) return FoldF8Casts(g);
+    if (!IsProduct(g.product)) return;
     for (OpOperand& factor : g.product->getOpOperands()) {
       Operation* cast = factor.get().getDefiningOp();
       Group* own = cast == nullptr ? nullptr : Of(factor.get());
@@ -279,8 +319,7 @@ class Fuser {
       auto until = cast->getAttrOfType<DenseI32ArrayAttr>("until");
       if (!cast->hasOneUse() || !until || until[0] > StepOf(g.product)) continue;
       Value narrow = cast->getOperand(0);
-      auto element = [](Value v) { return mlir::cast<RankedTensorType>(v.getType()).getElementType(); };
-      if (!IsNarrowFloat(element(narrow)) || !element(factor.get()).isF32() || Through(narrow) != narrow) continue;
+      if (!IsNarrowFloat(ElementOf(narrow)) || !ElementOf(factor.get()).isF32() || Through(narrow) != narrow) continue;
       factor.set(narrow);
       g.folded.push_back(cast);
       group_of_.erase(cast);
@@ -480,7 +519,15 @@ class Fuser {
     facts.b_along_k = runs(op->getOperand(1), transposed ? 1 : 2);
     facts.b_along_n = runs(op->getOperand(1), transposed ? 2 : 1);
     facts.is_tensor = !options_.device.empty();
-    facts.has_more = facts.is_tensor && HasMore(op);
+    if (facts.is_tensor && IsProduct(op)) {
+      const SmallVector<Operation*> casts = F8Casts(op);
+      auto factor = [&](unsigned k) { return casts.empty() ? op->getOperand(k) : casts[k]->getOperand(0); };
+      facts.is_f8 = IsF8(ElementOf(factor(0)));
+      facts.is_along_sum = runs(factor(0), Transposes(op, "transpose_a") ? 2 : 1) &&
+                           runs(factor(1), Transposes(op, "transpose_b") ? 1 : 2);
+      // The library would have casts before it.
+      facts.has_more = !casts.empty() || !g.folded.empty() || HasMore(op);
+    }
     SmallVector<Value> reads;
     for (Operation* o : g.ops)
       if (o != op) llvm::copy_if(o->getOperands(), std::back_inserter(reads), [&](Value v) { return Of(v) != &g; });

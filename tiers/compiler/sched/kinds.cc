@@ -55,14 +55,16 @@ bool IsPlainAttention(Operation* op) {
          keys[heads] == values[heads] && IsFloat(q);
 }
 
-// A product of bf16 or f16. Factors are results of other ops or operands of the trace as they lie: a part of
+// A product of bf16 or f16, or, on sm_90a, of f8. Factors are results of other ops or operands of the trace as they lie: a part of
 // one may begin where a device cannot copy from.
 bool IsForTensorCores(Operation* op, const CompileOptions& options) {
   if (options.device.empty() || options.bitwise) return false;
   Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
-  if (!element.isBF16() && !element.isF16()) return false;
+  const bool is_f8 = IsF8(element) && options.device == "sm_90a";
+  if (!element.isBF16() && !element.isF16() && !is_f8) return false;
   for (Value v : op->getOperands()) {
-    if (cast<RankedTensorType>(v.getType()).getElementType() != element) return false;
+    Type own = cast<RankedTensorType>(v.getType()).getElementType();
+    if (is_f8 ? !IsF8(own) : own != element) return false;
     for (Operation* def = v.getDefiningOp(); def != nullptr && RowOf(def) != nullptr && RowOf(def)->impl == "view";
          def = def->getOperand(0).getDefiningOp())
       if (!llvm::is_contained({"reshape", "squeeze", "unsqueeze", "transpose", "permute"}, RowOf(def)->name))

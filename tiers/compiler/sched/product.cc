@@ -49,12 +49,16 @@ struct TensorTile {
 constexpr TensorTile kTensorTiles[] = {{128, 128, 1, 2, 0.75}, {128, 128, 1, 0, 0.74}, {128, 256, 0, 0, 0.74},
                                        {128, 256, 0, 2, 0.73}, {256, 128, 0, 2, 0.73}, {128, 128, 0, 0, 0.5},
                                        {128, 64, 0, 0, 0.4}};
-constexpr int64_t kTensorDepth = 64, kMultiprocessors = 132, kFewRowBytes = 2048;
+// Of f8 a group has 64 rows, and its sums twice.
+constexpr TensorTile kF8Tiles[] = {
+    {128, 256, 0, 2, 0.75}, {128, 256, 0, 0, 0.74}, {128, 128, 0, 2, 0.7}, {128, 128, 0, 0, 0.65}};
+constexpr int64_t kTensorDepth = 64, kF8Depth = 128, kMultiprocessors = 132, kFewRowBytes = 2048;
 // Where each warp multiplies for itself: two blocks of 64 rows for a group share what a warp reads of the right factor.
 constexpr TensorTile kWarpTiles[] = {{256, 128, 0, 0, 0.5}, {128, 128, 0, 0, 0.4}, {128, 64, 0, 0, 0.35}};
 
 bool IsByWarps(const CompileOptions& options) { return options.device != "sm_90a"; }
-ArrayRef<TensorTile> TilesFor(bool by_warps, StringRef device) {
+ArrayRef<TensorTile> TilesFor(bool by_warps, bool is_f8, StringRef device) {
+  if (is_f8) return kF8Tiles;
   if (!by_warps) return kTensorTiles;
   // Code for sm_80 to sm_89 takes more registers for addresses, and has none left for 128 sums.
   return ArrayRef<TensorTile>(kWarpTiles).drop_front(device.starts_with("sm_8") ? 1 : 0);
@@ -68,13 +72,13 @@ int64_t SharedBytesOf(StringRef device) {
 }
 
 // With as many pieces in the ring as shared memory has room for, but no more than help; with fewer than two it does not
-// fit the device. On sm_90a results go through shared memory, and so does a matrix that is read (`has_matrix`).
-ProductSchedule ScheduleOf(const TensorTile& tile, bool by_warps, bool has_matrix, int64_t shared) {
+// fit the device. On sm_90a results go through shared memory, and so does a matrix that is read.
+ProductSchedule ScheduleOf(const TensorTile& tile, bool by_warps, const ProductFacts& f, int64_t shared) {
   ProductSchedule s;
   s.form = ProductSchedule::Form::tensor;
-  s.rows = tile.rows, s.columns = tile.columns, s.apart = tile.apart, s.depth = kTensorDepth, s.warps = by_warps;
-  s.cluster = tile.cluster;
-  const int64_t places = by_warps ? 0 : has_matrix ? s.Places() : std::min<int64_t>(2, s.Places());
+  s.rows = tile.rows, s.columns = tile.columns, s.apart = tile.apart, s.warps = by_warps, s.cluster = tile.cluster;
+  s.depth = f.is_f8 ? kF8Depth : kTensorDepth;
+  const int64_t places = by_warps ? 0 : f.has_matrix ? s.Places() : std::min<int64_t>(2, s.Places());
   shared -= places * 4 * ProductSchedule::kGroups * ProductSchedule::kPlaceBytes;
   // SharedBytes() has all that rows may take. With places they are a few as a rule; where they find no room, results
   // are written from registers.
@@ -127,8 +131,9 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   }
   if (s.form == Form::tensor) {
     const int64_t own = s.OwnRows();
+    const bool is_f8 = s.depth == kF8Depth;
     const bool fits = (own == 64 || own == 128) && s.rows % 64 == 0 && s.columns % 32 == 0 && s.columns <= 256 &&
-                      s.depth == 64 && s.stages >= 2 && own * s.columns <= 128 * 192 &&
+                      (is_f8 ? own == 64 && s.apart == 0 && s.warps == 0 : s.depth == kTensorDepth) && s.stages >= 2 && own * s.columns <= 128 * 192 &&
                       s.SharedBytes() <= kSharedBytes && (s.warps == 0 || (s.apart == 0 && s.cluster == 0)) &&
                       (s.Blocks() == 1 || s.columns % 128 == 0);
     if (!fits) return std::nullopt;
@@ -164,8 +169,8 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
   const bool whole_rows = s.columns == 1;
   switch (s.form) {
     case ProductSchedule::Form::tensor:
-      for (const TensorTile& tile : TilesFor(s.warps != 0, options.device)) {
-        const ProductSchedule other = ScheduleOf(tile, s.warps != 0, f.has_matrix, SharedBytesOf(options.device));
+      for (const TensorTile& tile : TilesFor(s.warps != 0, f.is_f8, options.device)) {
+        const ProductSchedule other = ScheduleOf(tile, s.warps != 0, f, SharedBytesOf(options.device));
         if (other.stages < 2) continue;
         if (other.rows == s.rows && other.columns == s.columns && other.apart == s.apart && other.cluster == s.cluster)
           continue;
@@ -240,7 +245,8 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
       return f.a_along_k && f.b_along_k && !f.whole_rows && !f.has_prologue && s.copy == 0;
     // Only sm_90a multiplies otherwise than by warps. The verifier sees the rest.
     case ProductSchedule::Form::tensor:
-      return f.is_tensor && (s.warps != 0 || !IsByWarps(options)) && s.SharedBytes() <= SharedBytesOf(options.device);
+      return f.is_tensor && (s.warps != 0 || !IsByWarps(options)) && s.SharedBytes() <= SharedBytesOf(options.device) &&
+             f.is_f8 == (s.depth == kF8Depth);
     case ProductSchedule::Form::library: break;
   }
   return false;
@@ -279,12 +285,13 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
   const int64_t m = f.m > 0 ? f.m : 4096, n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 1024;
   ProductSchedule best;
   double least = std::numeric_limits<double>::infinity();
-  for (const TensorTile& t : TilesFor(IsByWarps(options), options.device)) {
-    const ProductSchedule schedule = ScheduleOf(t, IsByWarps(options), f.has_matrix, SharedBytesOf(options.device));
+  for (const TensorTile& t : TilesFor(IsByWarps(options), f.is_f8, options.device)) {
+    const ProductSchedule schedule = ScheduleOf(t, IsByWarps(options), f, SharedBytesOf(options.device));
     if (schedule.stages < 2) continue;
     const int64_t tiles = f.batch * RoundUp(Blocks(m, t.rows), schedule.Blocks()) * Blocks(n, t.columns);
     const auto area = static_cast<double>(t.rows * t.columns);
-    const double multiply = static_cast<double>(Blocks(k, kTensorDepth)) * area * kTensorDepth / (2048 * t.part);
+    // A piece of f8 has twice as many elements along the sum, and takes as long.
+    const double multiply = static_cast<double>(Blocks(k, schedule.depth)) * area * kTensorDepth / (2048 * t.part);
     const double follow = area / 32 + 500;
     const double tile = t.apart != 0 ? std::max(multiply, (multiply + follow) / 2) + 250 : multiply + follow;
     const double time = static_cast<double>(Blocks(tiles, kMultiprocessors)) * tile;
@@ -294,7 +301,7 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
   }
   // A library has more ways to cut small products, and does what nothing follows as well.
   const bool is_small = m < 128 || n < 64 || k < 64;
-  if (is_small || !f.has_more) best.form = ProductSchedule::Form::library;
+  if (is_small || !f.has_more || (f.is_f8 && !f.is_along_sum)) best.form = ProductSchedule::Form::library;
   return best;
 }
 

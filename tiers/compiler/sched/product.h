@@ -35,8 +35,11 @@ struct ProductSchedule {
   /// tensor: rows that a group has.
   int64_t OwnRows() const { return apart != 0 ? rows : rows / kGroups; }
   int64_t Blocks() const { return cluster > 1 ? cluster : 1; }
-  /// tensor: bytes of shared memory that a block takes at least, and can have.
-  int64_t SharedBytes() const { return stages * (rows + columns) * depth * 2 + 16 * (stages + 1) + kRowBytes; }
+  /// tensor, of f8: how many times a piece is multiplied, with some of the columns each time. A thread has the sums of
+  /// one such part besides those of all.
+  int64_t Parts() const { return OwnRows() * columns > 64 * 128 ? 2 : 1; }
+  /// tensor: bytes of shared memory that a block takes at least, and can have. Rows of a piece have 128 bytes.
+  int64_t SharedBytes() const { return stages * (rows + columns) * 128 + 16 * (stages + 1) + kRowBytes; }
   static constexpr int64_t kSharedBytes = 232448, kRowBytes = 8192;  // the latter for operands that are rows
   /// tensor, not by warps: bytes of a place where a warp has 64 columns of 16 rows of the result.
   static constexpr int64_t kPlaceBytes = 2048;
@@ -54,6 +57,8 @@ struct ProductFacts {
   bool is_exact = false;      // the sizes are built in; otherwise they were seen, and others will come
   int64_t bytes = 4;          // of an element that is computed with
   bool is_tensor = false;     // a CUDA device has instructions for such products
+  bool is_f8 = false;         // ... and the factors are f8
+  bool is_along_sum = false;  // ... and both lie along the sum
   bool has_more = false;      // something is computed from the result, element by element
   bool has_matrix = false;    // ... and from a matrix as large as the result
   bool whole_rows = false;    // what follows the product needs rows as a whole

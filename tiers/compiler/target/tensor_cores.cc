@@ -48,13 +48,14 @@ class Writer {
       all.push_back(LLVM::ExtractElementOp::create(b_, loc_, vector, Small(k)));
     return all;
   }
-  /// Text that reads and writes the sums ($0 and on), with `more` operands behind them ($2n and on).
-  Value WithSums(const std::string& text, Value sums, ArrayRef<Value> more) {
-    SmallVector<Value> operands = Elements(sums);
-    const size_t n = operands.size();
+  /// Text that reads and writes the sums ($0 and on), with `more` operands behind them ($2n and on); `fresh`: it does
+  /// not read them, and there are $n and on.
+  Value WithSums(const std::string& text, Value sums, ArrayRef<Value> more, bool fresh = false) {
+    const auto n = static_cast<size_t>(cast<VectorType>(sums.getType()).getNumElements());
+    SmallVector<Value> operands = fresh ? SmallVector<Value>() : Elements(sums);
     std::string constraints;
     for (size_t k = 0; k < n; ++k) constraints += "=f,";
-    for (size_t k = 0; k < n; ++k) constraints += std::to_string(k) + ",";
+    for (size_t k = 0; k < operands.size(); ++k) constraints += std::to_string(k) + ",";
     for (size_t k = 0; k < more.size(); ++k) constraints += "r,";
     constraints.pop_back();
     operands.append(more.begin(), more.end());
@@ -71,26 +72,46 @@ class Writer {
   Value Multiply(tile::MultiplyOp op) {
     const auto rows = static_cast<int64_t>(op.getRows()), columns = static_cast<int64_t>(op.getColumns());
     const auto depth = static_cast<int64_t>(op.getDepth());
-    const int64_t sums = rows * columns / 128, of_block = columns / 2;
-    const std::string dtype = op.getDtype().isBF16() ? "bf16" : "f16";
-    const std::string left = "$" + std::to_string(2 * sums), right = "$" + std::to_string(2 * sums + 1);
-    // Steps of 16 along the sum: 32 bytes of a row, or 16 rows.
+    const int64_t sums = rows * columns / 128, of_block = columns / 2, first = op.getFresh() ? sums : 2 * sums;
+    const bool is_f8 = IsF8(op.getDtype());
+    const std::string dtypes = "." + NameOf(op.getDtype()) + "." + NameOf(op.getRightDtype().value_or(op.getDtype()));
+    const std::string left = "$" + std::to_string(first), right = "$" + std::to_string(first + 1);
+    // Steps along the sum: 32 bytes of a row, or 16 rows.
+    const int64_t elements = is_f8 ? 32 : 16;
     const int64_t left_step = op.getLeftAcross() ? 128 : 2, right_step = op.getRightAcross() ? 128 : 2;
     const std::string upper = ", " + std::to_string(kUpperDescriptor) + "};\n";
     std::string text =
-        "{\n.reg .b32 l;\n.reg .b64 a, b;\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.fence.sync.aligned;\n";
+        "{\n.reg .b32 l;\n.reg .b64 a, b;\n.reg .pred p, q;\nsetp.eq.u32 p, 0, 0;\nsetp.ne.u32 q, 0, 0;\n"
+        "wgmma.fence.sync.aligned;\n";
     for (int64_t block = 0; block < rows / 64; ++block) {
-      for (int64_t k = 0; k < depth / 16; ++k) {
+      for (int64_t k = 0; k < depth / elements; ++k) {
         text += "add.u32 l, " + left + ", " + std::to_string(block * 512 + k * left_step) + ";\nmov.b64 a, {l" + upper;
         text += "add.u32 l, " + right + ", " + std::to_string(k * right_step) + ";\nmov.b64 b, {l" + upper;
-        text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + dtype + "." + dtype + " {";
+        text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k" + std::to_string(elements) +
+                ".f32" + dtypes + " {";
         for (int64_t e = 0; e < of_block; ++e) text += (e > 0 ? ",$" : "$") + std::to_string(block * of_block + e);
-        text += "}, a, b, p, 1, 1, " + std::string(op.getLeftAcross() ? "1" : "0") + ", " +
-                (op.getRightAcross() ? "1" : "0") + ";\n";
+        text += std::string("}, a, b, ") + (op.getFresh() && k == 0 ? "q" : "p") + ", 1, 1";
+        // Rows of f8 always lie along the sum.
+        if (!is_f8) text += std::string(op.getLeftAcross() ? ", 1" : ", 0") + (op.getRightAcross() ? ", 1" : ", 0");
+        text += ";\n";
       }
     }
     text += "wgmma.commit_group.sync.aligned;\n}";
-    return WithSums(text, op.getSums(), {LowerDescriptor(op.getLeft(), depth), LowerDescriptor(op.getRight(), depth)});
+    return WithSums(text, op.getSums(), {LowerDescriptor(op.getLeft(), depth), LowerDescriptor(op.getRight(), depth)},
+                    op.getFresh());
+  }
+  static std::string NameOf(Type dtype) {
+    return dtype.isBF16() ? "bf16" : dtype.isF16() ? "f16" : isa<Float8E4M3FNType>(dtype) ? "e4m3" : "e5m2";
+  }
+
+  Value Promote(tile::PromoteOp op) {
+    Value sums = op.getSums();
+    for (auto [k, part] : llvm::enumerate(Elements(op.getPart()))) {
+      Value at = Small(static_cast<int64_t>(op.getFrom() + k));
+      Value sum = LLVM::ExtractElementOp::create(b_, loc_, sums, at);
+      sums = LLVM::InsertElementOp::create(b_, loc_, sums, LLVM::FAddOp::create(b_, loc_, sum, part), at);
+    }
+    return sums;
   }
 
   // Each warp has 16 of every 64 rows. A line of a piece, 128 bytes, begins at a multiple of them, and its sixteens of
@@ -384,6 +405,8 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
     multiply.getResult().replaceAllUsesWith(multiply.getByWarps() ? w.MultiplyByWarp(multiply) : w.Multiply(multiply));
   } else if (auto multiplied = dyn_cast<tile::MultipliedOp>(op)) {
     multiplied.getResult().replaceAllUsesWith(w.Wait(multiplied));
+  } else if (auto promote = dyn_cast<tile::PromoteOp>(op)) {
+    promote.getResult().replaceAllUsesWith(w.Promote(promote));
   } else if (auto collect = dyn_cast<tile::CollectOp>(op)) {
     w.Collect(collect);
   } else {

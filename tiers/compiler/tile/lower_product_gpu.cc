@@ -49,10 +49,13 @@ constexpr int64_t kProducerRegisters = 40, kGroupRegisters = 232;
 class ProductGpuLowering : public FollowProductGpu {
  public:
   ProductGpuLowering(sched::KernelOp kernel, LoopNest nest, const CompileOptions& options, ProductSchedule schedule)
-      : FollowProductGpu(kernel, std::move(nest), options, schedule), dtype_(ElementOf(product_->getOperand(0))) {}
+      : FollowProductGpu(kernel, std::move(nest), options, schedule),
+        dtype_(ElementOf(product_->getOperand(0))),
+        right_dtype_(ElementOf(product_->getOperand(1))) {}
 
   bool CanLower() {
     return FindFactor(left_, 0, Transposes("transpose_a")) && FindFactor(right_, 1, !Transposes("transpose_b")) &&
+           (!IsF8(dtype_) || (!left_.is_across && !right_.is_across)) &&
            (s_.warps == 0 || (left_.is_last && right_.is_last && (!right_.is_across || s_.columns % 64 == 0)));
   }
 
@@ -83,8 +86,8 @@ class ProductGpuLowering : public FollowProductGpu {
       blocks.push_back(d + 2 == rank_ ? s_.rows * s_.Blocks() : d + 1 == rank_ ? s_.columns : 1);
     }
     End(tasks, blocks, {}, {}, 0);
-    const int64_t groups = s_.warps != 0 ? kGroups : kGroups + 1;
-    SmallVector<int64_t> team = {groups * kGroup, 1, 1, rows_at_ + RowCopies() * row_bytes_};
+    const int64_t threads = kGroups * kGroup + (s_.warps != 0 ? 0 : ProducerThreads());
+    SmallVector<int64_t> team = {threads, 1, 1, rows_at_ + RowCopies() * row_bytes_};
     if (s_.Blocks() > 1) team.append({0, s_.Blocks()});
     tile_.setTeam(team);
     if (s_.warps == 0) {
@@ -117,6 +120,13 @@ class ProductGpuLowering : public FollowProductGpu {
     IfElse(Compare(arith::CmpIPredicate::uge, thread_, I64(kGroups * kGroup)), [&] { Producer(); }, [&] { Group(); });
     // Nobody leaves while another block may still reach its memory.
     if (s_.Blocks() > 1) BlocksMeet();
+  }
+  // One thread is enough. Registers are the same for all threads unless whole groups change that; where sums are many,
+  // few threads leave more to each.
+  int64_t ProducerThreads() const { return IsF8(dtype_) ? 32 : kGroup; }
+  void SetRegisters(int64_t count, bool more) {
+    if (ProducerThreads() == kGroup)
+      tile::RegistersOp::create(b_, loc_, b_.getI64IntegerAttr(count), more ? b_.getUnitAttr() : UnitAttr());
   }
   void BlocksMeet() {
     if (s_.Blocks() > 1) {
@@ -244,7 +254,7 @@ class ProductGpuLowering : public FollowProductGpu {
   }
 
   void Producer() {
-    tile::RegistersOp::create(b_, loc_, b_.getI64IntegerAttr(kProducerRegisters), UnitAttr());
+    SetRegisters(kProducerRegisters, /*more=*/false);
     If(Compare(arith::CmpIPredicate::eq, thread_, I64(kGroups * kGroup)), [&] {
       const bool shares = s_.Blocks() > 1;
       const int64_t columns = s_.columns / s_.Blocks();
@@ -270,7 +280,7 @@ class ProductGpuLowering : public FollowProductGpu {
   // ---- a group
 
   void Group() {
-    tile::RegistersOp::create(b_, loc_, b_.getI64IntegerAttr(kGroupRegisters), b_.getUnitAttr());
+    SetRegisters(kGroupRegisters, /*more=*/true);
     const int64_t own_rows = s_.OwnRows();
     group_ = Place("group");
     Value in_group = Rem(thread_, I64(kGroup));
@@ -302,14 +312,16 @@ class ProductGpuLowering : public FollowProductGpu {
           For(I64(0), pieces_, I64(1), {zero, tile.ring.slot, tile.ring.phase}, [&](Value piece, ValueRange at) {
             const Ring ring{at[1], at[2]};
             tile::SignalWaitOp::create(b_, loc_, Filled(ring.slot), ring.phase);
-            Value slot = Mul(ring.slot, I64(slot_bytes_));
-            Value next = tile::MultiplyOp::create(
-                b_, loc_, sums, at[0], Sum(slot, left_at), Sum(slot, I64(s_.rows * kRowBytes)),
-                b_.getI64IntegerAttr(own_rows), b_.getI64IntegerAttr(s_.columns), b_.getI64IntegerAttr(s_.depth),
-                left_.is_across ? b_.getUnitAttr() : UnitAttr(), right_.is_across ? b_.getUnitAttr() : UnitAttr(),
-                UnitAttr(), TypeAttr::get(dtype_));
-            next = tile::MultipliedOp::create(b_, loc_, sums, next, b_.getI64IntegerAttr(1));
-            If(And(tells, Compare(arith::CmpIPredicate::ne, piece, I64(0))), [&] { tell(Before(ring.slot)); });
+            Value slot = Mul(ring.slot, I64(slot_bytes_)), right = Sum(slot, I64(s_.rows * kRowBytes));
+            Value next = at[0];
+            if (IsF8(dtype_)) {
+              next = MultiplyParts(next, Sum(slot, left_at), right);
+              If(tells, [&] { tell(ring.slot); });
+            } else {
+              next = Multiply(next, Sum(slot, left_at), right, s_.columns);
+              next = tile::MultipliedOp::create(b_, loc_, sums, next, b_.getI64IntegerAttr(1));
+              If(And(tells, Compare(arith::CmpIPredicate::ne, piece, I64(0))), [&] { tell(Before(ring.slot)); });
+            }
             if (lags)
               If(And(leads, Compare(arith::CmpIPredicate::eq, Sum(tile.done, piece), lag)),
                  [&] { arrive(Turn(I64(0))); });
@@ -323,8 +335,11 @@ class ProductGpuLowering : public FollowProductGpu {
           });
       Steps steps;
       if (places_ == 0) steps = BeginSteps(tile.batch, top, tile.column);
-      Value done = tile::MultipliedOp::create(b_, loc_, sums, end[0], b_.getI64IntegerAttr(0));
-      If(tells, [&] { tell(Before(end[1])); });
+      Value done = end[0];
+      if (!IsF8(dtype_)) {
+        done = tile::MultipliedOp::create(b_, loc_, sums, done, b_.getI64IntegerAttr(0));
+        If(tells, [&] { tell(Before(end[1])); });
+      }
       AwaitRows();
       if (places_ > 0) {
         FollowInPlaces(tile, top, done, arith::XOrIOp::create(b_, loc_, tile.turn, Minus(I64(1), first)));
@@ -336,6 +351,29 @@ class ProductGpuLowering : public FollowProductGpu {
     if (places_ > 0)
       If(IsFirstLane(),
          [&] { tile::AwaitOutOp::create(b_, loc_, b_.getI64IntegerAttr(0), /*written=*/b_.getUnitAttr()); });
+  }
+
+  Value Multiply(Value sums, Value left, Value right, int64_t columns, bool by_warps = false, bool fresh = false) {
+    auto unit = [&](bool is) { return is ? b_.getUnitAttr() : UnitAttr(); };
+    return tile::MultiplyOp::create(b_, loc_, sums.getType(), sums, left, right, b_.getI64IntegerAttr(s_.OwnRows()),
+                                    b_.getI64IntegerAttr(columns), b_.getI64IntegerAttr(s_.depth),
+                                    unit(left_.is_across), unit(right_.is_across), unit(by_warps), unit(fresh),
+                                    TypeAttr::get(dtype_),
+                                    right_dtype_ == dtype_ ? TypeAttr() : TypeAttr::get(right_dtype_));
+  }
+  // Of f8. The sums of a piece, some columns at a time, are added to those of all when they are there; the other group
+  // multiplies meanwhile.
+  Value MultiplyParts(Value sums, Value left, Value right) {
+    const int64_t parts = s_.Parts(), columns = s_.columns / parts, of_part = s_.OwnRows() * columns / kGroup;
+    auto type = VectorType::get({of_part}, b_.getF32Type());
+    for (int64_t n = 0; n < parts; ++n) {
+      Value nothing = arith::ConstantOp::create(b_, loc_, b_.getZeroAttr(type));
+      Value part = Multiply(nothing, left, n == 0 ? right : Sum(right, I64(n * columns * kRowBytes)), columns, false,
+                            /*fresh=*/true);
+      part = tile::MultipliedOp::create(b_, loc_, type, part, b_.getI64IntegerAttr(0));
+      sums = tile::PromoteOp::create(b_, loc_, sums.getType(), part, sums, b_.getI64IntegerAttr(n * of_part));
+    }
+    return sums;
   }
 
   // ---- each warp for itself
@@ -396,11 +434,8 @@ class ProductGpuLowering : public FollowProductGpu {
         tile::BarrierOp::create(b_, loc_);
         fetch(Sum(piece, I64(s_.stages - 1)), Before(at[1]));
         Value slot = Mul(at[1], I64(slot_bytes_));
-        Value next = tile::MultiplyOp::create(
-            b_, loc_, sums, at[0], Sum(slot, left_at), Sum(slot, I64(s_.rows * kRowBytes)),
-            b_.getI64IntegerAttr(own_rows), b_.getI64IntegerAttr(s_.columns), b_.getI64IntegerAttr(s_.depth),
-            left_.is_across ? b_.getUnitAttr() : UnitAttr(), right_.is_across ? b_.getUnitAttr() : UnitAttr(),
-            b_.getUnitAttr(), TypeAttr::get(dtype_));
+        Value next = Multiply(at[0], Sum(slot, left_at), Sum(slot, I64(s_.rows * kRowBytes)), s_.columns,
+                              /*by_warps=*/true);
         return SmallVector<Value>{next, Next({at[1], I64(0)}).slot};
       });
       Value warp = Rem(Div(thread_, I64(32)), I64(4));
@@ -412,7 +447,7 @@ class ProductGpuLowering : public FollowProductGpu {
     });
   }
 
-  const Type dtype_;
+  const Type dtype_, right_dtype_;
   Matrix left_, right_;
   Value row_tiles_, column_tiles_, is_leader_;
 };
