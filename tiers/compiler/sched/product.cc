@@ -49,9 +49,9 @@ struct TensorTile {
 constexpr TensorTile kTensorTiles[] = {{128, 128, 1, 2, 0.75}, {128, 128, 1, 0, 0.74}, {128, 256, 0, 0, 0.74},
                                        {128, 256, 0, 2, 0.73}, {256, 128, 0, 2, 0.73}, {128, 128, 0, 0, 0.5},
                                        {128, 64, 0, 0, 0.4}};
-// Of f8 a group has 64 rows, and its sums twice.
+// Of f8 a group has 64 rows, and sums of some of the columns twice.
 constexpr TensorTile kF8Tiles[] = {
-    {128, 256, 0, 2, 0.75}, {128, 256, 0, 0, 0.74}, {128, 128, 0, 2, 0.7}, {128, 128, 0, 0, 0.65}};
+    {128, 192, 0, 2, 0.75}, {128, 192, 0, 0, 0.72}, {128, 128, 0, 2, 0.7}, {128, 128, 0, 0, 0.65}};
 constexpr int64_t kTensorDepth = 64, kF8Depth = 128, kMultiprocessors = 132, kFewRowBytes = 2048;
 // Where each warp multiplies for itself: two blocks of 64 rows for a group share what a warp reads of the right factor.
 constexpr TensorTile kWarpTiles[] = {{256, 128, 0, 0, 0.5}, {128, 128, 0, 0, 0.4}, {128, 64, 0, 0, 0.35}};
@@ -135,7 +135,7 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
     const bool fits = (own == 64 || own == 128) && s.rows % 64 == 0 && s.columns % 32 == 0 && s.columns <= 256 &&
                       (is_f8 ? own == 64 && s.apart == 0 && s.warps == 0 : s.depth == kTensorDepth) && s.stages >= 2 && own * s.columns <= 128 * 192 &&
                       s.SharedBytes() <= kSharedBytes && (s.warps == 0 || (s.apart == 0 && s.cluster == 0)) &&
-                      (s.Blocks() == 1 || s.columns % 128 == 0);
+                      (s.Blocks() == 1 || s.columns % (is_f8 ? 64 : 128) == 0);
     if (!fits) return std::nullopt;
     return s;
   }
@@ -169,8 +169,10 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
   const bool whole_rows = s.columns == 1;
   switch (s.form) {
     case ProductSchedule::Form::tensor:
-      for (const TensorTile& tile : TilesFor(s.warps != 0, f.is_f8, options.device)) {
-        const ProductSchedule other = ScheduleOf(tile, s.warps != 0, f, SharedBytesOf(options.device));
+      for (const TensorTile& tile : TilesFor(s.warps != 0, s.depth == kF8Depth, options.device)) {
+        ProductFacts own = f;
+        own.is_f8 = s.depth == kF8Depth;
+        const ProductSchedule other = ScheduleOf(tile, s.warps != 0, own, SharedBytesOf(options.device));
         if (other.stages < 2) continue;
         if (other.rows == s.rows && other.columns == s.columns && other.apart == s.apart && other.cluster == s.cluster)
           continue;

@@ -86,8 +86,8 @@ class ProductGpuLowering : public FollowProductGpu {
       blocks.push_back(d + 2 == rank_ ? s_.rows * s_.Blocks() : d + 1 == rank_ ? s_.columns : 1);
     }
     End(tasks, blocks, {}, {}, 0);
-    const int64_t threads = kGroups * kGroup + (s_.warps != 0 ? 0 : ProducerThreads());
-    SmallVector<int64_t> team = {threads, 1, 1, rows_at_ + RowCopies() * row_bytes_};
+    const int64_t groups = s_.warps != 0 ? kGroups : kGroups + 1;
+    SmallVector<int64_t> team = {groups * kGroup, 1, 1, rows_at_ + RowCopies() * row_bytes_};
     if (s_.Blocks() > 1) team.append({0, s_.Blocks()});
     tile_.setTeam(team);
     if (s_.warps == 0) {
@@ -120,13 +120,6 @@ class ProductGpuLowering : public FollowProductGpu {
     IfElse(Compare(arith::CmpIPredicate::uge, thread_, I64(kGroups * kGroup)), [&] { Producer(); }, [&] { Group(); });
     // Nobody leaves while another block may still reach its memory.
     if (s_.Blocks() > 1) BlocksMeet();
-  }
-  // One thread is enough. Registers are the same for all threads unless whole groups change that; where sums are many,
-  // few threads leave more to each.
-  int64_t ProducerThreads() const { return IsF8(dtype_) ? 32 : kGroup; }
-  void SetRegisters(int64_t count, bool more) {
-    if (ProducerThreads() == kGroup)
-      tile::RegistersOp::create(b_, loc_, b_.getI64IntegerAttr(count), more ? b_.getUnitAttr() : UnitAttr());
   }
   void BlocksMeet() {
     if (s_.Blocks() > 1) {
@@ -254,7 +247,7 @@ class ProductGpuLowering : public FollowProductGpu {
   }
 
   void Producer() {
-    SetRegisters(kProducerRegisters, /*more=*/false);
+    tile::RegistersOp::create(b_, loc_, b_.getI64IntegerAttr(kProducerRegisters), UnitAttr());
     If(Compare(arith::CmpIPredicate::eq, thread_, I64(kGroups * kGroup)), [&] {
       const bool shares = s_.Blocks() > 1;
       const int64_t columns = s_.columns / s_.Blocks();
@@ -280,7 +273,7 @@ class ProductGpuLowering : public FollowProductGpu {
   // ---- a group
 
   void Group() {
-    SetRegisters(kGroupRegisters, /*more=*/true);
+    tile::RegistersOp::create(b_, loc_, b_.getI64IntegerAttr(kGroupRegisters), b_.getUnitAttr());
     const int64_t own_rows = s_.OwnRows();
     group_ = Place("group");
     Value in_group = Rem(thread_, I64(kGroup));
