@@ -208,12 +208,15 @@ Timed GpuProgramTask(const std::string& task) {
   const auto normal = [](const tessera::Dims& dims, int64_t seed) {
     return tessera::random_normal(seed, 0, dims, 0, 1, tessera::f32).cast(tessera::bf16);
   };
-  if (name == "attention") {
+  if (name == "attention" || name == "attention_grad") {
     int64_t b = 0, h = 0, kv = 0, s = 0, d = 0;
-    std::string causal;
-    words >> b >> h >> kv >> s >> d >> causal;
+    std::string which;
+    words >> b >> h >> kv >> s >> d >> which;
+    const bool causal = which == "causal";
     const Tensor q = normal({b, h, s, d}, 1), k = normal({b, kv, s, d}, 2), v = normal({b, kv, s, d}, 3);
-    return GpuWork([=, is_causal = causal == "causal"] { tessera::attention(q, k, v, {}, is_causal); });
+    if (name == "attention") return GpuWork([=] { tessera::attention(q, k, v, {}, causal); });
+    const Tensor y = tessera::attention(q, k, v, {}, causal), g = normal({b, h, s, d}, 4);
+    return GpuWork([=] { tessera::attention_grad(q, k, v, y, g, {}, causal); });
   }
   if (name == "decode") {
     int64_t b = 0, h = 0, kv = 0, s = 0, d = 0;
@@ -344,25 +347,34 @@ void GpuAttention() {
   struct Shape {
     int64_t b, h, kv, s, d;
     bool causal;
+    bool is_gradient = false;
   };
   for (const Shape& s : {Shape{4, 16, 16, 2048, 128, false},
                          {4, 16, 16, 4096, 128, false},
+                         {2, 16, 16, 8192, 128, false},
                          {4, 16, 16, 4096, 128, true},
+                         {2, 16, 16, 16384, 128, true},
                          {4, 32, 32, 4096, 64, false},
-                         {4, 32, 8, 4096, 128, true}}) {
-    std::ostringstream task;
-    task << "attention " << s.b << " " << s.h << " " << s.kv << " " << s.s << " " << s.d
-         << (s.causal ? " causal" : " full");
-    std::vector<Timed> contenders = {PeerProcess::Task(ours, task.str())};
+                         {4, 32, 8, 4096, 128, true},
+                         {4, 16, 16, 4096, 128, false, true},
+                         {2, 16, 16, 8192, 128, false, true},
+                         {2, 16, 16, 8192, 128, true, true}}) {
+    std::ostringstream shape;
+    shape << s.b << " " << s.h << " " << s.kv << " " << s.s << " " << s.d << (s.causal ? " causal" : " full");
+    const std::string task = (s.is_gradient ? "attention_grad " : "attention ") + shape.str();
+    std::vector<Timed> contenders = {PeerProcess::Task(ours, task)};
     std::vector<std::string> peers;
-    AddPeer(contenders, peers, torch, task.str(), "PyTorch (FlashAttention-2)");
-    AddPeer(contenders, peers, torch, "cudnn_" + task.str(), "PyTorch (cuDNN)");
+    AddPeer(contenders, peers, torch, task, "PyTorch (FlashAttention-2)");
+    AddPeer(contenders, peers, torch, "cudnn_" + task, "PyTorch (cuDNN)");
     const auto n = static_cast<double>(s.s);
-    const double flop = 4.0 * static_cast<double>(s.b * s.h * s.d) * n * n * (s.causal ? 0.5 : 1);
-    std::string name = task.str().substr(10);
+    // Two products, five in the gradient.
+    const double flop =
+        (s.is_gradient ? 10.0 : 4.0) * static_cast<double>(s.b * s.h * s.d) * n * n * (s.causal ? 0.5 : 1);
+    std::string name = shape.str();
     std::replace(name.begin(), name.end(), ' ', '_');
-    Report({.name = "gpu_attention/bf16_" + name,
+    Report({.name = std::string("gpu_attention/") + (s.is_gradient ? "gradient_" : "") + "bf16_" + name,
             .unit = Rate("TFLOP/s", flop * 1e-12),
+            .goal = {Goal::ratio_at_least, s.is_gradient ? 0.9 : 1.0},
             .note = "tier 1: batch, heads, heads of keys, length, columns"},
            RunRace(contenders, Budget()), peers);
   }

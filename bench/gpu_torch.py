@@ -94,7 +94,12 @@ def attention(words, backend):
             return torch.nn.functional.scaled_dot_product_attention(
                 q, k, v, is_causal=words[-1] == "causal", enable_gqa=heads != keys)
 
-    return function
+    if not words[0].endswith("grad"):
+        return function
+    for x in (q, k, v):
+        x.requires_grad_()
+    y, g = function(), normal(heads, length)
+    return lambda: torch.autograd.grad(y, (q, k, v), g, retain_graph=True)
 
 
 def linear(words):
@@ -136,7 +141,7 @@ def find(task):
         return until(), True
     if words[0] == "loop":
         return loop(), True
-    if words[0] in ("attention", "cudnn_attention", "decode", "cudnn_decode"):
+    if words[0] in ("attention", "cudnn_attention", "attention_grad", "cudnn_attention_grad", "decode", "cudnn_decode"):
         return attention(words, words[0].split("_")[0]), False
     if words[0] in ("linear", "compiled_linear"):
         function = linear(words)

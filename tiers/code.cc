@@ -115,7 +115,8 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     return Damaged();
   }
   if ((header.kind == kHostObject) != trace.device->code_target().empty() ||
-      header.object_bytes > artifact.size() - sizeof header - header.plan_words * 8) {
+      header.object_bytes > artifact.size() - sizeof header - header.plan_words * 8 ||
+      header.second_bytes > (header.kind == kCubin ? header.object_bytes : 0)) {
     return Damaged();
   }
   std::vector<int64_t> words(header.plan_words);
@@ -233,19 +234,22 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
   if (header.kind != kHostObject) {
     if (header.kind == kPtx && count > 0)
       TSR_LOG(1, "no usable libnvJitLink: the driver of ", trace.device->name(), " assembles generated kernels itself");
-    if (count > 0) {
-      TSR_ASSIGN_OR_RETURN(code->device_code_, trace.device->LoadCode(artifact.substr(
-                                                   sizeof header + header.plan_words * 8, header.object_bytes)));
-    }
+    const std::string_view object = artifact.substr(sizeof header + header.plan_words * 8, header.object_bytes);
+    if (count > 0) TSR_ASSIGN_OR_RETURN(code->device_code_, trace.device->LoadCode(object));
+    if (count > 0 && header.second_bytes > 0)
+      TSR_ASSIGN_OR_RETURN(code->second_code_,
+                           trace.device->LoadCode(object.substr(object.size() - header.second_bytes)));
+    const auto find = [&](const std::string& name) -> absl::StatusOr<const void*> {
+      if (code->second_code_ != nullptr)
+        if (absl::StatusOr<const void*> found = code->second_code_->Find(name.c_str()); found.ok()) return found;
+      return code->device_code_->Find(name.c_str());
+    };
     for (size_t k = 0; k < positions.size(); ++k) {
       Kernel& kernel = code->kernels_[k];
       kernel.name = absl::StrCat("k", positions[k]);
       kernel.label = LabelOf(absl::StrCat(kernel.name, " of ", trace.name));
-      TSR_ASSIGN_OR_RETURN(kernel.function, code->device_code_->Find(kernel.name.c_str()));
-      if (kernel.many > 0) {
-        const std::string many = absl::StrCat(kernel.name, "_many");
-        TSR_ASSIGN_OR_RETURN(kernel.many_function, code->device_code_->Find(many.c_str()));
-      }
+      TSR_ASSIGN_OR_RETURN(kernel.function, find(kernel.name));
+      if (kernel.many > 0) TSR_ASSIGN_OR_RETURN(kernel.many_function, find(absl::StrCat(kernel.name, "_many")));
     }
     if (rt::options().fuse() && !rt::options().bitwise() && interp::MatmulWithEpilogue(trace.device->kind()) != nullptr)
       FindLibraryKernels(trace, code->kernels_, code->kernel_of_);

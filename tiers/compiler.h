@@ -51,7 +51,7 @@ struct TesseraCompilerApi {
 
   /// Trace to artifact. Blocks for as long as the compile takes; runs on a thread of the library's own.
   int32_t (*compile)(const TesseraCompileRequest* request, const TesseraSink* out, const TesseraSink* error);
-  /// The text of a stage: "graph", "sched", "tile", "target", "llvm" or "asm" (PTX for a CUDA target); or "report":
+  /// The text of a stage: "graph", "sched", "tile", "target", "llvm", "asm" (PTX for a CUDA target) or "cuda"; or "report":
   /// what each kernel does and takes; or "space": what a tuner may choose.
   int32_t (*inspect)(const TesseraCompileRequest* request, const char* stage, const TesseraSink* out,
                      const TesseraSink* error);
@@ -92,11 +92,11 @@ struct ArtifactHeader {
   char magic[4];  // "TSRA"
   uint32_t version;
   uint32_t kind;  // ArtifactKind
-  uint32_t reserved;
+  uint32_t second_bytes;  // of a cubin at the end of the object: its kernels are to be taken in place of the first's
   uint64_t plan_words;
   uint64_t object_bytes;
 };
-inline constexpr uint32_t kArtifactVersion = 9;
+inline constexpr uint32_t kArtifactVersion = 10;
 
 /// The most kernels of so many parameters that one launch may have: all parameters of a launch are at most 4 KiB, which
 /// is what every driver takes.

@@ -10,7 +10,7 @@ using namespace mlir;
 namespace tessera::compiler {
 namespace {
 
-constexpr llvm::StringRef kTexts[] = {"graph", "sched", "space", "tile", "target", "llvm", "asm"};
+constexpr llvm::StringRef kTexts[] = {"graph", "sched", "space", "tile", "target", "llvm", "asm", "cuda"};
 
 llvm::Error Failed(const Pipeline& pipeline) { return llvm::createStringError(pipeline.error()); }
 
@@ -102,7 +102,7 @@ llvm::Expected<Compiled> CompileHere(Pipeline& pipeline, const CompileSettings& 
   compiled.cpu = std::move(*cpu);
   if (settings.profile) pipeline.ProfilePasses();
   std::vector<KernelReport> counted;
-  const bool beyond = Wants(settings, "llvm") || Wants(settings, "asm");
+  const bool beyond = Wants(settings, "llvm") || Wants(settings, "asm") || Wants(settings, "cuda");
   for (Stage stage : {Stage::graph, Stage::sched, Stage::tile, Stage::target}) {
     if (stage < pipeline.stage()) continue;
     bool needed = settings.code || beyond;
@@ -118,22 +118,26 @@ llvm::Expected<Compiled> CompileHere(Pipeline& pipeline, const CompileSettings& 
       return Failed(pipeline);
     if (stage == Stage::sched && settings.report && settings.code) counted = CountKernels(pipeline.module());
   }
-  for (llvm::StringRef text : {"llvm", "asm"})
+  for (llvm::StringRef text : {"llvm", "asm", "cuda"})
     if (Wants(settings, text) && !pipeline.Text(text, &compiled.cpu, &compiled.texts[text.str()]))
       return Failed(pipeline);
   if (settings.code) {
     compiled.plan = PlanOf(pipeline.module());
     std::map<std::string, CodeResources> code;
     std::map<std::string, CodeResources>* resources = settings.report ? &code : nullptr;
-    bool is_cubin = false;
+    DeviceImage image;
     if (compiled.plan.empty()) {
       // There is nothing to compile.
     } else if (!IsDevice(compiled.cpu)) {
       if (!pipeline.Object(&compiled.cpu, &compiled.object, resources)) return Failed(pipeline);
-    } else if (!pipeline.DeviceObject(compiled.cpu, &compiled.object, &is_cubin, resources)) {
+    } else if (!pipeline.DeviceObject(compiled.cpu, &image, resources)) {
       return Failed(pipeline);
     }
-    if (IsDevice(compiled.cpu)) compiled.kind = is_cubin ? tiers::kCubin : tiers::kPtx;
+    if (IsDevice(compiled.cpu)) {
+      compiled.object = std::move(image.object);
+      compiled.second_bytes = image.second_bytes;
+      compiled.kind = image.is_cubin ? tiers::kCubin : tiers::kPtx;
+    }
     if (settings.report) compiled.report = FinishReport(std::move(counted), compiled.plan, code);
   }
   compiled.times = pipeline.times();

@@ -34,7 +34,7 @@ struct CompileSettings {
   bool profile = false;
   /// Fills Compiled::report.
   bool report = true;
-  /// Stages whose text is wanted: graph, sched, tile, target, llvm, asm. Those before the module's own are left out.
+  /// Stages whose text is wanted: graph, sched, tile, target, llvm, asm, cuda. Those before the module's own are left out.
   std::vector<std::string> texts;
   /// Without: stops at the stage of the last text, and neither code nor a plan nor a report is made.
   bool code = true;
@@ -43,6 +43,8 @@ struct CompileSettings {
 struct Compiled {
   HostCpu cpu;
   std::string object;  ///< what `kind` says; empty if there is no kernel
+  /// At the end of the object: a second cubin, of kernels that were made as CUDA C++ (DeviceImage in pipeline.h).
+  size_t second_bytes = 0;
   tiers::ArtifactKind kind = tiers::kHostObject;
   std::vector<Launch> plan;                  ///< in the order in which kernels run
   std::map<std::string, std::string> texts;  ///< of the stages that were asked for

@@ -64,7 +64,7 @@ struct Task {
     if (!compiled)
       error = llvm::toString(compiled.takeError());
     else if (stage.empty())
-      out = ArtifactOf(compiled->plan, compiled->kind, compiled->object);
+      out = ArtifactOf(compiled->plan, compiled->kind, compiled->object, compiled->second_bytes);
     else if (stage == kCubin && compiled->kind == tiers::kCubin)
       out = compiled->object;
     else if (stage == kCubin)

@@ -24,7 +24,9 @@
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/sched/prologue.h"
+#include "tiers/compiler/target/cuda_source.h"
 #include "tiers/compiler/target/nvptx.h"
+#include "tiers/compiler/target/nvrtc.h"
 #include "tiers/compiler/tile/loop_nest.h"
 
 using namespace mlir;
@@ -270,8 +272,11 @@ bool Pipeline::Object(const HostCpu* cpu, std::string* object, std::map<std::str
   return true;
 }
 
-bool Pipeline::DeviceObject(const HostCpu& device, std::string* object, bool* is_cubin,
-                            std::map<std::string, CodeResources>* code) {
+// There are two ways down. PTX of LLVM's is assembled by nvJitLink, in a fourth of the time. But that makes code which
+// others could be linked to, and there groups of warps cannot hand registers to each other (setmaxnreg): a kernel on
+// tensor cores has no more than 168 for a thread. NVRTC's code can have 232. So what the schedule says goes that way,
+// and what spills otherwise.
+bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<std::string, CodeResources>* code) {
   llvm::LLVMContext llvm_context;
   std::unique_ptr<llvm::Module> module;
   {
@@ -279,26 +284,97 @@ bool Pipeline::DeviceObject(const HostCpu& device, std::string* object, bool* is
     module = ToLlvm(llvm_context);
   }
   if (!module) return false;
+  std::set<std::string> wanted, possible;
+  for (const llvm::Function& f : *module) {
+    if (f.getCallingConv() != llvm::CallingConv::PTX_Kernel) continue;
+    if (f.hasFnAttribute(kAsSource) || WantsSource(options_)) wanted.insert(f.getName().str());
+    if (f.hasFnAttribute(kHoldsSums) && device.cpu == "sm_90a") possible.insert(f.getName().str());
+  }
+  // The time that it takes to open the libraries is not that of a compile.
+  const bool assembles = HasAssembler(), has_source = !(wanted.empty() && possible.empty()) && HasNvrtc();
   CodegenTimes times;
-  llvm::Expected<std::string> ptx = CompileToAssembly(*module, CodegenOf(&device), &times);
+  CodegenOptions options = CodegenOf(&device);
+  std::optional<CudaSource> source;
+  std::string cubin_of_source;
+  std::map<std::string, CodeResources> own, of_source;
+  bool is_done = false;
+  if (has_source) {
+    options.after_passes = [&](llvm::Module& m) {
+      if (llvm::Expected<CudaSource> made = ToCudaSource(m)) {
+        source = std::move(*made);
+      } else {
+        llvm::consumeError(made.takeError());
+      }
+      if (!source || wanted.empty()) return;
+      cubin_of_source = FromSource(*source, wanted, device, of_source);
+      if (cubin_of_source.empty()) return;
+      for (const std::string& name : wanted) {
+        m.getFunction(name)->eraseFromParent();
+        possible.erase(name);
+      }
+      is_done = llvm::none_of(m, [](const llvm::Function& f) {
+        return f.getCallingConv() == llvm::CallingConv::PTX_Kernel && !f.isDeclaration();
+      });
+    };
+  }
+  llvm::Expected<std::string> ptx = CompileToAssembly(*module, options, &times);
   if (!ptx) return Fail(llvm::toString(ptx.takeError()));
   times_.link = times.link, times_.opt = times.opt, times_.codegen = times.codegen;
-  // The time that it takes to open the assembler's library is not that of a compile.
-  *is_cubin = false;
-  if (HasAssembler()) {
+  image->is_cubin = is_done;
+  if (!is_done && assembles) {
     Clock clock(&times_.assemble);
-    llvm::Expected<std::string> cubin = Assemble(*ptx, device.cpu, code);
-    if (cubin) {
-      *object = std::move(*cubin);
-      *is_cubin = true;
-      return true;
+    if (llvm::Expected<std::string> cubin =
+            Assemble(*ptx, device.cpu, code != nullptr || !possible.empty() ? &own : nullptr)) {
+      image->object = std::move(*cubin);
+      image->is_cubin = true;
+    } else {
+      // Its driver may know a device that the assembler here does not.
+      llvm::consumeError(cubin.takeError());
     }
-    // Its driver may know a device that the assembler here does not.
-    llvm::consumeError(cubin.takeError());
   }
-  *object = std::move(*ptx);
-  object->push_back('\0');
+  // What spills is tried the other way. (With kernels that went there already, it would be a third image.)
+  std::set<std::string> spilled;
+  for (const std::string& name : possible)
+    if (own[name].spills > 0) spilled.insert(name);
+  if (image->is_cubin && cubin_of_source.empty() && source && !spilled.empty()) {
+    cubin_of_source = FromSource(*source, spilled, device, of_source);
+    int64_t before = 0, after = 0;
+    for (const std::string& name : spilled) before += own[name].spills, after += of_source[name].spills;
+    if (after >= before) {
+      cubin_of_source.clear();
+      of_source.clear();
+    }
+  }
+  if (!image->is_cubin) {
+    image->object = std::move(*ptx);
+    image->object.push_back('\0');
+  } else if (is_done) {
+    image->object = std::move(cubin_of_source);
+  } else if (!cubin_of_source.empty()) {
+    // The second image begins where a cubin may.
+    image->object.resize((image->object.size() + 15) / 16 * 16);
+    image->second_bytes = cubin_of_source.size();
+    image->object += cubin_of_source;
+  }
+  if (code != nullptr) {
+    *code = std::move(own);
+    for (auto& [name, resources] : of_source) {
+      (*code)[name] = resources;
+      (*code)[name].as_source = true;
+    }
+  }
   return true;
+}
+
+std::string Pipeline::FromSource(const CudaSource& source, const std::set<std::string>& kernels, const HostCpu& device,
+                                 std::map<std::string, CodeResources>& code) {
+  Clock clock(&times_.assemble);
+  std::string text = source.common;
+  for (const std::string& name : kernels) text += source.kernels.at(name);
+  llvm::Expected<std::string> cubin = CompileCuda(text, device.cpu, &code);
+  if (cubin) return std::move(*cubin);
+  llvm::consumeError(cubin.takeError());
+  return "";
 }
 
 bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {
@@ -318,7 +394,7 @@ bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {
     });
     return true;
   }
-  if (what != "llvm" && what != "asm") {
+  if (what != "llvm" && what != "asm" && what != "cuda") {
     // A place of many ops is said at the ops, once each, and not at every argument again.
     ForgetArgumentPlaces([](Location loc) { return isa<FusedLoc>(loc); });
     OpPrintingFlags flags;
@@ -330,11 +406,22 @@ bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module = ToLlvm(context);
   if (!module) return false;
-  const CodegenOptions options = CodegenOf(cpu);
+  CodegenOptions options = CodegenOf(cpu);
+  llvm::Expected<CudaSource> source = CudaSource();
+  if (what == "cuda") {
+    if (cpu == nullptr || !IsDevice(*cpu)) return Fail("CUDA C++ is for CUDA devices");
+    options.after_passes = [&](llvm::Module& m) { source = ToCudaSource(m); };
+  }
   llvm::Expected<std::string> text =
       what == "asm" ? CompileToAssembly(*module, options) : CompileToOptimizedIr(*module, options);
+  if (!source) return Fail(llvm::toString(source.takeError()));
   if (!text) return Fail(llvm::toString(text.takeError()));
-  stream << *text;
+  if (what != "cuda") {
+    stream << *text;
+    return true;
+  }
+  stream << source->common;
+  for (const auto& [name, kernel] : source->kernels) stream << kernel;
   return true;
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "tiers/compiler/passes.h"
 #include "tiers/compiler/target/codegen.h"
+#include "tiers/compiler/target/cuda_source.h"
 
 namespace tessera::compiler {
 
@@ -41,6 +43,15 @@ CompileOptions OptionsOfThisMachine();
 /// The passes that take a module from the stage before to that one.
 void AddPasses(mlir::OpPassManager& passes, Stage stage, const CompileOptions& options);
 
+/// Kernels for CUDA devices: a cubin, or PTX with a NUL at its end where that cannot be assembled here.
+struct DeviceImage {
+  std::string object;
+  bool is_cubin = false;
+  /// At the end of the object: a second cubin, of kernels that were made as CUDA C++. Those of the same names in the
+  /// first one are not meant.
+  size_t second_bytes = 0;
+};
+
 /// One compile. Errors are in error(), as MLIR and LLVM report them.
 class Pipeline {
  public:
@@ -54,13 +65,12 @@ class Pipeline {
   /// At Stage::target: the kernels as a relocatable object. `cpu` null: this machine. `code` may be null; where it is
   /// given, it gets what the code generator says of each function.
   bool Object(const HostCpu* cpu, std::string* object, std::map<std::string, CodeResources>* code);
-  /// The same for CUDA devices: a cubin, or PTX with a NUL at its end where that cannot be assembled here.
-  bool DeviceObject(const HostCpu& device, std::string* object, bool* is_cubin,
-                    std::map<std::string, CodeResources>* code);
+  /// The same for CUDA devices.
+  bool DeviceObject(const HostCpu& device, DeviceImage* image, std::map<std::string, CodeResources>* code);
   /// Places in a text of that name become unknown: for text that nobody wrote.
   void ForgetPlaces(llvm::StringRef name);
-  /// The text of the module as it is, or "llvm" and "asm" at Stage::target. Ops say where they came from, where that is
-  /// known.
+  /// The text of the module as it is, or "llvm", "asm" and "cuda" at Stage::target. Ops say where they came from, where
+  /// that is known.
   bool Text(llvm::StringRef what, const HostCpu* cpu, std::string* out);
 
   /// Times of every pass from now on.
@@ -75,6 +85,9 @@ class Pipeline {
  private:
   class Diagnosed;
   bool Fail(std::string message);
+  /// A cubin of these kernels by way of CUDA C++; empty where it cannot be made.
+  std::string FromSource(const CudaSource& source, const std::set<std::string>& kernels, const HostCpu& device,
+                         std::map<std::string, CodeResources>& code);
   bool Begin();
   void ForgetArgumentPlaces(llvm::function_ref<bool(mlir::Location)> is_forgotten);
   std::unique_ptr<llvm::Module> ToLlvm(llvm::LLVMContext& context);

@@ -49,9 +49,9 @@ struct TensorTile {
 constexpr TensorTile kTensorTiles[] = {{128, 128, 1, 2, 0.75}, {128, 128, 1, 0, 0.74}, {128, 256, 0, 0, 0.74},
                                        {128, 256, 0, 2, 0.73}, {256, 128, 0, 2, 0.73}, {128, 128, 0, 0, 0.5},
                                        {128, 64, 0, 0, 0.4}};
-// Of f8 a group has 64 rows, and sums of some of the columns twice.
-constexpr TensorTile kF8Tiles[] = {
-    {128, 192, 0, 2, 0.75}, {128, 192, 0, 0, 0.72}, {128, 128, 0, 2, 0.7}, {128, 128, 0, 0, 0.65}};
+// Of f8 a group has 64 rows, and sums of some of the columns twice. As an H200 showed them for 8192 cubed.
+constexpr TensorTile kF8Tiles[] = {{128, 256, 0, 0, 0.79}, {128, 256, 0, 2, 0.77}, {128, 192, 0, 0, 0.75},
+                                   {128, 192, 0, 2, 0.74}, {128, 128, 0, 2, 0.72}, {128, 128, 0, 0, 0.68}};
 constexpr int64_t kTensorDepth = 64, kF8Depth = 128, kMultiprocessors = 132, kFewRowBytes = 2048;
 // Where each warp multiplies for itself: two blocks of 64 rows for a group share what a warp reads of the right factor.
 constexpr TensorTile kWarpTiles[] = {{256, 128, 0, 0, 0.5}, {128, 128, 0, 0, 0.4}, {128, 64, 0, 0, 0.35}};
@@ -78,6 +78,8 @@ ProductSchedule ScheduleOf(const TensorTile& tile, bool by_warps, const ProductF
   s.form = ProductSchedule::Form::tensor;
   s.rows = tile.rows, s.columns = tile.columns, s.apart = tile.apart, s.warps = by_warps, s.cluster = tile.cluster;
   s.depth = f.is_f8 ? kF8Depth : kTensorDepth;
+  // Where elements of a matrix that is read, or more sums of f8, take registers beside the sums.
+  s.source = !by_warps && (f.has_matrix || (f.is_f8 && s.columns > 192));
   const int64_t places = by_warps ? 0 : f.has_matrix ? s.Places() : std::min<int64_t>(2, s.Places());
   shared -= places * 4 * ProductSchedule::kGroups * ProductSchedule::kPlaceBytes;
   // SharedBytes() has all that rows may take. With places they are a few as a rule; where they find no room, results
@@ -99,6 +101,7 @@ DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
         b.getNamedAttr("stages", b.getI64IntegerAttr(stages)),   b.getNamedAttr("apart", b.getI64IntegerAttr(apart))};
     if (cluster != 0) entries.push_back(b.getNamedAttr("cluster", b.getI64IntegerAttr(cluster)));
+    if (source != 0) entries.push_back(b.getNamedAttr("source", b.getI64IntegerAttr(source)));
     if (warps != 0) entries.push_back(b.getNamedAttr("warps", b.getI64IntegerAttr(warps)));
     return b.getDictionaryAttr(entries);
   }
@@ -133,8 +136,9 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
     const int64_t own = s.OwnRows();
     const bool is_f8 = s.depth == kF8Depth;
     const bool fits = (own == 64 || own == 128) && s.rows % 64 == 0 && s.columns % 32 == 0 && s.columns <= 256 &&
-                      (is_f8 ? own == 64 && s.apart == 0 && s.warps == 0 : s.depth == kTensorDepth) && s.stages >= 2 && own * s.columns <= 128 * 192 &&
-                      s.SharedBytes() <= kSharedBytes && (s.warps == 0 || (s.apart == 0 && s.cluster == 0)) &&
+                      (is_f8 ? own == 64 && s.apart == 0 && s.warps == 0 : s.depth == kTensorDepth) && s.stages >= 2 &&
+                      own * s.columns <= 128 * 192 && s.SharedBytes() <= kSharedBytes &&
+                      (s.warps == 0 || (s.apart == 0 && s.cluster == 0)) &&
                       (s.Blocks() == 1 || s.columns % (is_f8 ? 64 : 128) == 0);
     if (!fits) return std::nullopt;
     return s;
@@ -178,8 +182,9 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
           continue;
         choices.push_back("rows=" + std::to_string(other.rows) + ",columns=" + std::to_string(other.columns) +
                           ",stages=" + std::to_string(other.stages) + ",apart=" + std::to_string(other.apart) +
-                          ",cluster=" + std::to_string(other.cluster));
+                          ",cluster=" + std::to_string(other.cluster) + ",source=" + std::to_string(other.source));
       }
+      if (s.warps == 0) add("source", 1 - s.source);
       break;
     case ProductSchedule::Form::packed:
       add("rows", 2 * s.rows);
@@ -203,6 +208,17 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
     case ProductSchedule::Form::library: break;
   }
   return choices;
+}
+
+bool WantsSource(const CompileOptions& options) {
+  SmallVector<StringRef> products;
+  StringRef(options.schedule).split(products, '+', -1, false);
+  return llvm::any_of(products, [](StringRef product) {
+    auto [name, values] = product.split(':');
+    SmallVector<StringRef> entries;
+    values.split(entries, ',', -1, false);
+    return name == "*" && llvm::is_contained(entries, "source=1");
+  });
 }
 
 void Override(const CompileOptions& options, int32_t step, ProductSchedule* schedule) {

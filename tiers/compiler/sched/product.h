@@ -27,6 +27,7 @@ struct ProductSchedule {
   int64_t stages = 0;      // tensor: pieces in the ring
   int64_t apart = 0;       // tensor: 1: each group of warps has a task of its own, one after the other
   int64_t cluster = 0;     // tensor: 2: two blocks, one below the other, share what they copy of the right factor
+  int64_t source = 0;      // tensor: 1: made as CUDA C++ (target/cuda_source.h)
   int64_t warps = 0;       // tensor: 1: each warp multiplies for itself (mma), and all threads copy
   int64_t queries = 0;     // where heads share matrices: a task has so many rows of each of them; 0: not said
 
@@ -80,6 +81,9 @@ bool ReadsMatrix(mlir::ValueRange reads, mlir::Operation* product);
 /// The space of the tuner: entries in which another schedule differs from this one, and leaving it to the library.
 std::vector<std::string> Alternatives(const ProductSchedule& schedule, const ProductFacts& facts,
                                       const CompileOptions& options);
+
+/// Are all kernels to be made as CUDA C++? "*:source=1" in the schedule says so.
+bool WantsSource(const CompileOptions& options);
 
 /// What `options.schedule` says of a product, given by its step, in place of entries of `schedule`.
 void Override(const CompileOptions& options, int32_t step, ProductSchedule* schedule);

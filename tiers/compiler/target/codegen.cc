@@ -354,6 +354,7 @@ llvm::Expected<std::string> Compile(llvm::Module& module, const CodegenOptions& 
   if (llvm::Error e = Prepare(module, **machine, options, times)) {
     return llvm::joinErrors(std::move(e), diagnostics.Take("linking"));
   }
+  if (options.after_passes) options.after_passes(module);
   const double start = Now();
   llvm::SmallString<0> bytes;
   {
@@ -484,6 +485,7 @@ llvm::Expected<std::string> CompileToOptimizedIr(llvm::Module& module, const Cod
   if (llvm::Error e = Prepare(module, **machine, options, ignored)) {
     return llvm::joinErrors(std::move(e), diagnostics.Take("linking"));
   }
+  if (options.after_passes) options.after_passes(module);
   std::string text;
   llvm::raw_string_ostream stream(text);
   module.print(stream, nullptr);

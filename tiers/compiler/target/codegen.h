@@ -2,6 +2,7 @@
 #ifndef TESSERA_TIERS_COMPILER_TARGET_CODEGEN_H_
 #define TESSERA_TIERS_COMPILER_TARGET_CODEGEN_H_
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -12,6 +13,8 @@ namespace tessera::compiler {
 
 /// The attribute of functions that hold the sums of tensor cores as long vectors: those are taken apart first.
 inline constexpr const char* kHoldsSums = "tsr-holds-sums";
+/// Kernels that are to be made as CUDA C++ (target/cuda_source.h).
+inline constexpr const char* kAsSource = "tsr-as-source";
 
 struct HostCpu {
   std::string triple;
@@ -48,6 +51,8 @@ struct CodegenOptions {
   const HostCpu* cpu = nullptr;
   /// Fills CodegenTimes::functions.
   bool resources = false;
+  /// Is given the module between the passes on LLVM IR and code generation.
+  std::function<void(llvm::Module&)> after_passes;
 };
 
 /// What the code of one function takes.
@@ -58,6 +63,7 @@ struct CodeResources {
   int64_t reloads = 0;       ///< and read again
   int64_t registers = 0;     ///< of a thread, on a CUDA device
   int64_t shared_bytes = 0;  ///< of a block, on a CUDA device
+  bool as_source = false;    ///< on a CUDA device: made as CUDA C++, not as PTX
 };
 
 /// Milliseconds of the thread's CPU time (what runs beside it does not count), and what came out.

@@ -121,6 +121,7 @@ class DeviceLowering : public TileLowering {
     SmallVector<Attribute> attributes = {b_.getStrArrayAttr({"nvvm.maxntid", std::to_string(threads)}),
                                          b_.getStrArrayAttr({"nvvm.minctasm", blocks})};
     if (holds_sums_) attributes.push_back(b_.getStringAttr(kHoldsSums));
+    if (kernel_->hasAttr("source")) attributes.push_back(b_.getStringAttr(kAsSource));
     if (ClusterOf(kernel_) > 1)
       attributes.push_back(b_.getStrArrayAttr({"nvvm.cluster_dim", std::to_string(ClusterOf(kernel_)) + ",1,1"}));
     function.setPassthroughAttr(b_.getArrayAttr(attributes));

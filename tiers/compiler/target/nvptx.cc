@@ -41,21 +41,7 @@ struct Library {
   }
 };
 
-// Held by whoever is in the library.
-std::mutex& InUse() {
-  static auto* mutex = new std::mutex;
-  return *mutex;
-}
-
-// Before the library destroys its objects, which it does when the process ends and where it was opened last. The
-// registration is libc's: that of this library registers nothing (entry.cc).
-void StopAtExit() {
-  using Register = int (*)(void (*)(void*), void*, void*);
-  if (const auto at_exit = reinterpret_cast<Register>(dlsym(RTLD_DEFAULT, "__cxa_atexit")))
-    at_exit([](void*) { StopAssembling(); }, nullptr, nullptr);
-}
-
-// Null where there is none. Never closed. InUse() is held.
+// Null where there is none. Never closed. AssemblersInUse() is held.
 const Library* TheLibrary() {
   static const Library* const found = []() -> const Library* {
     void* opened = nullptr;
@@ -67,7 +53,7 @@ const Library* TheLibrary() {
     for (int major = 15; major >= 12; --major)
       for (int minor = 0; minor < 10; ++minor)
         if (library->Find(opened, "_" + std::to_string(major) + "_" + std::to_string(minor))) {
-          StopAtExit();
+          StopAssemblingAtExit();
           return library;
         }
     delete library;
@@ -98,15 +84,28 @@ int64_t NumberBefore(llvm::StringRef line, llvm::StringRef unit) {
 
 }  // namespace
 
+std::mutex& AssemblersInUse() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+// Before the library destroys its objects, which it does when the process ends and where it was opened last. The
+// registration is libc's: that of this library registers nothing (entry.cc).
+void StopAssemblingAtExit() {
+  using Register = int (*)(void (*)(void*), void*, void*);
+  if (const auto at_exit = reinterpret_cast<Register>(dlsym(RTLD_DEFAULT, "__cxa_atexit")))
+    at_exit([](void*) { StopAssembling(); }, nullptr, nullptr);
+}
+
 bool HasAssembler() {
-  const std::lock_guard lock(InUse());
+  const std::lock_guard lock(AssemblersInUse());
   return TheLibrary() != nullptr;
 }
 
 void StopAssembling() {
   // Both the library's end and that of the compiler come here.
   static std::once_flag once;
-  std::call_once(once, [] { InUse().lock(); });
+  std::call_once(once, [] { AssemblersInUse().lock(); });
 }
 
 // Lines such as
@@ -141,7 +140,7 @@ std::map<std::string, CodeResources> ResourcesOf(llvm::StringRef log) {
 
 llvm::Expected<std::string> Assemble(llvm::StringRef ptx, llvm::StringRef device,
                                      std::map<std::string, CodeResources>* code) {
-  const std::lock_guard lock(InUse());
+  const std::lock_guard lock(AssemblersInUse());
   const Library* library = TheLibrary();
   if (library == nullptr) return llvm::createStringError("libnvJitLink is not on this machine");
   const std::string arch = "-arch=" + device.str();

@@ -3,6 +3,7 @@
 #define TESSERA_TIERS_COMPILER_TARGET_NVPTX_H_
 
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "llvm/ADT/StringRef.h"
@@ -23,6 +24,11 @@ llvm::Expected<std::string> Assemble(llvm::StringRef ptx, llvm::StringRef device
 /// The process ends: returns when nobody is in the library, and lets nobody in again. A thread that comes then waits
 /// for ever.
 void StopAssembling();
+
+/// Held by whoever is in a library of NVIDIA's that compiles.
+std::mutex& AssemblersInUse();
+/// Calls StopAssembling() before such a library, which was just opened, destroys its objects.
+void StopAssemblingAtExit();
 
 /// What the assembler's log says of each kernel.
 std::map<std::string, CodeResources> ResourcesOf(llvm::StringRef log);

@@ -90,6 +90,7 @@ class ProductGpuLowering : public FollowProductGpu {
     SmallVector<int64_t> team = {groups * kGroup, 1, 1, rows_at_ + RowCopies() * row_bytes_};
     if (s_.Blocks() > 1) team.append({0, s_.Blocks()});
     tile_.setTeam(team);
+    if (s_.source != 0) tile_->setAttr("source", b_.getUnitAttr());
     if (s_.warps == 0) {
       SmallVector<Attribute> maps = {left_.map, right_.map};
       for (const Matrix& matrix : results_) maps.push_back(matrix.map);
