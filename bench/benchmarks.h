@@ -48,6 +48,7 @@
   X(gpu_cold_start, GpuColdStart, "a program that adds two tensors on a GPU, from exec to exit")                     \
   X(gpu_launch, GpuLaunch, "host time of small ops and functions on a GPU, the bare driver and PyTorch")             \
   X(gpu_fused, GpuFused, "chains, norms, softmax and sums of large rows on a GPU, a copy and torch.compile")         \
+  X(gpu_rows, GpuRowLengths, "softmax, norms and cross-entropy of rows from 1k to 128k on a GPU, a copy or a read")  \
   X(gpu_gemm_tier1, GpuGemmTier1, "products of all sizes and dtypes on a GPU, and cuBLASLt")                         \
   X(gpu_attention, GpuAttention, "attention in tier 1 on a GPU, and PyTorch")                                        \
   X(gpu_decode, GpuDecode, "attention of one query and many keys in tier 1 on a GPU, PyTorch, and a copy")           \

@@ -1,6 +1,7 @@
 // Tasks of the gpu benchmarks, for a process whose default device is a GPU (tessera_bench --serve gpu):
 //
 //   rows NAME DTYPE M N    a function of rows: gelu, layer_norm, rms_norm, softmax, sum
+//   row_op NAME DTYPE N    an op of rows of N elements, 256 MiB of them (gpu_rows.cc)
 //   gemm M N K DTYPE       a product
 //   attention B H K S D full|causal, op NAME    tier 1 (gpu_programs.cc)
 //   until                  a loop that ends when what it computes is small enough (gpu_programs.cc)
@@ -21,6 +22,7 @@ namespace bench {
 Timed GpuTask(const std::string& task);
 Timed GpuProgramTask(const std::string& task);
 Timed GpuLinearTask(const std::string& task);
+Timed GpuRowsTask(const std::string& task);
 
 }  // namespace bench
 

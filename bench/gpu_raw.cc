@@ -60,7 +60,7 @@ struct Cuda {
 #undef TSR_F
   CUcontext context = nullptr;
   CUstream stream = nullptr;
-  CUfunction kernel = nullptr, spin = nullptr;
+  CUfunction kernel = nullptr, spin = nullptr, read = nullptr;
   CUdeviceptr memory = 0;
 };
 
@@ -98,6 +98,81 @@ again:
   @%p bra again;
   ret;
 }
+.visible .entry read(.param .u64 p, .param .u64 end, .param .u64 to) {
+  .reg .b64 %rd<8>;
+  .reg .b32 %r<4>;
+  .reg .b32 %a<32>;
+  .reg .b32 %s<4>;
+  .reg .pred %p;
+  ld.param.u64 %rd1, [p];
+  ld.param.u64 %rd2, [end];
+  ld.param.u64 %rd3, [to];
+  cvta.to.global.u64 %rd1, %rd1;
+  cvta.to.global.u64 %rd2, %rd2;
+  cvta.to.global.u64 %rd3, %rd3;
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %nctaid.x;
+  mul.wide.u32 %rd4, %r2, 32768;
+  mul.wide.u32 %rd5, %r1, 16;
+  mul.wide.u32 %rd6, %r3, 32768;
+  add.s64 %rd1, %rd1, %rd4;
+  add.s64 %rd1, %rd1, %rd5;
+  mov.u32 %s0, 0;
+  mov.u32 %s1, 0;
+  mov.u32 %s2, 0;
+  mov.u32 %s3, 0;
+next:
+  ld.global.v4.u32 {%a0, %a1, %a2, %a3}, [%rd1+0];
+  ld.global.v4.u32 {%a4, %a5, %a6, %a7}, [%rd1+4096];
+  ld.global.v4.u32 {%a8, %a9, %a10, %a11}, [%rd1+8192];
+  ld.global.v4.u32 {%a12, %a13, %a14, %a15}, [%rd1+12288];
+  ld.global.v4.u32 {%a16, %a17, %a18, %a19}, [%rd1+16384];
+  ld.global.v4.u32 {%a20, %a21, %a22, %a23}, [%rd1+20480];
+  ld.global.v4.u32 {%a24, %a25, %a26, %a27}, [%rd1+24576];
+  ld.global.v4.u32 {%a28, %a29, %a30, %a31}, [%rd1+28672];
+  xor.b32 %s0, %s0, %a0;
+  xor.b32 %s1, %s1, %a1;
+  xor.b32 %s2, %s2, %a2;
+  xor.b32 %s3, %s3, %a3;
+  xor.b32 %s0, %s0, %a4;
+  xor.b32 %s1, %s1, %a5;
+  xor.b32 %s2, %s2, %a6;
+  xor.b32 %s3, %s3, %a7;
+  xor.b32 %s0, %s0, %a8;
+  xor.b32 %s1, %s1, %a9;
+  xor.b32 %s2, %s2, %a10;
+  xor.b32 %s3, %s3, %a11;
+  xor.b32 %s0, %s0, %a12;
+  xor.b32 %s1, %s1, %a13;
+  xor.b32 %s2, %s2, %a14;
+  xor.b32 %s3, %s3, %a15;
+  xor.b32 %s0, %s0, %a16;
+  xor.b32 %s1, %s1, %a17;
+  xor.b32 %s2, %s2, %a18;
+  xor.b32 %s3, %s3, %a19;
+  xor.b32 %s0, %s0, %a20;
+  xor.b32 %s1, %s1, %a21;
+  xor.b32 %s2, %s2, %a22;
+  xor.b32 %s3, %s3, %a23;
+  xor.b32 %s0, %s0, %a24;
+  xor.b32 %s1, %s1, %a25;
+  xor.b32 %s2, %s2, %a26;
+  xor.b32 %s3, %s3, %a27;
+  xor.b32 %s0, %s0, %a28;
+  xor.b32 %s1, %s1, %a29;
+  xor.b32 %s2, %s2, %a30;
+  xor.b32 %s3, %s3, %a31;
+  add.s64 %rd1, %rd1, %rd6;
+  setp.lt.u64 %p, %rd1, %rd2;
+  @%p bra next;
+  xor.b32 %s0, %s0, %s1;
+  xor.b32 %s2, %s2, %s3;
+  xor.b32 %s0, %s0, %s2;
+  setp.eq.u32 %p, %s0, 305419896;
+  @%p st.global.u32 [%rd3], %s0;
+  ret;
+}
 )";
 
 Cuda& Driver() {
@@ -113,6 +188,7 @@ Cuda& Driver() {
     Check(c->f_cuModuleLoadData(&module, kPtx), "cuModuleLoadData");
     Check(c->f_cuModuleGetFunction(&c->kernel, module, "one"), "cuModuleGetFunction");
     Check(c->f_cuModuleGetFunction(&c->spin, module, "spin"), "cuModuleGetFunction");
+    Check(c->f_cuModuleGetFunction(&c->read, module, "read"), "cuModuleGetFunction");
     Check(c->f_cuMemAlloc(&c->memory, 4096), "cuMemAlloc");
     return c;
   }();
@@ -365,6 +441,21 @@ Timed GpuRawTask(const std::string& task) {
     words >> bytes;
     const CUdeviceptr from = Allocate(bytes), to = Allocate(bytes);
     return Work([=] { Check(Driver().f_cuMemcpyDtoDAsync(to, from, bytes, Driver().stream), "cuMemcpyDtoDAsync"); });
+  }
+  if (name == "read") {
+    // Blocks of 256 threads read 32 KiB at a time.
+    constexpr size_t kAtATime = 32768;
+    size_t bytes = 0;
+    words >> bytes;
+    if (bytes == 0 || bytes % kAtATime != 0) return {};
+    const CUdeviceptr from = Allocate(bytes);
+    const auto blocks = static_cast<unsigned>(std::min<size_t>(bytes / kAtATime, 132 * 8));
+    return Work([=]() mutable {
+      Cuda& c = Driver();
+      CUdeviceptr begin = from, end = from + bytes;
+      void* params[] = {&begin, &end, &c.memory};
+      Check(c.f_cuLaunchKernel(c.read, blocks, 1, 1, 256, 1, 1, 0, c.stream, params, nullptr), "cuLaunchKernel");
+    });
   }
   if (name == "gemm_on_device") {
     int64_t m = 0, n = 0, k = 0;

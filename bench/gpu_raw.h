@@ -4,6 +4,7 @@
 //   launch            one kernel of one block
 //   graph N           one launch of a CUDA graph of N such kernels
 //   copy BYTES        a copy within the device
+//   read BYTES        a sum of them: 16 bytes an access, eight in flight
 //   gemm M N K DTYPE  the fastest of the eight kernels that cuBLASLt names first; bf16, f16, f32, tf32 or f8e4m3, or
 //                     f8e4m3_bf16: a product of f8e4m3 in bf16
 //   gemm_on_device    the same by the device's time: the fastest, and how long it takes (DeviceWork)

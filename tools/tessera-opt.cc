@@ -38,7 +38,7 @@ namespace {
 
 namespace cl = llvm::cl;
 
-enum class Until { nothing, graph, sched, tile, target, llvm, assembly, report };
+enum class Until { nothing, graph, sched, tile, target, llvm, assembly, cuda, report };
 
 struct CommandLine {
   cl::OptionCategory category{"Options of a compile"};
@@ -49,6 +49,7 @@ struct CommandLine {
                  clEnumValN(Until::target, "target", "the LLVM dialect and the launch plan"),
                  clEnumValN(Until::llvm, "llvm", "optimised LLVM IR"),
                  clEnumValN(Until::assembly, "asm", "assembly of this machine, or PTX"),
+                 clEnumValN(Until::cuda, "cuda", "CUDA C++ of the kernels, for NVRTC"),
                  clEnumValN(Until::report, "report", "what each kernel does and takes, and times of the compile")),
       cl::init(Until::nothing), cl::cat(category)};
   cl::opt<int> lanes{"lanes", cl::desc("Elements of a vector of f32"), cl::init(16), cl::cat(category)};
@@ -112,7 +113,7 @@ int PrintCode(const llvm::MemoryBuffer& input, llvm::raw_ostream& out) {
   CompileSettings settings;
   settings.options = line.Options();
   settings.code = settings.report = settings.profile = line.stage == Until::report;
-  const std::string text = line.stage == Until::llvm ? "llvm" : "asm";
+  const std::string text = line.stage == Until::llvm ? "llvm" : line.stage == Until::cuda ? "cuda" : "asm";
   if (!settings.code) settings.texts = {text};
   const std::unique_ptr<mlir::MLIRContext> context = NewContext();
   Pipeline pipeline(*context, settings.options);

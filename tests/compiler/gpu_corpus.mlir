@@ -755,3 +755,56 @@ tsr_graph.trace "eager" values [0, 1] strides [[1, -1], []] likely [4096, 4096, 
   %v2 = tsr_graph.exp %v0 step 0 values [2] until [1] : (!t) -> !t
   %v3 = tsr_graph.update_slice %v1, %v2 step 1 values [3] until [end] {steps = array<i64>} : (!c, !t) -> !c
 }
+
+// -----
+
+// layer_norm_bf16_of_a_cluster: 1
+!t = tensor<1024x131072xbf16>
+!r = tensor<131072xbf16>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []] (%v0: !t, %v1: !r, %v2: !r) {
+  %v3 = tsr_graph.layer_norm %v0, %v1, %v2 step 0 values [3] until [end] : (!t, !r, !r) -> !t
+}
+
+// -----
+
+// layer_norm_f32_of_a_cluster: 1
+!t = tensor<511x131072xf32>
+!r = tensor<131072xf32>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []] (%v0: !t, %v1: !r, %v2: !r) {
+  %v3 = tsr_graph.layer_norm %v0, %v1, %v2 step 0 values [3] until [end] : (!t, !r, !r) -> !t
+}
+
+// -----
+
+// softmax_f32_of_a_cluster: 1
+!t = tensor<512x131072xf32>
+tsr_graph.trace "function" values [0] strides [[]] (%v0: !t) {
+  %v3 = tsr_graph.softmax %v0 step 0 values [3] until [end] : (!t) -> !t
+}
+
+// -----
+
+// softmax_bf16_of_a_cluster: 1
+!t = tensor<1024x100000xbf16>
+tsr_graph.trace "function" values [0] strides [[]] (%v0: !t) {
+  %v3 = tsr_graph.softmax %v0 step 0 values [3] until [end] : (!t) -> !t
+}
+
+// -----
+
+// add_norm_bf16_of_a_cluster: 1
+!t = tensor<1024x65536xbf16>
+!r = tensor<65536xbf16>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []] (%v0: !t, %v1: !t, %v2: !r) {
+  %v3 = tsr_graph.add %v0, %v1 step 0 values [3] until [end] : (!t, !t) -> !t
+  %v4 = tsr_graph.rms_norm %v3, %v2 step 1 values [4] until [end] : (!t, !r) -> !t
+}
+
+// -----
+
+// rms_norm_f32_of_large_blocks: 1
+!t = tensor<300x262144xf32>
+!r = tensor<262144xf32>
+tsr_graph.trace "function" values [0, 1] strides [[], []] (%v0: !t, %v1: !r) {
+  %v3 = tsr_graph.rms_norm %v0, %v1 step 0 values [3] until [end] : (!t, !r) -> !t
+}

@@ -79,46 +79,6 @@ tsr_graph.trace "left" values [0, 1] strides [[], []] (%v0: !t, %v1: !t) {
 
 // -----
 
-// A row of which a thread has too many elements for registers: it is kept in shared memory, two rows on a
-// multiprocessor, and computed from there in each pass. Each thread reads only what it has fetched itself, so there is
-// nothing to wait for but its own copies.
-// CHECK-LABEL: tsr_tile.kernel @k0
-// CHECK-SAME: team [512, 1, 2, 0, 65536]
-// CHECK-NOT: scf.for
-// CHECK: scf.if
-// CHECK-COUNT-8: tsr_tile.fetch %in0[{{.*}}] to {{.*}} lanes 8 : bf16
-// CHECK: tsr_tile.await
-// CHECK-COUNT-8: tsr_tile.fetched {{.*}} : bf16 -> vector<8xf32>
-// CHECK: tsr_tile.team_reduce "maximum_f32"
-// CHECK-COUNT-8: tsr_tile.fetched {{.*}} : bf16 -> vector<8xf32>
-// CHECK: tsr_tile.team_reduce "add_f32"
-// CHECK: tsr_tile.fetched {{.*}} : bf16 -> vector<8xf32>
-// CHECK: tsr_tile.map "exp_weight_f32_narrow"
-// CHECK: tsr_tile.store {{.*}} aligned : vector<8xf32> -> bf16
-!w = tensor<4096x32768xbf16>
-tsr_graph.trace "shared" values [0] strides [[]] (%v0: !w) {
-  %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] : (!w) -> !w
-}
-
-// -----
-
-// Shared memory has no room for all of two rows: what is over is in registers, and fetched by nobody.
-// CHECK-LABEL: tsr_tile.kernel @k0
-// CHECK-SAME: team [512, 1, 2, 0, 114688]
-// CHECK-COUNT-14: tsr_tile.fetch %in0
-// CHECK-NOT: tsr_tile.fetch
-// CHECK-COUNT-2: tsr_tile.load %in0{{.*}} aligned : bf16 -> vector<8xf32>
-// CHECK: tsr_tile.await
-// CHECK-NOT: tsr_tile.load %in0[{{.*}} aligned
-// CHECK-COUNT-14: tsr_tile.fetched
-// CHECK: tsr_tile.team_reduce "maximum_f32"
-!w = tensor<2048x65536xbf16>
-tsr_graph.trace "beyond" values [0] strides [[]] (%v0: !w) {
-  %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] : (!w) -> !w
-}
-
-// -----
-
 // Operands that only the result needs come during the last reduction, and one vector ahead of their use. A sum of
 // squares takes the products in unrounded. A block has one row, and no loop.
 // CHECK-LABEL: tsr_tile.kernel @k0

@@ -140,3 +140,30 @@ tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks 
   // expected-error@+1 {{names no op: embeding}}
   tsr_tile.report "embeding" %begin of %end to %begin
 }
+
+// -----
+
+tsr_tile.kernel @k at 0 steps [0] inputs [0] outputs [1] dims [] strides [[], []] tasks [] unit [] grain 1 scratch []
+    (%in0: !llvm.ptr, %out0: !llvm.ptr, %scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %x = tsr_tile.load %in0[%begin] : f32 -> f32
+  // expected-error@+1 {{halves its blocks, which are a power of two and at most 8}}
+  %y = tsr_tile.cluster_reduce "add_f32"(%x) threads 256 blocks 16 to %begin signal %end : (f32) -> f32
+}
+
+// -----
+
+tsr_tile.kernel @k at 0 steps [0] inputs [0] outputs [1] dims [] strides [[], []] tasks [] unit [] grain 1 scratch []
+    (%in0: !llvm.ptr, %out0: !llvm.ptr, %scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %x = tsr_tile.load %in0[%begin] : f32 -> f32
+  // expected-error@+1 {{makes one of each of its operands}}
+  %y = tsr_tile.cluster_reduce "add_f32"(%x, %x) threads 256 blocks 4 to %begin signal %end : (f32, f32) -> f32
+}
+
+// -----
+
+tsr_tile.kernel @k at 0 steps [0] inputs [0] outputs [1] dims [] strides [[], []] tasks [] unit [] grain 1 scratch []
+    (%in0: !llvm.ptr, %out0: !llvm.ptr, %scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %x = tsr_tile.load %in0[%begin] : f32 -> f32
+  // expected-error@+1 {{has whole warps in a block}}
+  %y = tsr_tile.cluster_reduce "add_f32"(%x) threads 16 blocks 4 to %begin signal %end : (f32) -> f32
+}

@@ -296,6 +296,18 @@ LogicalResult TeamReduceOp::verify() {
   return success();
 }
 
+LogicalResult ClusterReduceOp::verify() {
+  if (!llvm::isPowerOf2_64(getThreads()) || getThreads() < 32 || getThreads() > 1024)
+    return emitOpError("has whole warps in a block, a power of two of them and at most 32");
+  if (!llvm::isPowerOf2_64(getBlocks()) || getBlocks() > 8)
+    return emitOpError("halves its blocks, which are a power of two and at most 8");
+  if (getX().empty() || getX().getTypes() != getReduced().getTypes())
+    return emitOpError("makes one of each of its operands");
+  for (Value x : getX())
+    if (!x.getType().isIntOrFloat()) return emitOpError("reduces a scalar of each thread");
+  return success();
+}
+
 LogicalResult FetchOp::verify() {
   const int64_t bytes = static_cast<int64_t>(getLanes()) * getDtype().getIntOrFloatBitWidth() / 8;
   if (bytes != 4 && bytes != 8 && bytes % 16 != 0) return emitOpError("copies 4, 8 or a multiple of 16 bytes");

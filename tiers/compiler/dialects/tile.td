@@ -253,6 +253,29 @@ def TsrTile_TeamReduceOp : TsrTile_Op<"team_reduce", [MemoryEffects<[MemRead, Me
   let hasVerifier = 1;
 }
 
+def TsrTile_ClusterReduceOp : TsrTile_Op<"cluster_reduce", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "The scalars of all threads of a cluster made one, which all of them get; of several rows at once";
+  let description = [{
+    As tsr_tile.team_reduce, for each operand; a block has `threads` threads, the cluster `blocks` blocks. Each warp sends
+    its result to every block: to byte `slot` of its dynamic shared memory, where there are 8 bytes for each operand and
+    each warp of the cluster. Each thread waits until all have come and reads them, in the same order everywhere.
+    `signal` of each block has been made for one arrival, which has announced 4 bytes for each of them, or 8 for scalars
+    of 64 bits; this is its first phase. All blocks have come to a barrier since then. After the last reduction a block
+    may leave: nobody writes to it any more.
+
+    ```mlir
+    %sums:2 = tsr_tile.cluster_reduce "add_f32"(%scalar, %scalar) threads 256 blocks 4 to %slot signal %offset : (f32, f32) -> (f32, f32)
+    ```
+  }];
+  let arguments = (ins StrAttr:$function, Variadic<AnyType>:$x, I64Attr:$threads, I64Attr:$blocks, I64:$slot, I64:$signal);
+  let results = (outs Variadic<AnyType>:$reduced);
+  let assemblyFormat = [{
+    $function `` `(` $x `)` `threads` $threads `blocks` $blocks `to` $slot `signal` $signal attr-dict `:`
+    functional-type($x, $reduced)
+  }];
+  let hasVerifier = 1;
+}
+
 def TsrTile_BarrierOp : TsrTile_Op<"barrier", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "All threads of the block come here before any goes on";
   let description = [{
@@ -547,11 +570,15 @@ def TsrTile_GroupBarrierOp : TsrTile_Op<"group_barrier", [MemoryEffects<[MemRead
 def TsrTile_ClusterBarrierOp : TsrTile_Op<"cluster_barrier", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "All threads of all blocks of the cluster come here before any goes on";
   let description = [{
+    With `relaxed` the only writes that others see afterwards are signals that were made. Nobody waits for what is on
+    its way to memory then.
+
     ```mlir
     tsr_tile.cluster_barrier
     ```
   }];
-  let assemblyFormat = "attr-dict";
+  let arguments = (ins UnitAttr:$relaxed);
+  let assemblyFormat = "(`relaxed` $relaxed^)? attr-dict";
 }
 
 def TsrTile_TakeOp : TsrTile_Op<"take", [Pure, AllTypesMatch<["upper", "lower"]>]> {

@@ -418,8 +418,8 @@ llvm::Expected<HostCpu> FindCpu(llvm::StringRef name, llvm::StringRef features) 
 llvm::Expected<HostCpu> FindDevice(llvm::StringRef name) {
   // PTX as old as the kind of device allows, so that drivers know it.
   static constexpr std::pair<llvm::StringRef, llvm::StringRef> kDevices[] = {
-      {"sm_80", "+ptx78"},  {"sm_86", "+ptx78"},  {"sm_89", "+ptx78"}, {"sm_90", "+ptx78"},
-      {"sm_90a", "+ptx80"}, {"sm_100", "+ptx86"}, {"sm_120", "+ptx87"}};
+      {"sm_80", "+ptx78"},  {"sm_86", "+ptx78"},  {"sm_89", "+ptx78"}, {"sm_90", "+ptx81"},
+      {"sm_90a", "+ptx81"}, {"sm_100", "+ptx86"}, {"sm_120", "+ptx87"}};
   for (const auto& [device, features] : kDevices)
     if (name == device) return HostCpu{"nvptx64-nvidia-cuda", device.str(), features.str()};
   return llvm::createStringError(

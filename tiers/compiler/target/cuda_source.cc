@@ -9,7 +9,6 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/DataLayout.h"
 #include "llvm/IR/GlobalVariable.h"
@@ -666,21 +665,25 @@ class Function {
       return "tsr_is(tsr_bits(" + argument(0) + "), " + (of->isFloatTy() ? "23, 8, " : "52, 11, ") + argument(1) + ")";
     }
     if (is_float) {
-      const char* f = llvm::StringSwitch<const char*>(what)
-                          .Case("fma", is_f32 ? "__fmaf_rn" : "__fma_rn")
-                          .Case("fabs", is_f32 ? "fabsf" : "fabs")
-                          .Case("sqrt", is_f32 ? "__fsqrt_rn" : "__dsqrt_rn")
-                          .Case("maximum", "tsr_maximum")
-                          .Case("minimum", "tsr_minimum")
-                          .Case("maxnum", is_f32 ? "fmaxf" : "fmax")
-                          .Case("minnum", is_f32 ? "fminf" : "fmin")
-                          .Case("copysign", is_f32 ? "copysignf" : "copysign")
-                          .Case("floor", is_f32 ? "floorf" : "floor")
-                          .Case("ceil", is_f32 ? "ceilf" : "ceil")
-                          .Case("trunc", is_f32 ? "truncf" : "trunc")
-                          .Cases({"rint", "nearbyint", "roundeven"}, is_f32 ? "rintf" : "rint")
-                          .Default(nullptr);
-      return f == nullptr ? "" : all(f);
+      struct Named {
+        const char *name, *f32, *f64;
+      };
+      constexpr Named kNamed[] = {{"fma", "__fmaf_rn", "__fma_rn"},
+                                  {"fabs", "fabsf", "fabs"},
+                                  {"sqrt", "__fsqrt_rn", "__dsqrt_rn"},
+                                  {"maximum", "tsr_maximum", "tsr_maximum"},
+                                  {"maxnum", "fmaxf", "fmax"},
+                                  {"minnum", "fminf", "fmin"},
+                                  {"minimum", "tsr_minimum", "tsr_minimum"},
+                                  {"floor", "floorf", "floor"},
+                                  {"ceil", "ceilf", "ceil"},
+                                  {"copysign", "copysignf", "copysign"},
+                                  {"trunc", "truncf", "trunc"},
+                                  {"rint", "rintf", "rint"},
+                                  {"nearbyint", "rintf", "rint"},
+                                  {"roundeven", "rintf", "rint"}};
+      const auto* named = llvm::find_if(kNamed, [&](const Named& n) { return what == n.name; });
+      return named == std::end(kNamed) ? "" : all(is_f32 ? named->f32 : named->f64);
     }
     if (what == "fabs") return "(u16)(" + argument(0) + " & 0x7fff)";  // of 16 bits
     if (!t->isIntegerTy()) return "";

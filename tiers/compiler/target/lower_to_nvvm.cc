@@ -449,6 +449,64 @@ class DeviceLowering : public TileLowering {
     return x;
   }
 
+  void Text(const std::string& text, StringRef constraints, ValueRange operands) {
+    LLVM::InlineAsmOp::create(b_, loc_, TypeRange(), operands, text, constraints, /*has_side_effects=*/true,
+                              /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+                              LLVM::AsmDialectAttr::get(b_.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+  }
+
+  void ClusterReduce(tile::ClusterReduceOp op) {
+    const auto blocks = static_cast<int64_t>(op.getBlocks());
+    const int64_t warps = static_cast<int64_t>(op.getThreads()) / 32, all = warps * blocks;
+    const int64_t width = std::min<int64_t>(all, 32);  // results of warps that a warp reads at a time
+    Type i32 = b_.getI32Type();
+    auto plus = [&](Value x, Value y) { return LLVM::AddOp::create(b_, loc_, x, y).getResult(); };
+    auto address = [&](Value pointer) { return LLVM::PtrToIntOp::create(b_, loc_, i32, pointer).getResult(); };
+    auto exchange = [&](Value x, int64_t lanes) {
+      for (int64_t mask = lanes / 2; mask > 0; mask /= 2) x = Pair(op.getFunction(), x, Exchanged(x, mask));
+      return x;
+    };
+    // What is sent has 4 or 8 bytes.
+    auto sent = [&](Value x) { return x.getType().getIntOrFloatBitWidth() == 64 ? 64u : 32u; };
+    auto place = [&](size_t k, Value warp) {
+      Value at = LLVM::MulOp::create(b_, loc_, warp, Small(sent(op.getX()[k]) / 8));
+      return Byte(Fetched(op.getSlot()), plus(at, Small(static_cast<int64_t>(k) * all * 8)));
+    };
+    Value thread = Intrinsic("llvm.nvvm.read.ptx.sreg.tid.x", {}, i32);
+    Value rank = Intrinsic("llvm.nvvm.read.ptx.sreg.cluster.ctarank", {}, i32);
+    Value warp = LLVM::LShrOp::create(b_, loc_, thread, Small(5));
+    Value lane = LLVM::AndOp::create(b_, loc_, thread, Small(31));
+    Value mine = plus(LLVM::MulOp::create(b_, loc_, rank, Small(warps)), warp);
+    Value signal = address(Fetched(op.getSignal()));
+    for (auto [k, x] : llvm::enumerate(op.getX())) {
+      Value word = exchange(x, 32);
+      const unsigned bits = x.getType().getIntOrFloatBitWidth();
+      if (isa<FloatType>(x.getType())) word = LLVM::BitcastOp::create(b_, loc_, b_.getIntegerType(bits), word);
+      if (bits < 32) word = LLVM::ZExtOp::create(b_, loc_, i32, word);
+      // A lane for each block.
+      Text("{\n.reg .pred p;\n.reg .b32 a, s;\nsetp.lt.u32 p, $2, " + std::to_string(blocks) +
+               ";\n@p mapa.shared::cluster.u32 a, $0, $2;\n@p mapa.shared::cluster.u32 s, $1, $2;\n"
+               "@p st.async.shared::cluster.mbarrier::complete_tx::bytes.b" +
+               std::to_string(sent(x)) + " [a], $3, [s];\n}",
+           bits == 64 ? "r,r,r,l,~{memory}" : "r,r,r,r,~{memory}", {address(place(k, mine)), signal, lane, word});
+    }
+    Text(
+        "{\n.reg .pred p;\nAgain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [$0], 0;\n@p bra Over;\nbra Again;\n"
+        "Over:\n}",
+        "r,~{memory}", signal);
+    Value first = LLVM::AndOp::create(b_, loc_, lane, Small(width - 1));
+    for (auto [k, x] : llvm::enumerate(op.getX())) {
+      Type type = x.getType();
+      Value sum;
+      for (int64_t from = 0; from < all; from += width) {
+        Value at = place(k, from == 0 ? first : plus(first, Small(from)));
+        Value part = LLVM::LoadOp::create(b_, loc_, type, at, sent(x) / 8);
+        sum = sum ? Pair(op.getFunction(), sum, part) : part;
+      }
+      op.getReduced()[k].replaceAllUsesWith(exchange(sum, width));
+    }
+  }
+
   // Larger and smaller of two f32 are instructions. Null for other functions.
   Value Larger(StringRef function, Value x, Value y) {
     if (function == "maximum_f32") return LLVM::MaximumOp::create(b_, loc_, x, y);
@@ -465,6 +523,10 @@ class DeviceLowering : public TileLowering {
     if (auto place = dyn_cast<tile::PlaceOp>(op)) return Place(place.getWhat());
     if (auto team = dyn_cast<tile::TeamReduceOp>(op)) return TeamReduce(team);
     if (auto fetched = dyn_cast<tile::FetchedOp>(op)) return LoadFetched(fetched);
+    if (auto cluster = dyn_cast<tile::ClusterReduceOp>(op)) {
+      ClusterReduce(cluster);
+      return Value();
+    }
     if (auto store = dyn_cast<tile::StoreOp>(op); store && store.getCondition()) {
       StoreIf(store);
       return Value();

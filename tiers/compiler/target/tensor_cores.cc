@@ -393,8 +393,11 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
   } else if (auto barrier = dyn_cast<tile::GroupBarrierOp>(op)) {
     // Number 0 is that of the block.
     w.Text("{\n.reg .b32 n;\nadd.s32 n, $0, 1;\nbar.sync n, 128;\n}", "r,~{memory}", w.Narrow(barrier.getGroup()));
-  } else if (isa<tile::ClusterBarrierOp>(op)) {
-    w.Text("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;", "~{memory}", {});
+  } else if (auto cluster = dyn_cast<tile::ClusterBarrierOp>(op)) {
+    w.Text(cluster.getRelaxed() ? "fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed;\n"
+                                  "barrier.cluster.wait.acquire;"
+                                : "barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;",
+           "~{memory}", {});
   } else if (auto take = dyn_cast<tile::TakeOp>(op)) {
     w.Take(take);
   } else if (auto down = dyn_cast<tile::LayDownOp>(op)) {

@@ -20,6 +20,17 @@ constexpr int64_t kMultiprocessors = 132;
 constexpr int64_t kRowBytes = 64;
 constexpr int64_t kRowThreads = 512;
 constexpr int64_t kRegisterElements = 16;  // for which there are registers besides
+// Rows that are longer than that are shared by clusters of up to so many blocks. Each has about so many bytes of the
+// rows in its shared memory, so that there are several blocks of a multiprocessor, which do not all read, add up or
+// write at the same time. Of operands that all rows share each row would fetch as many bytes again from the
+// second-level cache, or twice as many: there two rows go together.
+constexpr int64_t kMostOfCluster = 8;
+constexpr int64_t kPartBytes = 32 << 10;
+constexpr int64_t kPartThreads = 256;
+constexpr int64_t kPartBlocks = 4;
+constexpr int64_t kEnoughBlocks = 3;         // for two rows at a time
+constexpr int64_t kReservedBytes = 2 << 10;  // of each block, for the device and for what begins at a multiple
+constexpr int64_t kRowsTogether = 2;
 // Element by element: a block that has a column of pieces has this many elements of each thread in flight, twice that
 // if it stays. It does so for at most so many operands, and where blocks go around so often at least that it does not
 // matter how the last pieces come out.
@@ -59,6 +70,24 @@ GpuGeometry ForElements(const GpuFacts& facts, GpuGeometry g, int64_t row) {
   return g;
 }
 
+// Rows in shared memory of clusters, some at a time: as many blocks of a multiprocessor as find room.
+std::optional<GpuGeometry> ForClusters(const GpuFacts& facts, GpuGeometry g, int64_t row, int64_t at_once) {
+  g.at_once = at_once;
+  g.cluster = std::min(kMostOfCluster, PowerOfTwo(llvm::divideCeil(row * facts.early_bytes * at_once, kPartBytes)));
+  if (g.cluster < 2) return std::nullopt;
+  g.keeps_rows = g.in_shared = true;
+  for (g.blocks = kPartBlocks; g.blocks > 0; --g.blocks) {
+    g.team = g.blocks >= kEnoughBlocks ? kPartThreads : kMostThreads / g.blocks;
+    g.chunks = static_cast<int64_t>(llvm::divideCeil(llvm::divideCeil(row, g.lanes), g.OfRow()));
+    const int64_t each = facts.shared_bytes / g.blocks - kReservedBytes - g.SentBytes(facts.num_reductions);
+    const int64_t room = each / (g.team * g.lanes * facts.early_bytes * at_once);
+    g.in_registers = std::max<int64_t>(0, g.chunks - room);
+    if (g.in_registers == 0 || (g.blocks == 1 && at_once == 1 && g.in_registers * g.lanes <= kRegisterElements))
+      return g;
+  }
+  return std::nullopt;
+}
+
 // Rows in shared memory: nothing where registers do, or where there is no room. Registers also do, if for one block
 // alone, where two blocks would not find all of their rows there.
 std::optional<GpuGeometry> ForRowsInShared(const GpuFacts& facts, GpuGeometry g, int64_t row) {
@@ -66,6 +95,14 @@ std::optional<GpuGeometry> ForRowsInShared(const GpuFacts& facts, GpuGeometry g,
       row <= kRowThreads * MostElements(facts, kRowThreads) || facts.early_bytes == 0 ||
       g.lanes * facts.narrowest < kFetchedBytes)
     return std::nullopt;
+  if (facts.has_clusters) {
+    // (Several operands of two rows would take more registers than there are.)
+    if (facts.num_late > 0 && facts.early_bytes <= facts.narrowest)
+      if (std::optional<GpuGeometry> both = ForClusters(facts, g, row, kRowsTogether);
+          both && both->blocks >= kEnoughBlocks)
+        return both;
+    if (std::optional<GpuGeometry> one = ForClusters(facts, g, row, 1)) return one;
+  }
   const bool do_registers = row <= kMostThreads * MostElements(facts, kMostThreads);
   g.keeps_rows = g.in_shared = true;
   for (g.blocks = facts.needs_registers ? 1 : 2; g.blocks > 0; --g.blocks) {
@@ -135,6 +172,12 @@ int64_t LikelySize(sched::KernelOp kernel, const Dim& d) {
   const auto seen = *trace.getLikely();
   return d.value >= 0 && d.value < static_cast<int64_t>(seen.size()) ? seen[static_cast<size_t>(d.value)] : -1;
 }
+
+int64_t SharedBytesOf(llvm::StringRef device) {
+  return device == "sm_80" ? 160 << 10 : device.starts_with("sm_90") || device == "sm_100" ? 224 << 10 : 96 << 10;
+}
+
+bool HasClusters(llvm::StringRef device) { return device.starts_with("sm_90") || device.starts_with("sm_10"); }
 
 std::optional<GpuGeometry> ChooseGeometry(const GpuFacts& facts) {
   GpuGeometry g;

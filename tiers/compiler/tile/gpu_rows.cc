@@ -8,6 +8,72 @@ using namespace mlir;
 
 namespace tessera::compiler {
 
+int64_t GpuRows::LikelyLoop(size_t l, bool* is_exact) {
+  int64_t size = 1;
+  for (int64_t d = nest_.loops[l].first; d <= nest_.loops[l].second; ++d) {
+    const Dim& dim = nest_.space[static_cast<size_t>(d)];
+    const int64_t n = LikelySize(kernel_, dim);
+    if (is_exact != nullptr) *is_exact &= !dim.is_symbol;
+    if (n < 0) return -1;
+    size *= n;
+  }
+  return size;
+}
+
+GpuFacts GpuRows::Facts() {
+  GpuFacts facts;
+  facts.needs_registers = device_.starts_with("sm_8");
+  facts.shared_bytes = SharedBytesOf(device_);
+  facts.has_clusters = HasClusters(device_);
+  facts.is_row_exact = true;
+  facts.row = nest_.loops.empty() ? 1 : LikelyLoop(nest_.loops.size() - 1, &facts.is_row_exact);
+  exact_row_ = facts.is_row_exact ? facts.row : -1;
+  facts.num_rows = 1;
+  facts.num_outer = static_cast<int64_t>(Outer());
+  bool is_exact = true;
+  for (size_t l = 0; l < Outer(); ++l) {
+    const int64_t n = LikelyLoop(l, &is_exact);
+    facts.num_rows = n < 0 || facts.num_rows < 0 ? -1 : facts.num_rows * n;
+  }
+  likely_row_ = facts.row;
+  exact_rows_ = is_exact ? facts.num_rows : -1;
+  facts.is_reduction = IsReduction();
+  facts.is_one_run = Outer() == 0;
+  auto moves = [&](size_t k) { return !nest_.loops.empty() && nest_.views[k].loops.back().kind != Stride::Kind::zero; };
+  llvm::SmallPtrSet<Value, 8> early;
+  for (Operation& op : Body())
+    if (auto reduce = dyn_cast<graph::ReduceOp>(op)) {
+      CollectArguments(reduce.getX(), early);
+      ++facts.num_reductions;
+    }
+  for (size_t k = 0; k < nest_.views.size(); ++k) {
+    if (!moves(k)) continue;
+    const int64_t bytes = BytesOf(nest_.views[k].type.getElementType());
+    facts.narrowest = facts.narrowest == 0 ? bytes : std::min(facts.narrowest, bytes);
+    facts.widest = std::max(facts.widest, bytes);
+    if (k >= num_inputs_) continue;
+    ++facts.num_inputs;
+    if (early.contains(Argument(k))) facts.early_bytes += bytes;
+    facts.num_late += !early.contains(Argument(k)) && IsOfAllRows(k);
+    facts.num_whole += IsWhole(k);
+  }
+  // Rows that an index names are not fetched.
+  facts.has_tables = HasTables();
+  if (facts.has_tables) facts.num_whole = 0;
+  for (Operation& op : Body().without_terminator())
+    facts.computed = std::max(facts.computed, BytesOf(ComputeType(ElementOf(op.getResult(0)))));
+  ClassifyValues();
+  facts.is_heavy = llvm::any_of(Yield().getValues(), [&](Value v) { return IsHeavy(v); });
+  // The weights of a softmax are a few instructions.
+  facts.is_cheap_again = llvm::none_of(Body().without_terminator(), [&](Operation& op) {
+    Value v = op.getResult(0);
+    return !is_row_.lookup(v) && IsHeavy(v) && !op.hasAttr("weight");
+  });
+  for (size_t k = 0; k < Yield().getValues().size(); ++k)
+    (moves(num_inputs_ + k) ? facts.has_rows : facts.has_numbers) = true;
+  return facts;
+}
+
 void GpuRows::ClassifyValues() {
   stores_narrow_ = llvm::all_of(Yield().getValues(), [](Value v) { return IsNarrowFloat(ElementOf(v)); });
   Classify();
@@ -82,6 +148,14 @@ void GpuRows::LoadFor(Value v, Chunk& chunk) {
   }
   if (IsProduct(v.getDefiningOp())) return;
   for (Value o : v.getDefiningOp()->getOperands()) LoadFor(o, chunk);
+}
+
+bool GpuRows::AddProduct(Accumulator& a, Value& sum, Chunk& chunk) {
+  auto product = a.reduce.getX().getDefiningOp<graph::MulOp>();
+  if (!a.is_sum || bitwise_ || chunk.is_valid || !product || !ElementOf(product->getResult(0)).isF32()) return false;
+  Value x = Tile(product->getOperand(0), chunk), y = Tile(product->getOperand(1), chunk);
+  sum = tile::FmaOp::create(b_, loc_, sum.getType(), x, y, sum);
+  return true;
 }
 
 Value GpuRows::Unrounded(Value tile, Type dtype) {

@@ -5,6 +5,7 @@
 #include "llvm/ADT/SmallPtrSet.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tiers/compiler/passes.h"
+#include "tiers/compiler/tile/gpu_geometry.h"
 #include "tiers/compiler/tile/row_lowering.h"
 
 namespace tessera::compiler {
@@ -32,6 +33,26 @@ class GpuRows : public RowLowering {
   /// Loops but for the innermost.
   size_t Outer() const { return nest_.loops.empty() ? 0 : nest_.loops.size() - 1; }
 
+  /// An operand that all rows share.
+  bool IsOfAllRows(size_t k) const {
+    return llvm::all_of(llvm::ArrayRef(nest_.views[k].loops).drop_back(),
+                        [](const Stride& s) { return s.kind == Stride::Kind::zero; });
+  }
+  /// An operand of which each element is read once: it moves in every loop, and along a row in steps of one.
+  bool IsWhole(size_t k) const {
+    const auto& loops = nest_.views[k].loops;
+    return !loops.empty() && (loops.back().kind == Stride::Kind::one || loops.back().kind == Stride::Kind::dense) &&
+           llvm::none_of(loops, [](const Stride& s) { return s.kind == Stride::Kind::zero; });
+  }
+
+  bool IsReduction() const { return nest_.row > 0; }
+  bool HasTables() const {
+    return llvm::any_of(nest_.views, [](const ViewPlan& v) { return v.is_table; });
+  }
+  /// The size of a loop, as far as it is known or was seen.
+  int64_t LikelyLoop(size_t l, bool* is_exact = nullptr);
+  /// Before Begin(): all that the geometry depends on. Values are classified by this.
+  GpuFacts Facts();
   /// Before Begin(): what is known of values, and whether all results are narrow floats.
   void ClassifyValues();
   /// The operands that `v` is computed from.
@@ -80,6 +101,8 @@ class GpuRows : public RowLowering {
   mlir::Value Tile(mlir::Value v, Chunk& chunk);
   /// Operands that `v` needs and the chunk does not have yet.
   void LoadFor(mlir::Value v, Chunk& chunk);
+  /// A sum of products takes them in unrounded, in one instruction; false: this is none.
+  bool AddProduct(Accumulator& a, mlir::Value& sum, Chunk& chunk);
   /// A tile for a store, which rounds by itself.
   static mlir::Value Unrounded(mlir::Value tile, mlir::Type dtype);
   void StoreTile(mlir::Value tile, size_t view, mlir::Value at, bool aligned, mlir::Value condition = nullptr);
@@ -92,6 +115,9 @@ class GpuRows : public RowLowering {
   std::string FunctionOf(mlir::Operation* op, std::string function) override;
 
   const llvm::StringRef device_;
+  // Known after Facts(), or -1: elements of a row, and how many there are, for all runs; elements of rows that were
+  // seen.
+  int64_t exact_row_ = -1, exact_rows_ = -1, likely_row_ = -1;
   bool stores_narrow_ = false;  // all results are narrow floats
 };
 

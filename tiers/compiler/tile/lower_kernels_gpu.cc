@@ -20,12 +20,15 @@
 //                         Long rows whose elements take little arithmetic are kept in shared memory, each thread's
 //                         elements by itself, and computed from there in each pass: a thread has room for more of
 //                         them, so that there are two blocks where registers would hold only one. What finds no room
-//                         there is in registers after all.
+//                         there is in registers after all. Where blocks of the device reach each other's shared memory,
+//                         a cluster of them has the row: a part for each, small enough for several blocks of a
+//                         multiprocessor. They send each other what each warp has at a reduction. Where results need
+//                         operands that all rows share, such as weights, two rows go together: these come once.
 //                         Rows that are longer still, or not aligned, are read once for each pass, in a loop.
 //
 // A reduction is first one of each thread, then of its team (tsr_tile.team_reduce). Rows in registers are summed in
-// f32: at most 32 elements by a thread, in vectors of 4 or 8 lanes, then in a tree of at most 13 levels. The error is
-// below 21 units in the last place of the sum of magnitudes, and in practice below that of the host's loops, which are
+// f32: at most 64 elements by a thread, in vectors of 4 or 8 lanes, then in a tree of at most 13 levels. The error is
+// below 29 units in the last place of the sum of magnitudes, and in practice below that of the host's loops, which are
 // longer. Loops sum in f32 for at most eight steps and add that to an f64, as on the host.
 //
 // Where all results are narrow floats, functions such as exp are those of target/math_narrow.h.
@@ -70,6 +73,7 @@ class GpuLowering : public GpuRows {
       block_row_ = arith::DivUIOp::create(b_, loc_, team_thread_, I64(g_.team));
       team_thread_ = arith::RemUIOp::create(b_, loc_, team_thread_, I64(g_.team));
     }
+    if (g_.cluster > 1) team_thread_ = Sum(Mul(Place("rank"), I64(g_.team)), team_thread_);
     is_aligned_ = AreAligned(g_.lanes, exact_row_ < 0 && IsReduction() ? n_ : Value());
     if (g_.lanes > 1 && exact_row_ < 0 && !IsReduction())
       is_aligned_ = And(is_aligned_, Compare(arith::CmpIPredicate::uge, n_, I64(g_.lanes)));
@@ -83,95 +87,17 @@ class GpuLowering : public GpuRows {
   }
 
  private:
-  // ---- what is known
-
-  bool IsReduction() const { return nest_.row > 0; }
-  bool HasTables() const {
-    return llvm::any_of(nest_.views, [](const ViewPlan& v) { return v.is_table; });
-  }
-
-  // The size of a loop, as far as it is known or was seen.
-  int64_t LikelyLoop(size_t l, bool* is_exact = nullptr) {
-    int64_t size = 1;
-    for (int64_t d = nest_.loops[l].first; d <= nest_.loops[l].second; ++d) {
-      const Dim& dim = nest_.space[static_cast<size_t>(d)];
-      const int64_t n = LikelySize(kernel_, dim);
-      if (is_exact != nullptr) *is_exact &= !dim.is_symbol;
-      if (n < 0) return -1;
-      size *= n;
-    }
-    return size;
-  }
-
-  GpuFacts Facts() {
-    GpuFacts facts;
-    facts.needs_registers = device_.starts_with("sm_8");
-    facts.shared_bytes = SharedBytes();
-    facts.is_row_exact = true;
-    facts.row = nest_.loops.empty() ? 1 : LikelyLoop(nest_.loops.size() - 1, &facts.is_row_exact);
-    exact_row_ = facts.is_row_exact ? facts.row : -1;
-    facts.num_rows = 1;
-    facts.num_outer = static_cast<int64_t>(Outer());
-    bool is_exact = true;
-    for (size_t l = 0; l < Outer(); ++l) {
-      const int64_t n = LikelyLoop(l, &is_exact);
-      facts.num_rows = n < 0 || facts.num_rows < 0 ? -1 : facts.num_rows * n;
-    }
-    likely_row_ = facts.row;
-    exact_rows_ = is_exact ? facts.num_rows : -1;
-    facts.is_reduction = IsReduction();
-    facts.is_one_run = Outer() == 0;
-    auto moves = [&](size_t k) {
-      return !nest_.loops.empty() && nest_.views[k].loops.back().kind != Stride::Kind::zero;
-    };
-    llvm::SmallPtrSet<Value, 8> early;
-    for (Operation& op : Body())
-      if (auto reduce = dyn_cast<graph::ReduceOp>(op)) CollectArguments(reduce.getX(), early);
-    for (size_t k = 0; k < nest_.views.size(); ++k) {
-      if (!moves(k)) continue;
-      const int64_t bytes = BytesOf(nest_.views[k].type.getElementType());
-      facts.narrowest = facts.narrowest == 0 ? bytes : std::min(facts.narrowest, bytes);
-      facts.widest = std::max(facts.widest, bytes);
-      if (k >= num_inputs_) continue;
-      ++facts.num_inputs;
-      if (early.contains(Argument(k))) facts.early_bytes += bytes;
-      facts.num_whole += IsWhole(k);
-    }
-    // Rows that an index names are not fetched.
-    facts.has_tables = HasTables();
-    if (facts.has_tables) facts.num_whole = 0;
-    for (Operation& op : Body().without_terminator())
-      facts.computed = std::max(facts.computed, BytesOf(ComputeType(ElementOf(op.getResult(0)))));
-    ClassifyValues();
-    facts.is_heavy = llvm::any_of(Yield().getValues(), [&](Value v) { return IsHeavy(v); });
-    // The weights of a softmax are a few instructions.
-    facts.is_cheap_again = llvm::none_of(Body().without_terminator(), [&](Operation& op) {
-      Value v = op.getResult(0);
-      return !is_row_.lookup(v) && IsHeavy(v) && !op.hasAttr("weight");
-    });
-    for (size_t k = 0; k < Yield().getValues().size(); ++k)
-      (moves(num_inputs_ + k) ? facts.has_rows : facts.has_numbers) = true;
-    return facts;
-  }
-  // An operand of which each element is read once: it moves in every loop, and along a row in steps of one.
-  bool IsWhole(size_t k) const {
-    const auto& loops = nest_.views[k].loops;
-    return !loops.empty() && (loops.back().kind == Stride::Kind::one || loops.back().kind == Stride::Kind::dense) &&
-           llvm::none_of(loops, [](const Stride& s) { return s.kind == Stride::Kind::zero; });
-  }
-
-  // Of a multiprocessor, for all of its blocks, less what each takes besides.
-  int64_t SharedBytes() const {
-    return device_ == "sm_80" ? 160 << 10 : device_.starts_with("sm_90") || device_ == "sm_100" ? 224 << 10 : 96 << 10;
-  }
-
-  // The rows of the block's group of rows: offsets of all views; is there a row for this thread's team?
-  Value BeginRow(Value group, Value num_rows) {
+  // The rows of the block's group of rows: offsets of all views; is there a row for this thread's team? `number`: of
+  // those that it has at once, one after the other, where rows are reduced.
+  Value BeginRow(Value group, Value num_rows, int64_t number = 0) {
     Value row = group, is_row;
+    const int64_t of_group = IsReduction() ? g_.rows * g_.at_once : g_.rows;
     if (g_.rows > 1) {
       row = Sum(Mul(group, I64(g_.rows)), block_row_);
+    } else if (of_group > 1) {
+      row = Sum(Mul(group, I64(of_group)), I64(number));
     }
-    if (g_.rows > 1 && (exact_rows_ < 0 || exact_rows_ % g_.rows != 0)) {
+    if (of_group > 1 && (exact_rows_ < 0 || exact_rows_ % of_group != 0)) {
       is_row = Compare(arith::CmpIPredicate::ult, row, num_rows);
       // Threads without a row go through the motions with the last one: others of their warp need them.
       row = Min(row, Minus(num_rows, I64(1)));
@@ -211,6 +137,7 @@ class GpuLowering : public GpuRows {
   // one a thread has more registers.
   void Blocks(Value count, bool is_one_each, llvm::function_ref<void(Value)> body) {
     Value block = Place("block");
+    if (g_.cluster > 1) block = Div(block, I64(g_.cluster));
     if (is_one_each) return If(Compare(arith::CmpIPredicate::ult, block, count), [&] { body(block); });
     For(block, count, Place("blocks"), {}, [&](Value item, ValueRange) {
       body(item);
@@ -222,6 +149,7 @@ class GpuLowering : public GpuRows {
     End(tasks, {}, unit, {}, num_slots_ * kSlotBytes);
     SmallVector<int64_t> team = {g_.Threads(), std::max<int64_t>(1, per_block), g_.blocks, fetched_bytes_};
     if (g_.in_shared) team.insert(team.end() - 1, 0);
+    if (g_.cluster > 1) team.push_back(g_.cluster);
     tile_.setTeam(team);
   }
 
@@ -452,29 +380,79 @@ class GpuLowering : public GpuRows {
     if (g_.keeps_rows && exact_row_ < 0)
       is_usual = And(is_usual, Compare(arith::CmpIPredicate::ule, n_, I64(g_.Capacity())));
     if (g_.in_shared) PlaceFetched();
+    if (g_.cluster > 1) {
+      sent_ = fetched_bytes_;
+      fetched_bytes_ += g_.SentBytes(static_cast<int64_t>(reductions_.size()));
+    }
     // (Where a row may end anywhere, the loop makes for fewer registers.)
     const bool is_one_each = exact_row_ >= 0;
-    Blocks(Ceil(num_rows, g_.rows), is_one_each, [&](Value group) {
-      Value is_row = BeginRow(group, num_rows);
-      auto scalars = [&] { Loops(1, is_row); };
+    const int64_t of_group = g_.rows * g_.at_once;
+    Blocks(Ceil(num_rows, of_group), is_one_each, [&](Value group) {
+      SmallVector<Stage> rows(static_cast<size_t>(g_.at_once));
+      for (auto [r, row] : llvm::enumerate(rows)) {
+        row.is_row = BeginRow(group, num_rows, static_cast<int64_t>(r));
+        row.indices = indices_, row.offsets = offsets_;
+      }
+      auto scalars = [&] { Loops(1, rows); };
       // Longer rows than were seen share the scalar loop with those that are not aligned: two loops are worth their
       // compile time only where they are the usual case.
-      auto usual = [&] { g_.keeps_rows ? KeptRow(is_row) : Loops(g_.lanes, is_row); };
-      if (is_usual)
-        IfElse(is_usual, usual, scalars);
-      else
-        usual();
+      auto usual = [&] { g_.keeps_rows ? KeptRows(rows) : Loops(g_.lanes, rows); };
+      is_usual ? IfElse(is_usual, usual, scalars) : usual();
       // A slot that is used once in each row is not to be used again before everybody has read it.
       if (!is_one_each && g_.team > 32 && num_slots_ == 1) tile::BarrierOp::create(b_, loc_);
     });
-    Finish(tasks, unit, g_.rows);
+    Finish(tasks, unit, of_group);
   }
 
-  Value TeamReduce(const Accumulator& a, Value x, int64_t slot) {
-    if (g_.team == 1) return x;
-    if (g_.team > 32) num_slots_ = std::max(num_slots_, slot + 1);
-    return tile::TeamReduceOp::create(b_, loc_, x.getType(), b_.getStringAttr(CombinerOf(a)), x,
-                                      b_.getI64IntegerAttr(g_.team), scratch_, b_.getI64IntegerAttr(slot));
+  // Does something with one of several rows.
+  template <typename Fn>
+  void With(Stage& row, Fn fn) {
+    indices_ = row.indices, offsets_ = row.offsets;
+    values_ = std::move(row.values);
+    fn();
+    row.values = std::move(values_);
+  }
+
+  // The same scalar of some rows, in slots from `slot` on.
+  SmallVector<Value> TeamReduce(const Accumulator& a, ArrayRef<Value> all, int64_t& slot) {
+    const StringAttr function = b_.getStringAttr(CombinerOf(a));
+    const IntegerAttr threads = b_.getI64IntegerAttr(g_.team);
+    const int64_t from = std::exchange(slot, slot + static_cast<int64_t>(all.size()));
+    if (g_.cluster > 1) {
+      auto op = tile::ClusterReduceOp::create(b_, loc_, TypeRange(ValueRange(all)), function, all, threads,
+                                              b_.getI64IntegerAttr(g_.cluster), I64(sent_ + from * g_.OfRow() / 4),
+                                              SignalOf(from));
+      return SmallVector<Value>(op.getReduced());
+    }
+    if (g_.team == 1) return SmallVector<Value>(all);
+    if (g_.team > 32) num_slots_ = std::max(num_slots_, slot);
+    SmallVector<Value> made;
+    for (auto [k, x] : llvm::enumerate(all))
+      made.push_back(tile::TeamReduceOp::create(b_, loc_, x.getType(), function, x, threads, scratch_,
+                                                b_.getI64IntegerAttr(from + static_cast<int64_t>(k))));
+    return made;
+  }
+  // Blocks of a cluster send each other results of warps, to slots behind the rows; a signal of each reduction follows.
+  Value SignalOf(int64_t slot) {
+    return I64(sent_ + static_cast<int64_t>(reductions_.size()) * g_.at_once * g_.OfRow() / 4 + slot * 8);
+  }
+  // Before the first reduction signals know what will come, for so many rows at once, and all blocks are there.
+  void MakeSignals(int64_t together, bool widens) {
+    if (g_.cluster < 2) return;
+    If(Compare(arith::CmpIPredicate::eq, Place("thread"), I64(0)), [&] {
+      int64_t slot = 0;
+      for (int64_t r = 0; r < g_.at_once; r += together)
+        for (int pass = 0; pass < num_passes_; ++pass)
+          for (graph::ReduceOp reduce : ReductionsOf(pass)) {
+            const int64_t bytes = AccumulatorOf(reduce, widens).type.getIntOrFloatBitWidth() == 64 ? 8 : 4;
+            Value signal = SignalOf(std::exchange(slot, slot + together));
+            tile::SignalInitOp::create(b_, loc_, signal, b_.getI64IntegerAttr(1));
+            tile::SignalExpectOp::create(b_, loc_, signal, b_.getI64IntegerAttr(together * g_.OfRow() / 32 * bytes));
+          }
+    });
+  }
+  void MeetCluster() {
+    if (g_.cluster > 1) tile::ClusterBarrierOp::create(b_, loc_, b_.getUnitAttr());
   }
   Value Lanes(const Accumulator& a, Value x) {
     auto vector = dyn_cast<VectorType>(x.getType());
@@ -485,9 +463,9 @@ class GpuLowering : public GpuRows {
   SmallVector<Chunk> RowChunks() {
     SmallVector<Chunk> chunks;
     for (int64_t c = 0; c < g_.chunks; ++c) {
-      Value at = Sum(Mul(team_thread_, I64(g_.lanes)), I64(c * g_.team * g_.lanes));
+      Value at = Sum(Mul(team_thread_, I64(g_.lanes)), I64(c * g_.OfRow() * g_.lanes));
       Value is_valid;
-      if (exact_row_ < 0 || (c + 1) * g_.team * g_.lanes > exact_row_) {
+      if (exact_row_ < 0 || (c + 1) * g_.OfRow() * g_.lanes > exact_row_) {
         is_valid = Compare(arith::CmpIPredicate::ult, at, n_);
         at = Min(at, Minus(n_, I64(g_.lanes)));
       }
@@ -536,9 +514,10 @@ class GpuLowering : public GpuRows {
   }
 
   // What later code computes from the chunk begins with what lies in shared memory.
-  void TakeFetched(Chunk& chunk, size_t index) {
-    const int64_t number = static_cast<int64_t>(index) - g_.in_registers;
+  void TakeFetched(Chunk& chunk, size_t index, size_t row) {
+    int64_t number = static_cast<int64_t>(index) - g_.in_registers;
     if (!g_.in_shared || number < 0) return;
+    number += static_cast<int64_t>(row) * g_.chunks;
     llvm::DenseMap<Value, Value> operands;
     for (auto& [v, tile] : chunk.tiles)
       if (isa<BlockArgument>(v)) operands[v] = tile;
@@ -546,83 +525,108 @@ class GpuLowering : public GpuRows {
     LoadFetched(chunk, number);
   }
 
-  // A sum of products takes them in unrounded, in one instruction.
-  bool AddProduct(Accumulator& a, Value& sum, Chunk& chunk) {
-    auto product = a.reduce.getX().getDefiningOp<graph::MulOp>();
-    if (!a.is_sum || bitwise_ || chunk.is_valid || !product || !ElementOf(product->getResult(0)).isF32()) return false;
-    Value x = Tile(product->getOperand(0), chunk), y = Tile(product->getOperand(1), chunk);
-    sum = tile::FmaOp::create(b_, loc_, sum.getType(), x, y, sum);
-    return true;
-  }
-
-  void KeptRow(Value is_row) {
-    ForgetRow();
-    SmallVector<Chunk> chunks = RowChunks();
-    if (g_.in_shared) FetchChunks(chunks);
-    const size_t in_registers = g_.in_shared ? static_cast<size_t>(g_.in_registers) : chunks.size();
-    for (Chunk& chunk : MutableArrayRef(chunks).take_front(in_registers))
-      for (auto& [reduce, pass] : reductions_) LoadFor(reduce.getX(), chunk);
+  void KeptRows(MutableArrayRef<Stage> rows) {
+    const auto in_registers = static_cast<size_t>(g_.in_shared ? g_.in_registers : g_.chunks);
+    MakeSignals(g_.at_once, /*widens=*/false);
+    for (auto [r, row] : llvm::enumerate(rows))
+      With(row, [&] {
+        ForgetRow();
+        row.chunks = RowChunks();
+        if (g_.in_shared) FetchChunks(row.chunks, static_cast<int64_t>(r));
+      });
+    for (Stage& row : rows)
+      With(row, [&] {
+        for (Chunk& chunk : MutableArrayRef(row.chunks).take_front(in_registers))
+          for (auto& [reduce, pass] : reductions_) LoadFor(reduce.getX(), chunk);
+      });
+    MeetCluster();
     if (g_.in_shared) tile::AwaitOp::create(b_, loc_, IntegerAttr());
     int64_t slot = 0;
     for (int pass = 0; pass < num_passes_; ++pass) {
       const SmallVector<graph::ReduceOp> reductions = ReductionsOf(pass);
       SmallVector<Accumulator> accumulators;
       for (graph::ReduceOp reduce : reductions) accumulators.push_back(AccumulatorOf(reduce, /*widens=*/false));
-      SmallVector<Value> sums(reductions.size());
+      SmallVector<SmallVector<Value>> sums(reductions.size(), SmallVector<Value>(rows.size()));
       if (!reductions.empty())
-        for (auto [c, chunk] : llvm::enumerate(chunks)) {
-          TakeFetched(chunk, c);
-          for (auto [a, sum] : llvm::zip(accumulators, sums)) {
-            if (sum && AddProduct(a, sum, chunk)) continue;
-            Value x = Tile(a.reduce.getX(), chunk);
-            if (chunk.is_valid) x = arith::SelectOp::create(b_, loc_, chunk.is_valid, x, Identity(a, true, g_.lanes));
-            sum = sum ? Combine(a, sum, x) : x;
-          }
-        }
+        for (auto [r, row] : llvm::enumerate(rows)) With(row, [&] { AddUp(accumulators, sums, row, r); });
       // The first operands of what follows come meanwhile.
-      if (LoadsEarly() && ReductionsOf(pass + 1).empty()) LoadForStores(chunks, StoresOf(pass + 1), 0);
-      for (auto [a, sum] : llvm::zip(accumulators, sums))
-        values_[a.reduce.getY()] = RowLowering::Finish(a, TeamReduce(a, Lanes(a, sum), slot++), n_);
-      StoreChunks(chunks, StoresOf(pass), is_row);
+      if (LoadsEarly() && ReductionsOf(pass + 1).empty()) LoadForStores(rows, StoresOf(pass + 1), 0);
+      for (auto [a, of_rows] : llvm::zip(accumulators, sums)) {
+        for (Value& sum : of_rows) sum = Lanes(a, sum);
+        for (auto [row, sum] : llvm::zip(rows, TeamReduce(a, of_rows, slot)))
+          row.values[a.reduce.getY()] = RowLowering::Finish(a, sum, n_);
+      }
+      StoreChunks(rows, StoresOf(pass));
     }
-    StoreRowNumbers(is_row);
+    for (Stage& row : rows) With(row, [&] { StoreRowNumbers(row.is_row); });
+  }
+  // What this thread has of the row, number r of those at hand.
+  void AddUp(MutableArrayRef<Accumulator> accumulators, MutableArrayRef<SmallVector<Value>> sums, Stage& row,
+             size_t r) {
+    for (auto [c, chunk] : llvm::enumerate(row.chunks)) {
+      TakeFetched(chunk, c, r);
+      for (auto [a, of_rows] : llvm::zip(accumulators, sums)) {
+        Value& sum = of_rows[r];
+        if (sum && AddProduct(a, sum, chunk)) continue;
+        Value x = Tile(a.reduce.getX(), chunk);
+        if (chunk.is_valid) x = arith::SelectOp::create(b_, loc_, chunk.is_valid, x, Identity(a, true, g_.lanes));
+        sum = sum ? Combine(a, sum, x) : x;
+      }
+    }
   }
 
   // Where chunks begin takes registers if a row may end anywhere: none are left for operands that are not due.
   bool LoadsEarly() const { return exact_row_ >= 0; }
   // Vectors of late operands that a thread has registers for, half of them for the ones to come: of so many chunks.
-  size_t ChunksAtATime(ArrayRef<Chunk> chunks, ArrayRef<size_t> stores) {
+  size_t ChunksAtATime(ArrayRef<size_t> stores) {
     llvm::SmallPtrSet<Value, 8> operands, early;
     for (size_t k : stores) CollectArguments(Yield().getValues()[static_cast<unsigned>(k)], operands);
     for (auto& [reduce, pass] : reductions_) CollectArguments(reduce.getX(), early);
     int64_t late = 0;
-    for (Value v : operands) late += !is_row_.lookup(v) && !early.contains(v);
+    for (Value v : operands)
+      if (!is_row_.lookup(v) && !early.contains(v))
+        late += IsOfAllRows(cast<BlockArgument>(v).getArgNumber()) ? 1 : g_.at_once;
     const int64_t room = g_.in_shared ? kKeptElements / 2 : kKeptElements - g_.chunks * g_.lanes;
     const int64_t most = room / ((LoadsEarly() ? 2 : 1) * g_.lanes * std::max<int64_t>(1, late));
-    return static_cast<size_t>(std::clamp<int64_t>(most, 1, static_cast<int64_t>(chunks.size())));
+    return static_cast<size_t>(std::clamp<int64_t>(most, 1, g_.chunks));
   }
-  // Of those from `from` on that are stored together.
-  void LoadForStores(MutableArrayRef<Chunk> chunks, ArrayRef<size_t> stores, size_t from) {
-    if (stores.empty() || from >= chunks.size()) return;
-    for (Chunk& chunk : chunks.slice(from, std::min(ChunksAtATime(chunks, stores), chunks.size() - from)))
-      for (size_t k : stores) LoadFor(Yield().getValues()[static_cast<unsigned>(k)], chunk);
-  }
-  void StoreChunks(MutableArrayRef<Chunk> chunks, ArrayRef<size_t> stores, Value is_row) {
+  // Of those from `from` on that are stored together. What all rows share is loaded for the first.
+  void LoadForStores(MutableArrayRef<Stage> rows, ArrayRef<size_t> stores, size_t from) {
     if (stores.empty()) return;
-    const size_t at_a_time = ChunksAtATime(chunks, stores);
-    for (size_t from = 0; from < chunks.size(); from += at_a_time) {
-      LoadForStores(chunks, stores, from);
-      if (LoadsEarly()) LoadForStores(chunks, stores, from + at_a_time);
-      for (size_t c = from; c < std::min(from + at_a_time, chunks.size()); ++c) {
-        TakeFetched(chunks[c], c);
-        for (size_t k : stores) Store(k, chunks[c], is_row);
-      }
+    const size_t to = std::min(from + ChunksAtATime(stores), static_cast<size_t>(g_.chunks));
+    for (size_t c = from; c < to; ++c)
+      for (Stage& row : rows)
+        With(row, [&] {
+          if (&row != rows.begin())
+            for (auto& [v, tile] : rows.front().chunks[c].tiles)
+              if (auto argument = dyn_cast<BlockArgument>(v); argument && IsOfAllRows(argument.getArgNumber()))
+                row.chunks[c].tiles.try_emplace(v, tile);
+          for (size_t k : stores) LoadFor(Yield().getValues()[static_cast<unsigned>(k)], row.chunks[c]);
+        });
+  }
+  void StoreChunks(MutableArrayRef<Stage> rows, ArrayRef<size_t> stores) {
+    if (stores.empty()) return;
+    const size_t at_a_time = ChunksAtATime(stores), count = static_cast<size_t>(g_.chunks);
+    for (size_t from = 0; from < count; from += at_a_time) {
+      LoadForStores(rows, stores, from);
+      if (LoadsEarly()) LoadForStores(rows, stores, from + at_a_time);
+      for (size_t c = from; c < std::min(from + at_a_time, count); ++c)
+        for (auto [r, row] : llvm::enumerate(rows))
+          With(row, [&] {
+            TakeFetched(row.chunks[c], c, r);
+            for (size_t k : stores) Store(k, row.chunks[c], row.is_row);
+          });
     }
   }
 
-  void Loops(int64_t lanes, Value is_row) {
-    ForgetRow();
+  void Loops(int64_t lanes, MutableArrayRef<Stage> rows) {
+    MakeSignals(1, /*widens=*/true);
+    MeetCluster();
     int64_t slot = 0;
+    for (Stage& row : rows) With(row, [&] { LoopsOf(lanes, row.is_row, slot); });
+  }
+  void LoopsOf(int64_t lanes, Value is_row, int64_t& slot) {
+    ForgetRow();
     for (int pass = 0; pass < num_passes_; ++pass) {
       SmallVector<Accumulator> accumulators;
       for (graph::ReduceOp reduce : ReductionsOf(pass)) accumulators.push_back(AccumulatorOf(reduce, /*widens=*/true));
@@ -632,7 +636,7 @@ class GpuLowering : public GpuRows {
       for (size_t k : stores) NeedRows(Yield().getValues()[static_cast<unsigned>(k)], pass);
       const SmallVector<Value> sums = Loop(lanes, accumulators, stores, is_row);
       for (auto [a, sum] : llvm::zip(accumulators, sums))
-        values_[a.reduce.getY()] = RowLowering::Finish(a, TeamReduce(a, Lanes(a, sum), slot++), n_);
+        values_[a.reduce.getY()] = RowLowering::Finish(a, TeamReduce(a, Lanes(a, sum), slot)[0], n_);
     }
     StoreRowNumbers(is_row);
   }
@@ -640,7 +644,7 @@ class GpuLowering : public GpuRows {
   SmallVector<Value> Loop(int64_t lanes, MutableArrayRef<Accumulator> accumulators, ArrayRef<size_t> stores,
                           Value is_row) {
     Value first = Mul(team_thread_, I64(lanes));
-    const int64_t step = g_.team * lanes;
+    const int64_t step = g_.OfRow() * lanes;
     // One pass of f32 sums from `from` to `to`.
     auto run = [&](Value from, Value to, ValueRange init) {
       return For(from, to, I64(step), init, [&](Value i, ValueRange carried) {
@@ -668,13 +672,11 @@ class GpuLowering : public GpuRows {
   }
 
   GpuGeometry g_;
-  int64_t exact_row_ = -1;   // elements of a row, where that is known
-  int64_t exact_rows_ = -1;  // and how many there are
-  int64_t likely_row_ = -1;
   int64_t num_slots_ = 0;                            // of shared memory
   SmallVector<std::pair<size_t, int64_t>> fetched_;  // operands that are fetched, and where they begin
   int64_t fetched_bytes_ = 0;
-  Value n_;  // elements of a row
+  int64_t sent_ = 0;  // where results of warps begin
+  Value n_;           // elements of a row
   Value team_thread_, block_row_;
   Value is_aligned_;
 };
