@@ -235,10 +235,13 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     if (header.kind == kPtx && count > 0)
       TSR_LOG(1, "no usable libnvJitLink: the driver of ", trace.device->name(), " assembles generated kernels itself");
     const std::string_view object = artifact.substr(sizeof header + header.plan_words * 8, header.object_bytes);
-    if (count > 0) TSR_ASSIGN_OR_RETURN(code->device_code_, trace.device->LoadCode(object));
-    if (count > 0 && header.second_bytes > 0)
-      TSR_ASSIGN_OR_RETURN(code->second_code_,
-                           trace.device->LoadCode(object.substr(object.size() - header.second_bytes)));
+    if (count > 0) {
+      TSR_ASSIGN_OR_RETURN(code->device_code_, trace.device->LoadCode(object));
+    }
+    if (count > 0 && header.second_bytes > 0) {
+      const std::string_view second = object.substr(object.size() - header.second_bytes);
+      TSR_ASSIGN_OR_RETURN(code->second_code_, trace.device->LoadCode(second));
+    }
     const auto find = [&](const std::string& name) -> absl::StatusOr<const void*> {
       if (code->second_code_ != nullptr)
         if (absl::StatusOr<const void*> found = code->second_code_->Find(name.c_str()); found.ok()) return found;
@@ -249,7 +252,9 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       kernel.name = absl::StrCat("k", positions[k]);
       kernel.label = LabelOf(absl::StrCat(kernel.name, " of ", trace.name));
       TSR_ASSIGN_OR_RETURN(kernel.function, find(kernel.name));
-      if (kernel.many > 0) TSR_ASSIGN_OR_RETURN(kernel.many_function, find(absl::StrCat(kernel.name, "_many")));
+      if (kernel.many > 0) {
+        TSR_ASSIGN_OR_RETURN(kernel.many_function, find(absl::StrCat(kernel.name, "_many")));
+      }
     }
     if (rt::options().fuse() && !rt::options().bitwise() && interp::MatmulWithEpilogue(trace.device->kind()) != nullptr)
       FindLibraryKernels(trace, code->kernels_, code->kernel_of_);

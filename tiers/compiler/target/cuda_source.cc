@@ -37,7 +37,7 @@ class Function {
     int number = 0;
     for (const llvm::Argument& a : f_.args()) names_[&a] = "a" + std::to_string(number++);
     for (const llvm::Instruction& i : llvm::instructions(f_)) {
-      if (i.getType()->isVoidTy()) continue;
+      if (i.getType()->isVoidTy() || IsRename(i)) continue;
       names_[&i] = "v" + std::to_string(number++);
       for (unsigned k = 0; k < Lanes(i.getType()); ++k)
         if (TypeOf(ElementOf(i.getType(), k)).empty()) Missing(i);
@@ -128,6 +128,29 @@ class Function {
 
   // ---- names
 
+  // Takes elements of vectors apart or puts them together: needs no variables, since every element has one.
+  static bool IsRename(const llvm::Instruction& i) {
+    if (llvm::isa<llvm::ShuffleVectorInst, llvm::FreezeInst>(i)) return true;
+    if (const auto* e = llvm::dyn_cast<llvm::ExtractValueInst>(&i)) return e->getNumIndices() == 1;
+    if (llvm::isa<llvm::ExtractElementInst>(i)) return llvm::isa<llvm::ConstantInt>(i.getOperand(1));
+    return llvm::isa<llvm::InsertElementInst>(i) && llvm::isa<llvm::ConstantInt>(i.getOperand(2));
+  }
+  std::string Renamed(const llvm::Instruction& i, int64_t k) {
+    const Value* from = i.getOperand(0);
+    if (const auto* e = llvm::dyn_cast<llvm::ExtractValueInst>(&i)) return Name(from, e->getIndices()[0]);
+    if (llvm::isa<llvm::FreezeInst>(i)) return Name(from, k);
+    if (const auto* shuffle = llvm::dyn_cast<llvm::ShuffleVectorInst>(&i)) {
+      const int at = shuffle->getMaskValue(static_cast<unsigned>(k));
+      const int64_t lanes = Lanes(from->getType());
+      return at < 0 ? Zero(ElementOf(i.getType())) : Name(i.getOperand(at < lanes ? 0 : 1), at % lanes);
+    }
+    const auto at = [&](unsigned operand) {
+      return static_cast<int64_t>(llvm::cast<llvm::ConstantInt>(i.getOperand(operand))->getZExtValue());
+    };
+    if (llvm::isa<llvm::ExtractElementInst>(i)) return Name(from, at(1));
+    return at(2) == k ? Name(i.getOperand(1)) : Name(from, k);
+  }
+
   /// Element k of a value, as an expression.
   std::string Name(const Value* v, int64_t k = 0) {
     if (auto it = names_.find(v); it != names_.end()) {
@@ -137,6 +160,7 @@ class Function {
       return is_single ? it->second : it->second + "_" + std::to_string(k);
     }
     if (const auto* c = llvm::dyn_cast<llvm::Constant>(v)) return Literal(c, k);
+    if (const auto* i = llvm::dyn_cast<llvm::Instruction>(v); i != nullptr && IsRename(*i)) return Renamed(*i, k);
     Missing(*v);
     return "0";
   }
@@ -218,7 +242,7 @@ class Function {
   // ---- functions as a whole
 
   void Declare(const llvm::Instruction& i) {
-    if (i.getType()->isVoidTy()) return;
+    if (i.getType()->isVoidTy() || IsRename(i)) return;
     if (const auto* a = llvm::dyn_cast<llvm::AllocaInst>(&i)) {
       const uint64_t bytes = layout_.getTypeAllocSize(a->getAllocatedType()).getFixedValue();
       out_ << "  __align__(" << a->getAlign().value() << ") u8 m_" << names_[&i] << "[" << bytes << "];\n";
@@ -299,32 +323,7 @@ class Function {
     if (const auto* gep = llvm::dyn_cast<llvm::GetElementPtrInst>(&i))
       return Set(i, 0, Address(llvm::cast<llvm::GEPOperator>(gep)));
     if (llvm::isa<llvm::AllocaInst>(i)) return Set(i, 0, "m_" + names_[&i]);
-    if (const auto* insert = llvm::dyn_cast<llvm::InsertElementInst>(&i)) {
-      const auto* at = llvm::dyn_cast<llvm::ConstantInt>(insert->getOperand(2));
-      if (at == nullptr) return Missing(i);
-      for (int64_t k = 0; k < Lanes(i.getType()); ++k)
-        if (at->equalsInt(static_cast<uint64_t>(k))) {
-          Set(i, k, Name(insert->getOperand(1)));
-        } else if (!llvm::isa<llvm::UndefValue>(insert->getOperand(0))) {
-          Set(i, k, Name(insert->getOperand(0), k));
-        }
-      return;
-    }
-    if (const auto* extract = llvm::dyn_cast<llvm::ExtractElementInst>(&i)) {
-      const auto* at = llvm::dyn_cast<llvm::ConstantInt>(extract->getIndexOperand());
-      if (at == nullptr) return Missing(i);
-      return Set(i, 0, Name(extract->getVectorOperand(), static_cast<int64_t>(at->getZExtValue())));
-    }
-    if (const auto* extract = llvm::dyn_cast<llvm::ExtractValueInst>(&i)) {
-      if (extract->getNumIndices() != 1) return Missing(i);
-      return Set(i, 0, Name(extract->getAggregateOperand(), extract->getIndices()[0]));
-    }
-    if (const auto* shuffle = llvm::dyn_cast<llvm::ShuffleVectorInst>(&i)) {
-      const int64_t lanes = Lanes(shuffle->getOperand(0)->getType());
-      for (auto [k, from] : llvm::enumerate(shuffle->getShuffleMask()))
-        if (from >= 0) Set(i, static_cast<int64_t>(k), Name(shuffle->getOperand(from < lanes ? 0 : 1), from % lanes));
-      return;
-    }
+    if (IsRename(i)) return;
     if (const auto* select = llvm::dyn_cast<llvm::SelectInst>(&i)) {
       const bool each = select->getCondition()->getType()->isVectorTy();
       for (int64_t k = 0; k < Lanes(i.getType()); ++k)
@@ -393,7 +392,6 @@ class Function {
       case llvm::Instruction::UIToFP: return t->isFloatTy() || t->isDoubleTy() ? wrap(a) : "";
       case llvm::Instruction::FPToSI: return wrap("(s" + std::to_string(std::max(32u, Bits(t))) + ")" + a);
       case llvm::Instruction::FPToUI: return wrap(a);
-      case llvm::Instruction::Freeze: return a;
       case llvm::Instruction::AddrSpaceCast: return a;
       case llvm::Instruction::PtrToInt: return ToInteger(x, t);
       case llvm::Instruction::IntToPtr:
