@@ -3,28 +3,29 @@
 // RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90a --tsr-fuse | FileCheck %s --check-prefix=SCHED
 // RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90 --tsr-fuse | FileCheck %s --check-prefix=OTHER
 
-// Both casts are steps of the kernel, and the factors are read as they are. Groups of 64 rows add up what two times 96
+// Both casts are steps of the kernel, and the factors are read as they are. Groups of 64 rows add up what two times 128
 // columns of a piece give.
 // SCHED-LABEL: tsr_graph.trace
 // SCHED-NOT: tsr_graph.cast
 // SCHED: tsr_sched.kernel @k3 at 3 steps [0, 1, 2, 3]
 // SCHED-SAME: depth = 128
 // SCHED-SAME: form = "tensor", rows = 128
+// SCHED-SAME: source = 1
 // SCHED: tsr_graph.matmul {{.*}} (tensor<4096x1024xf8E4M3FN>, tensor<3072x1024xf8E5M2>) -> tensor<4096x3072xbf16>
 // OTHER-LABEL: tsr_graph.trace
 // OTHER: tsr_graph.cast
 // OTHER: tsr_graph.cast
 // CHECK-LABEL: tsr_tile.kernel @k3 at 3 steps [0, 1, 2, 3]
 // CHECK-SAME: team [384, 1, 1,
-// CHECK-SAME: maps {{\[}}[0, 1, 128, 0, 128], [1, 1, 128, 0, 96]
-// CHECK: tsr_tile.signal_expect {{.*}} bytes 40960
-// CHECK: tsr_tile.multiply {{.*}} rows 64 columns 96 depth 128 fresh : f8E4M3FN by f8E5M2, vector<48xf32>
+// CHECK-SAME: maps {{\[}}[0, 1, 128, 0, 128], [1, 1, 128, 0, 256]
+// CHECK: tsr_tile.signal_expect {{.*}} bytes 49152
+// CHECK: tsr_tile.multiply {{.*}} rows 64 columns 128 depth 128 fresh : f8E4M3FN by f8E5M2, vector<64xf32>
 // CHECK: tsr_tile.multiplied {{.*}} pending 0
-// CHECK: tsr_tile.promote {{.*}}[0] : vector<48xf32>, vector<96xf32>
+// CHECK: tsr_tile.promote {{.*}}[0] : vector<64xf32>, vector<128xf32>
 // CHECK: tsr_tile.multiply {{.*}} fresh
 // CHECK: tsr_tile.multiplied {{.*}} pending 0
-// CHECK: tsr_tile.promote {{.*}}[48] : vector<48xf32>, vector<96xf32>
-// CHECK: tsr_tile.signal_arrive {{.*}} of
+// CHECK: tsr_tile.promote {{.*}}[64] : vector<64xf32>, vector<128xf32>
+// CHECK: tsr_tile.signal_arrive
 !x8 = tensor<4096x1024xf8E4M3FN>
 !w8 = tensor<3072x1024xf8E5M2>
 !x = tensor<4096x1024xbf16>
