@@ -8,6 +8,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "tiers/compiler/compile.h"
 #include "tiers/compiler/target/nvptx.h"
+#include "tiers/compiler/target/nvrtc.h"
 
 // nvJitLink keeps some of what it allocates for each link.
 extern "C" const char* __lsan_default_suppressions();  // NOLINT
@@ -50,6 +51,64 @@ CompileSettings For(const char* device, const std::string& text) {
   settings.options.tier = text.find('?') == std::string::npos ? 3 : 2;
   settings.texts = {"asm"};
   return settings;
+}
+
+// The other way down: all kernels as CUDA C++, by NVRTC.
+TEST(GpuCorpus, AsCudaSource) {
+  for (const char* device : {"sm_80", "sm_90a"}) {
+    for (const Trace& trace : Corpus()) {
+      if (trace.kernels == 0) continue;
+      SCOPED_TRACE(trace.name + " for " + device);
+      CompileSettings settings = For(device, trace.text);
+      settings.options.schedule = "*:source=1";
+      settings.texts = {"cuda"};
+      settings.code = HasNvrtc() && std::string_view(device) == "sm_90a";
+      llvm::Expected<Compiled> compiled = Compile(trace.text, settings);
+      ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+      EXPECT_NE(compiled->texts["cuda"].find("__global__"), std::string::npos);
+      if (!settings.code) continue;
+      EXPECT_EQ(compiled->kind, tiers::kCubin);
+      EXPECT_EQ(compiled->second_bytes, 0u);
+      for (const KernelReport& kernel : compiled->report) {
+        EXPECT_TRUE(kernel.code.as_source);
+        EXPECT_GT(kernel.code.code_bytes, 0);
+        EXPECT_LE(kernel.code.spills, 2);
+        EXPECT_LE(kernel.code.reloads, 2);
+      }
+    }
+  }
+}
+
+// Products of f8, and of matrices with much beside them, need registers that only CUDA C++ gets: an artifact has two
+// cubins where other kernels are with them.
+TEST(GpuCorpus, BothWays) {
+  if (!HasAssembler() || !HasNvrtc()) GTEST_SKIP() << "no libnvJitLink, or no libnvrtc";
+  const std::string text = R"(
+!x = tensor<4096x1024xbf16>
+!w = tensor<1024x4096xbf16>
+!y = tensor<4096x4096xbf16>
+!r = tensor<4096x1xf32>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !x, %v1: !w, %v2: !y) {
+  %v3 = tsr_graph.matmul %v0, %v1 step 0 values [3] until [1] : (!x, !w) -> !y
+  %v4 = tsr_graph.add %v3, %v2 step 1 values [4] until [2] : (!y, !y) -> !y
+  %v5 = tsr_graph.softmax %v4 step 2 values [5] until [end] : (!y) -> !y
+}
+)";
+  llvm::Expected<Compiled> compiled = Compile(text, For("sm_90a", text));
+  ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+  ASSERT_EQ(compiled->report.size(), 2u);
+  EXPECT_TRUE(compiled->report[0].code.as_source);
+  EXPECT_FALSE(compiled->report[1].code.as_source);
+  EXPECT_EQ(compiled->kind, tiers::kCubin);
+  ASSERT_GT(compiled->second_bytes, 0u);
+  ASSERT_LT(compiled->second_bytes, compiled->object.size());
+  EXPECT_EQ(compiled->object.substr(0, 4),
+            "\x7f"
+            "ELF");
+  EXPECT_EQ(compiled->object.substr(compiled->object.size() - compiled->second_bytes, 4),
+            "\x7f"
+            "ELF");
 }
 
 TEST(GpuCorpus, EveryDevice) {

@@ -327,6 +327,7 @@ bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<
             Assemble(*ptx, device.cpu, code != nullptr || !possible.empty() ? &own : nullptr)) {
       image->object = std::move(*cubin);
       image->is_cubin = true;
+      MeasureCubin(image->object, &own);
     } else {
       // Its driver may know a device that the assembler here does not.
       llvm::consumeError(cubin.takeError());
@@ -372,9 +373,12 @@ std::string Pipeline::FromSource(const CudaSource& source, const std::set<std::s
   std::string text = source.common;
   for (const std::string& name : kernels) text += source.kernels.at(name);
   llvm::Expected<std::string> cubin = CompileCuda(text, device.cpu, &code);
-  if (cubin) return std::move(*cubin);
-  llvm::consumeError(cubin.takeError());
-  return "";
+  if (!cubin) {
+    llvm::consumeError(cubin.takeError());
+    return "";
+  }
+  MeasureCubin(*cubin, &code);
+  return std::move(*cubin);
 }
 
 bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {

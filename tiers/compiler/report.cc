@@ -244,8 +244,8 @@ std::string ReportText(const std::vector<KernelReport>& report, const Roofline& 
     if (r.threads > 0) {
       out << "  code        blocks of " << r.threads << " threads, each for " << r.per_block << " tasks; "
           << r.code.registers << " registers, " << r.code.spills << " spills, " << r.code.reloads << " reloads, "
-          << r.code.stack_bytes << " bytes of stack, " << r.code.shared_bytes << " bytes of shared memory"
-          << (r.code.as_source ? "; made as CUDA C++" : "") << "\n";
+          << r.code.stack_bytes << " bytes of stack, " << r.code.shared_bytes << " bytes of shared memory, "
+          << r.code.code_bytes << " bytes of code" << (r.code.as_source ? "; made as CUDA C++" : "") << "\n";
       continue;
     }
     out << "  code        " << r.code.code_bytes << " bytes";

@@ -374,6 +374,22 @@ llvm::Expected<std::string> Compile(llvm::Module& module, const CodegenOptions& 
 
 }  // namespace
 
+void MeasureCubin(llvm::StringRef cubin, std::map<std::string, CodeResources>* functions) {
+  llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
+      llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(cubin, "kernels"));
+  if (!file) return llvm::consumeError(file.takeError());
+  // Each kernel has a section of its own.
+  for (const llvm::object::SectionRef& section : (*file)->sections()) {
+    llvm::Expected<llvm::StringRef> name = section.getName();
+    if (!name) {
+      llvm::consumeError(name.takeError());
+    } else if (name->consume_front(".text.")) {
+      if (auto it = functions->find(name->str()); it != functions->end())
+        it->second.code_bytes = static_cast<int64_t>(section.getSize());
+    }
+  }
+}
+
 const HostCpu& ThisCpu() {
   static const HostCpu* const host = [] {
     auto* cpu = new HostCpu;

@@ -89,6 +89,9 @@ llvm::Expected<std::string> CompileToAssembly(llvm::Module& module, const Codege
 /// The module after the passes, as text.
 llvm::Expected<std::string> CompileToOptimizedIr(llvm::Module& module, const CodegenOptions& options);
 
+/// Fills in the bytes of code of kernels in a cubin, for those functions that are there.
+void MeasureCubin(llvm::StringRef cubin, std::map<std::string, CodeResources>* functions);
+
 /// Sets the module's triple and data layout to this machine's; CompileToObject does so too. Whoever builds IR that
 /// depends on sizes calls it first.
 llvm::Error SetTarget(llvm::Module& module);
