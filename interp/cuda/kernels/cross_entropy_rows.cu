@@ -5,44 +5,44 @@
 namespace tessera::cuda {
 namespace {
 
-/// Adds up a row of memory, of which the next accesses are always on their way.
+/// Adds up a row of memory. An access is sent for as soon as the one before it, U further up, is in registers as
+/// numbers.
 template <class T>
 __device__ __forceinline__ void AddRow(const T* x, int n, int t, int lanes, RunningRow<T>& r) {
   constexpr int V = kOfAccess<T>, U = 4, G = 16 / V;
-  const auto* p = reinterpret_cast<const Access<T>*>(x);
-  const int count = n / V, step = U * lanes;
-  Access<T> next[U];
-  const auto load = [&](int from) {
-    if (from + step <= count) {
+  const auto* p = reinterpret_cast<const Access*>(x) + t;
+  const int count = n / V, mine = count - t, step = U * lanes;
+  Access e[U / G][G];
+  const auto load = [&](int from, Access(&to)[G]) {
+    if (from + G * lanes <= count) {
 #pragma unroll
-      for (int u = 0; u < U; ++u) next[u] = p[from + u * lanes + t];
+      for (int k = 0; k < G; ++k) to[k] = p[from + k * lanes];
     } else {
 #pragma unroll
-      for (int u = 0; u < U; ++u) {
-        const int i = from + u * lanes + t;
-        next[u] = i < count ? p[i] : Nothing<T>();
-      }
+      for (int k = 0; k < G; ++k) to[k] = from + k * lanes < mine ? p[from + k * lanes] : Nothing<T>();
     }
   };
-  load(0);
+#pragma unroll
+  for (int u = 0; u < U / G; ++u) load(u * G * lanes, e[u]);
 #pragma unroll 1
   for (int from = 0; from < count; from += step) {
-    Access<T> e[U];
 #pragma unroll
-    for (int u = 0; u < U; ++u) e[u] = next[u];
-    if (from + step < count) load(from + step);
+    for (int u = 0; u < U / G; ++u) {
+      Access some[G];
 #pragma unroll
-    for (int u = 0; u < U; u += G) {
-      Access<T> some[G];
+      for (int k = 0; k < G; ++k) some[k] = e[u][k];
+      if (from + step + u * G * lanes < count)
+        load(from + step + u * G * lanes, e[u]);
+      else
 #pragma unroll
-      for (int k = 0; k < G; ++k) some[k] = e[u + k];
+        for (int k = 0; k < G; ++k) e[u][k] = Nothing<T>();
       AddAccesses(some, r);
     }
   }
 #pragma unroll 1
   for (int k = count * V + t; k < n; k += lanes) {
     const float v[1] = {Get<float>(x[k])};
-    r.Add(v);
+    r.Add(v, v[0]);
   }
 }
 
@@ -67,8 +67,8 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
   RunningRow<T> r = RunningRow<T>::Start();
   const auto merge = [](RunningRow<T>& p, const RunningRow<T>& q) { p.Merge(q); };
   if constexpr (kGrad) {
-    auto* kept = reinterpret_cast<Access<T>*>(memory) + group * count;
-    for (int i = t; i < count; i += lanes) BeginCopy(kept + i, reinterpret_cast<const Access<T>*>(x) + i);
+    auto* kept = reinterpret_cast<Access*>(memory) + group * count;
+    for (int i = t; i < count; i += lanes) BeginCopy(kept + i, reinterpret_cast<const Access*>(x) + i);
     WaitForOwnCopies();
     AddKept(kept, t, count, lanes, r);
     r = GroupMerge(r, lanes, shared, RunningRow<T>::Start(), merge);
@@ -86,7 +86,7 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
 // Three blocks of a multiprocessor have registers for the accesses that are on their way. Rows in shared memory take
 // few.
 #define TSR_CROSS_ENTROPY(name, T)                                                 \
-  extern "C" __global__ void __launch_bounds__(kRowThreads, 3)                     \
+  extern "C" __global__ void __launch_bounds__(kRowThreads, 4)                     \
       cross_entropy_rows_##name(const __grid_constant__ CrossEntropyArgs a) {      \
     Rows<T, false>(a);                                                             \
   }                                                                                \

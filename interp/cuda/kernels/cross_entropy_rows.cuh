@@ -31,20 +31,59 @@ __device__ __forceinline__ float Weight(float x, float base) {
   }
 }
 
+/// 16 bytes of memory: V elements, two in a word where they have two bytes.
+struct alignas(16) Access {
+  uint32_t words[4];
+};
 template <class T>
 constexpr int kOfAccess = 16 / static_cast<int>(sizeof(T));
-template <class T>
-using Access = Pack<T, kOfAccess<T>>;
 
-/// The largest of n (a power of two) terms; v is used up.
-template <int n, int size>
-__device__ __forceinline__ float TreeMax(float (&v)[size]) {
-  if constexpr (n == 1) {
-    return v[0];
-  } else {
+/// Element k of some accesses.
+template <class T>
+__device__ __forceinline__ float ElementOf(const Access* e, int k) {
+  constexpr int V = kOfAccess<T>;
+  const uint32_t word = e[k / V].words[k % V * static_cast<int>(sizeof(T)) / 4];
+  if constexpr (sizeof(T) == 4) return __uint_as_float(word);
+  if constexpr (std::is_same_v<T, BHalf>) return __uint_as_float(k % 2 == 0 ? word << 16 : word & 0xffff0000u);
+  return Get<float>(Half{static_cast<uint16_t>(k % 2 == 0 ? word : word >> 16)});
+}
+
+/// An access all of whose elements count for nothing.
+template <class T>
+__device__ __forceinline__ Access Nothing() {
+  constexpr uint32_t kMinusInf = sizeof(T) == 4 ? 0xff800000u : std::is_same_v<T, BHalf> ? 0xff80ff80u : 0xfc00fc00u;
+  return {{kMinusInf, kMinusInf, kMinusInf, kMinusInf}};
+}
+
+/// The larger ones of two pairs of elements.
+template <class T>
+__device__ __forceinline__ uint32_t LargerPair(uint32_t a, uint32_t b) {
+  uint32_t y;
+  if constexpr (std::is_same_v<T, BHalf>)
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  else
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  return y;
+}
+
+/// The largest element of n accesses.
+template <class T, int n>
+__device__ __forceinline__ float LargestOf(const Access (&e)[n]) {
+  if constexpr (sizeof(T) == 2) {
+    uint32_t words[n * 4];
 #pragma unroll
-    for (int i = 0; i < n / 2; ++i) v[i] = Maximum(v[i], v[i + n / 2]);
-    return TreeMax<n / 2>(v);
+    for (int i = 0; i < n * 4; ++i) words[i] = e[i / 4].words[i % 4];
+#pragma unroll
+    for (int half = n * 2; half > 0; half /= 2)
+#pragma unroll
+      for (int i = 0; i < half; ++i) words[i] = LargerPair<T>(words[i], words[i + half]);
+    const Access pair[1] = {{{words[0]}}};
+    return Maximum(ElementOf<T>(pair, 0), ElementOf<T>(pair, 1));
+  } else {
+    float m = ElementOf<T>(e, 0);
+#pragma unroll
+    for (int k = 1; k < n * 4; ++k) m = Maximum(m, ElementOf<T>(e, k));
+    return m;
   }
 }
 
@@ -57,17 +96,15 @@ struct alignas(8) RunningRow {
   // While all are -inf there is nothing to add, and -inf - -inf would make NaN of what comes.
   __device__ __forceinline__ float Base() const { return max == -Inf(0.0f) ? 0.0f : max; }
   __device__ __forceinline__ float From(float to) const { return max == -Inf(0.0f) ? 0.0f : sum * Weight<T>(max, to); }
+  /// m: the largest of them.
   template <int n>
-  __device__ __forceinline__ void Add(const float (&v)[n]) {
-    float terms[n];
-#pragma unroll
-    for (int i = 0; i < n; ++i) terms[i] = v[i];
-    const float m = TreeMax<n>(terms);
+  __device__ __forceinline__ void Add(const float (&v)[n], float m) {
     if (!(m <= max)) {  // larger, or NaN
       sum = From(m);
       max = m;
     }
     const float base = Base();
+    float terms[n];
 #pragma unroll
     for (int i = 0; i < n; ++i) terms[i] = Weight<T>(v[i], base);
     sum += TreeSum<n>(terms);
@@ -80,21 +117,11 @@ struct alignas(8) RunningRow {
 };
 
 template <class T, int n>
-__device__ __forceinline__ void AddAccesses(const Access<T> (&e)[n], RunningRow<T>& r) {
-  constexpr int V = kOfAccess<T>;
-  float v[n * V];
+__device__ __forceinline__ void AddAccesses(const Access (&e)[n], RunningRow<T>& r) {
+  float v[n * kOfAccess<T>];
 #pragma unroll
-  for (int k = 0; k < n * V; ++k) v[k] = Get<float>(e[k / V].at[k % V]);
-  r.Add(v);
-}
-
-/// An access all of whose elements count for nothing.
-template <class T>
-__device__ __forceinline__ Access<T> Nothing() {
-  Access<T> e;
-#pragma unroll
-  for (int k = 0; k < kOfAccess<T>; ++k) Put(-Inf(0.0f), e.at[k]);
-  return e;
+  for (int k = 0; k < n * kOfAccess<T>; ++k) v[k] = ElementOf<T>(e, k);
+  r.Add(v, LargestOf<T>(e));
 }
 
 /// The target of a row, and whether the row counts. A target that is no class is reported, by one thread.
@@ -111,75 +138,69 @@ struct TargetOfRow {
 
 /// y = exp(x - max) * g / sum, less g at the target, of the elements at `index` and on.
 template <class T>
-__device__ __forceinline__ Access<T> GradOf(const Access<T>& x, const RunningRow<T>& r, float by, float g, int target,
-                                            int index) {
+__device__ __forceinline__ Access GradOf(const Access& x, const RunningRow<T>& r, float by, float g, int target,
+                                         int index) {
   constexpr int V = kOfAccess<T>;
   const float base = r.Base();
   float v[V];
 #pragma unroll
-  for (int k = 0; k < V; ++k) v[k] = Weight<T>(Get<float>(x.at[k]), base) * by;
-  if (static_cast<unsigned>(target - index) < V) {
+  for (int k = 0; k < V; ++k) v[k] = Weight<T>(ElementOf<T>(&x, k), base) * by;
+  if (static_cast<unsigned>(target - index) < static_cast<unsigned>(V)) {
 #pragma unroll
     for (int k = 0; k < V; ++k)
-      if (k == target - index) v[k] = (Weight<T>(Get<float>(x.at[k]), base) / r.sum - 1.0f) * g;
+      if (k == target - index) v[k] = (Weight<T>(ElementOf<T>(&x, k), base) / r.sum - 1.0f) * g;
   }
-  Access<T> y;
-  if constexpr (sizeof(T) == 2) {
-    uint32_t words[V / 2];
+  Access y;
 #pragma unroll
-    for (int k = 0; k < V / 2; ++k) {
-      // The first operand goes to the upper half.
-      if constexpr (std::is_same_v<T, BHalf>)
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(words[k]) : "f"(v[2 * k + 1]), "f"(v[2 * k]));
-      else
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(words[k]) : "f"(v[2 * k + 1]), "f"(v[2 * k]));
-    }
-    memcpy(&y, words, sizeof y);
-  } else {
-#pragma unroll
-    for (int k = 0; k < V; ++k) Put(v[k], y.at[k]);
+  for (int k = 0; k < 4; ++k) {
+    // The first operand goes to the upper half.
+    if constexpr (sizeof(T) == 4)
+      y.words[k] = __float_as_uint(v[k]);
+    else if constexpr (std::is_same_v<T, BHalf>)
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y.words[k]) : "f"(v[2 * k + 1]), "f"(v[2 * k]));
+    else
+      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y.words[k]) : "f"(v[2 * k + 1]), "f"(v[2 * k]));
   }
   return y;
 }
 
-template <class T>
-__device__ __forceinline__ void BeginCopy(Access<T>* to, const Access<T>* from) {
+__device__ __forceinline__ void BeginCopy(Access* to, const Access* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(SharedAddress(to)), "l"(from) : "memory");
 }
 __device__ __forceinline__ void WaitForOwnCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 /// Adds up accesses first, first + step, ... before `last`, which this thread has in shared memory.
 template <class T>
-__device__ __forceinline__ void AddKept(const Access<T>* kept, int first, int last, int step, RunningRow<T>& r) {
+__device__ __forceinline__ void AddKept(const Access* kept, int first, int last, int step, RunningRow<T>& r) {
   constexpr int U = 16 / kOfAccess<T>;
   int i = first;
 #pragma unroll 1
   for (; i + (U - 1) * step < last; i += U * step) {
-    Access<T> e[U];
+    Access e[U];
 #pragma unroll
     for (int u = 0; u < U; ++u) e[u] = kept[i + u * step];
     AddAccesses(e, r);
   }
 #pragma unroll 1
   for (; i < last; i += step) {
-    const Access<T> e[1] = {kept[i]};
+    const Access e[1] = {kept[i]};
     AddAccesses(e, r);
   }
 }
 
 /// Writes the gradient of the same accesses; y is where the row's begins.
 template <class T>
-__device__ __forceinline__ void WriteGrad(const CrossEntropyArgs& a, int64_t row, const Access<T>* kept, int first,
+__device__ __forceinline__ void WriteGrad(const CrossEntropyArgs& a, int64_t row, const Access* kept, int first,
                                           int last, int step, const RunningRow<T>& r, int target) {
   const float g = Get<float>(At<const T>(a.g.data)[OffsetOf(a.g.layout, row)]), by = g / r.sum;
-  auto* y = reinterpret_cast<Access<T>*>(At<T>(a.y) + row * a.classes);
+  auto* y = reinterpret_cast<Access*>(At<T>(a.y) + row * a.classes);
 #pragma unroll 2
-  for (int i = first; i < last; i += step) y[i] = GradOf(kept[i], r, by, g, target, i * kOfAccess<T>);
+  for (int i = first; i < last; i += step) y[i] = GradOf<T>(kept[i], r, by, g, target, i * kOfAccess<T>);
 }
 template <class T>
 __device__ __forceinline__ void WriteZeros(const CrossEntropyArgs& a, int64_t row, int first, int last, int step) {
-  auto* y = reinterpret_cast<uint4*>(At<T>(a.y) + row * a.classes);
-  for (int i = first; i < last; i += step) y[i] = uint4{0, 0, 0, 0};
+  auto* y = reinterpret_cast<Access*>(At<T>(a.y) + row * a.classes);
+  for (int i = first; i < last; i += step) y[i] = Access{};
 }
 
 }  // namespace tessera::cuda

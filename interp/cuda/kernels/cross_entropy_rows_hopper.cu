@@ -48,8 +48,8 @@ __device__ __forceinline__ void PartOfRow(const CrossEntropyArgs& a) {
     ArriveExpecting(barrier, kAll * 8);
     ShowBarriers();
   }
-  const auto* x = reinterpret_cast<const Access<T>*>(At<const T>(a.logits.data) + OffsetOf(a.logits.layout, row));
-  Access<T>* kept = reinterpret_cast<Access<T>*>(memory) - first;
+  const auto* x = reinterpret_cast<const Access*>(At<const T>(a.logits.data) + OffsetOf(a.logits.layout, row));
+  Access* kept = reinterpret_cast<Access*>(memory) - first;
   for (int i = first + t; i < last; i += kRowThreads) BeginCopy(kept + i, x + i);
   MeetCluster();
   WaitForOwnCopies();
