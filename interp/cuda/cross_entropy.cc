@@ -4,28 +4,53 @@
 #include "interp/cuda/launch.h"
 
 TSR_CUDA_IMAGE(cross_entropy);
-extern "C" const unsigned char* tessera_cuda_image_cross_entropy_narrow();
+extern "C" const unsigned char* tessera_cuda_image_cross_entropy_rows();
+extern "C" const unsigned char* tessera_cuda_image_cross_entropy_rows_hopper();
 
 namespace tessera::cuda {
 
 namespace {
 
-constexpr Image kNarrow = tessera_cuda_image_cross_entropy_narrow;
-constexpr int64_t kManyClasses = 2048;        // worth a block
-constexpr int64_t kMostRowBytes = 110 << 10;  // of which a multiprocessor holds two
+constexpr Image kRows = tessera_cuda_image_cross_entropy_rows, kHopper = tessera_cuda_image_cross_entropy_rows_hopper;
+constexpr int64_t kAccess = 16;           // bytes
+constexpr int64_t kFewAccesses = 64;      // of a row: no more than a warp, or a part of one, has at a time
+constexpr int64_t kAccessesOfThread = 4;  // that are on their way
+// A warp is enough for a row of so many accesses if it is to be written, too; if it is only read, for longer ones, as
+// long as there are rows for all warps of a device.
+constexpr int64_t kAccessesOfWarp = 256, kReadByWarp = 4096, kWarpsOfDevice = 4096;
+// Rows that are written are in shared memory. Up to so many bytes of each block there are several blocks of a
+// multiprocessor, which cover each other's waits; longer rows are shared by a cluster. Beyond that one block holds what
+// a multiprocessor does, or each part of a cluster more.
+constexpr int64_t kPartBytes = 32 << 10, kMostPartBytes = 72 << 10, kMostRowBytes = 110 << 10;
 
 struct Kernels {
-  Kernel f32, f64;   // any layout; f32 computes for all narrow types, too
-  Kernel f16, bf16;  // dense rows of many classes
+  Kernel f32, f64;  // any layout; f32 computes for all narrow types, too
+  Kernel rows[3];   // dense rows: f32, f16, bf16
 };
+#define TSR_CLUSTERS(name)                     \
+  {{kHopper, "cross_entropy_grad_" name "_2"}, \
+   {kHopper, "cross_entropy_grad_" name "_4"}, \
+   {kHopper, "cross_entropy_grad_" name "_8"}}
+const Kernel kClusters[3][3] = {TSR_CLUSTERS("f32"), TSR_CLUSTERS("f16"), TSR_CLUSTERS("bf16")};
+#undef TSR_CLUSTERS
 
-/// May rows of logits be read 16 bytes at a time, each by a block of its own?
-bool IsNarrowAndWide(const CrossEntropyArgs& a, DType dtype, bool grad) {
-  if ((dtype != DType::f16 && dtype != DType::bf16) || a.step != 1 || a.classes < kManyClasses) return false;
-  if (a.classes > INT32_MAX / 2 || (grad && a.classes * 2 > kMostRowBytes)) return false;
+int IndexOf(DType dtype) { return dtype == DType::f32 ? 0 : dtype == DType::f16 ? 1 : dtype == DType::bf16 ? 2 : -1; }
+
+/// May rows be read, and results be written, 16 bytes at a time?
+bool HasAlignedRows(const CrossEntropyArgs& a, int64_t bytes, bool grad) {
+  if (a.step != 1 || a.classes * bytes < kFewAccesses * kAccess || a.classes > INT32_MAX / 4) return false;
   int64_t steps = grad ? a.classes : 0;  // rows of the result follow each other
   for (int d = 0; d < a.logits.layout.rank; ++d) steps |= a.logits.layout.strides[d];
-  return steps % 8 == 0 && a.logits.data % 16 == 0 && (!grad || a.y % 16 == 0);
+  return steps * bytes % kAccess == 0 && a.logits.data % kAccess == 0 && (!grad || a.y % kAccess == 0);
+}
+
+/// Threads for a row that a block or a warp has.
+int LanesFor(const CrossEntropyArgs& a, int64_t accesses, bool grad) {
+  if (accesses <= kAccessesOfWarp && grad) return 32;
+  if (!grad && (accesses <= kAccessesOfThread * 32 || (accesses <= kReadByWarp && a.rows >= kWarpsOfDevice))) return 32;
+  int lanes = 64;
+  while (lanes < kRowThreads && lanes * kAccessesOfThread < accesses) lanes *= 2;
+  return lanes;
 }
 
 absl::Status Run(const interp::KernelArgs& args, const View* g, const Kernels& kernels) {
@@ -46,10 +71,24 @@ absl::Status Run(const interp::KernelArgs& args, const View* g, const Kernels& k
   a.ignore = args.integer(0);
   a.error = DeviceOf(*args.device).error();
   a.op = static_cast<int32_t>(args.op.op);
-  if (IsNarrowAndWide(a, logits.dtype, g != nullptr)) {
-    Grid grid = {std::min<int64_t>(a.rows, 1 << 20), g != nullptr ? kClassGradThreads : kClassThreads, 0};
-    if (g != nullptr) grid.shared = static_cast<int>(a.classes * 2);
-    return Launch(args, logits.dtype == DType::f16 ? kernels.f16 : kernels.bf16, grid, a);
+  const int which = IndexOf(logits.dtype);
+  const int64_t bytes = which == 0 ? 4 : 2, row = a.classes * bytes;
+  if (which >= 0 && a.rows <= INT32_MAX / 8 && HasAlignedRows(a, bytes, g != nullptr)) {
+    const Properties& device = DeviceOf(*args.device).properties();
+    if (g != nullptr && row > kPartBytes && device.major == 9 && device.minor == 0 && row <= 8 * kMostPartBytes) {
+      int size = 0;
+      while (size < 2 && row > (kPartBytes << (size + 1))) ++size;
+      const int64_t blocks = 2 << size, part = (row / kAccess + blocks - 1) / blocks * kAccess;
+      return Launch(args, kClusters[which][size], {a.rows * blocks, kRowThreads, static_cast<int>(part)}, a);
+    }
+    if (g == nullptr || row <= std::min<int64_t>(kMostRowBytes, device.shared_bytes - (1 << 10))) {
+      a.lanes = LanesFor(a, row / kAccess, g != nullptr);
+      const int threads = a.lanes == 32 ? kRowThreads : a.lanes;
+      const int64_t of_block = threads / a.lanes;
+      Grid grid = {(a.rows + of_block - 1) / of_block, threads, 0};
+      if (g != nullptr) grid.shared = static_cast<int>(row * of_block);
+      return Launch(args, kernels.rows[which], grid, a);
+    }
   }
   a.lanes = 4;
   while (a.lanes < 32 && a.lanes * 8 < a.classes) a.lanes *= 2;
@@ -60,18 +99,19 @@ absl::Status Run(const interp::KernelArgs& args, const View* g, const Kernels& k
 }  // namespace
 
 absl::Status k_cross_entropy(const interp::KernelArgs& args) {
-  static const Kernels kernels = {{kImage, "cross_entropy_f32"},
-                                  {kImage, "cross_entropy_f64"},
-                                  {kNarrow, "cross_entropy_f16"},
-                                  {kNarrow, "cross_entropy_bf16"}};
+  static const Kernels kernels = {
+      {kImage, "cross_entropy_f32"},
+      {kImage, "cross_entropy_f64"},
+      {{kRows, "cross_entropy_rows_f32"}, {kRows, "cross_entropy_rows_f16"}, {kRows, "cross_entropy_rows_bf16"}}};
   return Run(args, nullptr, kernels);
 }
 
 absl::Status k_cross_entropy_grad(const interp::KernelArgs& args) {
   static const Kernels kernels = {{kImage, "cross_entropy_grad_f32"},
                                   {kImage, "cross_entropy_grad_f64"},
-                                  {kNarrow, "cross_entropy_grad_f16"},
-                                  {kNarrow, "cross_entropy_grad_bf16"}};
+                                  {{kRows, "cross_entropy_grad_rows_f32"},
+                                   {kRows, "cross_entropy_grad_rows_f16"},
+                                   {kRows, "cross_entropy_grad_rows_bf16"}}};
   return Run(args, args.in[2], kernels);
 }
 

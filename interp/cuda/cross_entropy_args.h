@@ -6,8 +6,8 @@
 
 namespace tessera::cuda {
 
-/// Threads of a row in cross_entropy_narrow.cu.
-constexpr int kClassThreads = 256, kClassGradThreads = 512;
+/// Threads of a block in cross_entropy_rows.cu, at most, and in cross_entropy_rows_hopper.cu.
+constexpr int kRowThreads = 256;
 
 struct CrossEntropyArgs {
   Operand logits;  // the dims without the classes

@@ -213,11 +213,13 @@ TEST_F(CudaOps, RowsOfNeuralNetworks) {
 }
 
 TEST_F(CudaOps, CrossEntropyOfManyClasses) {
-  // Rows that fit in shared memory and do not, that begin at 16 bytes and do not, with ends that no access meets; peaks
-  // and rows of special values. Every probability is compared relative to itself.
+  // Rows of a warp, of a block and of clusters, that fit in shared memory and do not, that begin at 16 bytes and do
+  // not, with ends that no access meets; peaks and rows of special values. Every probability is compared relative to
+  // itself.
   for (DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     const double small = dtype == DType::f16 ? 0x1p-14 : 1e-30, units = dtype == DType::f32 ? 256 : 2;
-    for (int64_t n : {2047, 2048, 2056, 5000, 50257, 50304, 60000}) {
+    for (int64_t n : {256, 520, 1024, 2047, 2048, 2056, 5000, 8192, 16384, 16392, 50257, 50304, 60000, 65536, 100000,
+                      131071, 131072, 300000}) {
       Ref<TensorImpl> targets = Make(DType::i64, {3, 4});
       for (int64_t i = 0; i < 12; ++i) targets->as<int64_t>()[i] = i == 5 ? -100 : i * 997 % n;
       targets->as<int64_t>()[0] = n - 1;
@@ -238,6 +240,21 @@ TEST_F(CudaOps, CrossEntropyOfManyClasses) {
       const auto specials = *interp::Cast(*odd, rt::Cpu(), dtype);
       Compare(Op::k_cross_entropy, {specials, middle}, {}, units, 1);
       Compare(Op::k_cross_entropy_grad, {specials, middle, Random(dtype, {4})}, {}, units, small);
+    }
+  }
+}
+
+TEST_F(CudaOps, CrossEntropyOfManyRows) {
+  // A warp for each row, and more rows than a device has warps at a time.
+  for (DType dtype : {DType::bf16, DType::f32}) {
+    constexpr int64_t kRows = 4101;
+    for (int64_t n : {1000, 1536, 4096}) {
+      Ref<TensorImpl> targets = Make(DType::i64, {kRows});
+      for (int64_t i = 0; i < kRows; ++i) targets->as<int64_t>()[i] = i % 7 == 3 ? -100 : i * 31 % n;
+      const auto x = Random(dtype, {kRows, n}, 3);
+      const double units = dtype == DType::f32 ? 256 : 2;
+      Compare(Op::k_cross_entropy, {x, targets}, {}, units, 1);
+      Compare(Op::k_cross_entropy_grad, {x, targets, Random(dtype, {kRows})}, {}, units, 1e-30);
     }
   }
 }

@@ -1,5 +1,6 @@
 // cross_entropy: log(sum(exp(row))) - row[target], with one pass over each row. cross_entropy_grad reads each row again,
-// mostly from the second-level cache, and writes (exp(row) / sum - one_hot(target)) * g.
+// mostly from the second-level cache, and writes (exp(row) / sum - one_hot(target)) * g. This is for any layout and
+// dtype; rows that lie dense are those of cross_entropy_rows.cu.
 #include "interp/cuda/cross_entropy_args.h"
 #include "interp/cuda/kernels/rows.cuh"
 
