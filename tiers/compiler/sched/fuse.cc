@@ -47,9 +47,10 @@
 // takes longer to make a plan than to add (ten sums of 8 x 16 f32 in a training step of 32 us took 2 us more).
 //
 // Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
-// matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
-// cores. There a reduction of whole rows is worth a kernel of its own, and so is an op that reads an operand which
-// lies the other way round (sched/transposed.h), be it a copy: tier 1 moves it in smaller squares, by single elements.
+// matrix products that its library does better: those of many rows that nothing follows, small ones, and all that are
+// not for tensor cores. There a reduction of whole rows is worth a kernel of its own, and so is an op that reads an
+// operand which lies the other way round (sched/transposed.h), be it a copy: tier 1 moves it in smaller squares, by
+// single elements.
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
 #include "tiers/compiler/sched/columns.h"
@@ -479,6 +480,8 @@ class Fuser {
     const bool transposed = !IsProduct(op) || Transposes(op, "transpose_b");
     facts.b_along_k = runs(op->getOperand(1), transposed ? 1 : 2);
     facts.b_along_n = runs(op->getOperand(1), transposed ? 2 : 1);
+    facts.has_rows =
+        IsProduct(op) && runs(op->getOperand(0), 1) && !Transposes(op, "transpose_a") && runs(op->getOperand(1), 1);
     facts.is_tensor = !options_.device.empty();
     facts.has_more = facts.is_tensor && HasMore(op);
     SmallVector<Value> reads;

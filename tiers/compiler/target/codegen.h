@@ -12,6 +12,9 @@ namespace tessera::compiler {
 
 /// The attribute of functions that hold the sums of tensor cores as long vectors: those are taken apart first.
 inline constexpr const char* kHoldsSums = "tsr-holds-sums";
+/// That of functions whose loops stay as they are: what is on its way to registers is what the schedule says. An
+/// assembler that unrolls them takes all registers there are for more, and some that there are not.
+inline constexpr const char* kKeepsLoops = "tsr-keeps-loops";
 
 struct HostCpu {
   std::string triple;
