@@ -56,7 +56,7 @@
     "products of cuBLASLt and what follows them in one call, in versions; tier 1, cuBLASLt")                         \
   X(gpu_linear, GpuLinear, "products and what follows them in one kernel, torch.compile and cuBLASLt's epilogues")   \
   X(gpu_skinny, GpuSkinny,                                                                                           \
-    "products of bf16 with few rows in tier 1 (cuBLASLt), matrices in turn, the fastest of eight")                   \
+    "products of bf16 with few rows, matrices in turn, in tier 1 and generated; cuBLASLt, the fastest of eight")     \
   X(gpu_gemm_tier3, GpuGemmTier3, "generated products of bf16 and f8 on tensor cores, the fastest of cuBLASLt")      \
   X(gpu_tuner_model, GpuTunerModel, "the cut that the model chooses for 50 products, and the fastest of all cuts")   \
   X(gpu_ops, GpuOps, "single ops of tier 1 on a GPU, PyTorch and a copy")                                            \

@@ -1,7 +1,7 @@
 // gpu_linear: matrix products of bf16 with what follows them, in one kernel on tensor cores; gpu_epilogues: the same
 // where the product is the library's; gpu_gemm_tier3: products alone, of bf16 (generated although the library is the
 // default), and of f8e4m3 that are cast to bf16, with a scale for each row and column and without;
-// gpu_skinny: products of few rows in tier 1.
+// gpu_skinny: products of few rows, in tier 1 and generated.
 #include <tessera/tessera.h>
 
 #include <algorithm>
@@ -36,8 +36,25 @@ std::string Join(const std::string& name, int64_t m, int64_t n, int64_t k) {
   return name + " " + std::to_string(m) + " " + std::to_string(n) + " " + std::to_string(k);
 }
 
-/// Matrices that together do not fit into any cache, in turn.
-Timed SkinnyTask(bool transposed, int64_t m, int64_t n, int64_t k) {
+/// What follows %p, to %y.
+std::string StepsOf(const std::string& program) {
+  for (const Program& known : kPrograms)
+    if (program == known.name) return known.steps;
+  return "";
+}
+
+/// linear(x, w, b, r).
+Function Linear(const std::string& steps, const std::string& t, bool transposed) {
+  return Function::parse("func @linear(%x: tensor<M x K x " + t + ">, %w: tensor<" +
+                         (transposed ? "N x K x " : "K x N x ") + t + ">, %b: tensor<N x " + t +
+                         ">, %r: tensor<M x N x " + t + ">) -> tensor<M x N x " + t + "> {\n  %p = matmul %x, %w" +
+                         (transposed ? " {transpose_b = true}\n" : "\n") + steps +
+                         (steps.empty() ? "  return %p\n}\n" : "  return %y\n}\n"))
+      .value();
+}
+
+/// Matrices that together do not fit into any cache, in turn: by the op, or, with a program, in a function.
+Timed SkinnyTask(bool transposed, int64_t m, int64_t n, int64_t k, const std::string& program) {
   const auto normal = [](const tessera::Dims& dims, int64_t seed) {
     return tessera::random_normal(seed, 0, dims, 0, 1, tessera::f32).cast(tessera::bf16);
   };
@@ -45,9 +62,16 @@ Timed SkinnyTask(bool transposed, int64_t m, int64_t n, int64_t k) {
   std::vector<Tensor> all;
   for (int64_t i = 0; i < MatricesBeyondCache(n, k); ++i)
     all.push_back(transposed ? normal({n, k}, 2 + i) : normal({k, n}, 2 + i));
-  return GpuWork([a, all, transposed, at = size_t{0}]() mutable {
-    tessera::matmul(a, all[at++ % all.size()], false, transposed);
-  });
+  if (program.empty()) {
+    return GpuWork([a, all, transposed, at = size_t{0}]() mutable {
+      tessera::matmul(a, all[at++ % all.size()], false, transposed);
+    });
+  }
+  const Function f = Linear(StepsOf(program), "bf16", transposed);
+  std::vector<std::vector<Tensor>> args;
+  const Tensor b = normal({n}, 100), r = normal({m, n}, 101);
+  for (const Tensor& w : all) args.push_back({a, w, b, r});
+  return GpuWork([f, args, at = size_t{0}]() mutable { f(args[at++ % args.size()]); });
 }
 
 /// A product of f8e4m3 in bf16. The weight lies along the sum. `scaled`: with a scale for each row and each column.
@@ -76,7 +100,7 @@ Timed GpuLinearTask(const std::string& task) {
   int64_t m = 0, n = 0, k = 0;
   words >> name >> which >> m >> n >> k >> given;
   if (name == "f8") return F8Task(which == "scaled", m, n, k);
-  if (name == "skinny") return SkinnyTask(which == "nt", m, n, k);
+  if (name == "skinny") return SkinnyTask(which == "nt", m, n, k, given);
   if (name != "linear") return {};
   const std::string t = given.empty() ? "bf16" : given == "tf32" ? "f32" : given;
   tessera::Runtime::set_option("tf32", given == "tf32" ? "true" : "false").ok();
@@ -85,15 +109,9 @@ Timed GpuLinearTask(const std::string& task) {
   };
   const std::vector<Tensor> args = {normal({m, k}, 1, 1), normal({k, n}, 2, 0.03), normal({n}, 3, 1),
                                     normal({m, n}, 4, 1)};
-  std::string steps;
-  for (const Program& program : kPrograms)
-    if (which == program.name) steps = program.steps;
+  const std::string steps = StepsOf(which);
   if (steps.empty() && which != "product") return {};
-  const Function f =
-      Function::parse("func @linear(%x: tensor<M x K x " + t + ">, %w: tensor<K x N x " + t + ">, %b: tensor<N x " + t +
-                      ">, %r: tensor<M x N x " + t + ">) -> tensor<M x N x " + t + "> {\n  %p = matmul %x, %w\n" +
-                      steps + (steps.empty() ? "  return %p\n}\n" : "  return %y\n}\n"))
-          .value();
+  const Function f = Linear(steps, t, /*transposed=*/false);
   return GpuWork([f, args] { f(args); });
 }
 
@@ -191,7 +209,15 @@ void GpuGemmTier3() {
 
 void GpuSkinny() {
   CheckGpu();
-  const Process ours = StartGpu(Tier::one), raw = StartRaw();
+  const char* given = std::getenv("TESSERA_SCHEDULE");
+  const Process tier1 = StartGpu(Tier::one), raw = StartRaw();
+  const Process all = StartGpu(Tier::all, {std::string("TESSERA_SCHEDULE=") + (given ? given : "")});
+  // More schedules for the same races, with spaces between them.
+  std::vector<std::pair<std::string, Process>> others;
+  const char* listed = std::getenv("TESSERA_BENCH_SCHEDULES");
+  std::istringstream schedules(listed ? listed : "");
+  for (std::string schedule; schedules >> schedule;)
+    others.emplace_back(schedule, StartGpu(Tier::all, {"TESSERA_SCHEDULE=" + schedule, "TESSERA_TUNE_BUDGET=0"}));
   constexpr int64_t kCopied = int64_t{1} << 29;
   const Timed copy = PeerProcess::Task(raw, "copy " + std::to_string(kCopied));
   copy(1);
@@ -199,18 +225,28 @@ void GpuSkinny() {
   for (const auto& [n, k] : {std::array<int64_t, 2>{4096, 4096}, {14336, 4096}}) {
     for (const int64_t m : {1, 8, 16, 64}) {
       for (const char* way : {"nn", "nt"}) {
-        std::vector<Timed> contenders = {PeerProcess::Task(ours, Join(std::string("skinny ") + way, m, n, k))};
-        std::vector<std::string> peers;
-        AddPeer(contenders, peers, raw, Join(std::string("gemm_in_turn ") + way, m, n, k),
-                "cuBLASLt, the fastest of eight");
-        const double bytes = 2.0 * static_cast<double>(n * k + m * k + m * n);
-        Figure figure{.name = Join(std::string("gpu_skinny/") + way, m, n, k),
-                      .unit = Rate("GB/s", bytes * 1e-9),
-                      .goal = {Goal::ratio_at_least, 1}};
-        std::replace(figure.name.begin(), figure.name.end(), ' ', '_');
-        const Race race = RunRace(contenders, Budget());
-        figure.more = {{"of_a_copy", Json(bytes / race.times[0].median / copied)}};
-        Report(figure, race, peers);
+        // The op in tier 1, the same in a function, and with what follows it.
+        for (const std::string program : {"", "product", "bias_gelu_residual"}) {
+          const std::string task = Join(std::string("skinny ") + way, m, n, k) + (program.empty() ? "" : " " + program);
+          const bool has_more = program == "bias_gelu_residual";
+          std::vector<Timed> contenders = {PeerProcess::Task(program.empty() ? tier1 : all, task)};
+          std::vector<std::string> peers;
+          AddPeer(contenders, peers, raw, Join(std::string("gemm_in_turn ") + way, m, n, k),
+                  has_more ? "cuBLASLt, the product alone" : "cuBLASLt, the fastest of eight");
+          if (has_more) AddPeer(contenders, peers, tier1, task, "tier 1");
+          if (!program.empty())
+            for (const auto& [schedule, process] : others) AddPeer(contenders, peers, process, task, schedule);
+          const double bytes = 2.0 * static_cast<double>(n * k + m * k + (has_more ? 2 * m * n + n : m * n));
+          Figure figure{.name = "gpu_skinny/" + task.substr(7),
+                        .unit = Rate("GB/s", bytes * 1e-9),
+                        .goal = {Goal::ratio_at_least, 1}};
+          std::replace(figure.name.begin(), figure.name.end(), ' ', '_');
+          const Race race = RunRace(contenders, Budget());
+          figure.more = {{"of_a_copy", Json(bytes / race.times[0].median / copied)}};
+          if (!program.empty())
+            figure.more.emplace_back("generated_kernels", Json(PeerProcess::Task(all, "generated " + task)(1)));
+          Report(figure, race, peers);
+        }
       }
     }
   }

@@ -38,7 +38,7 @@ inline constexpr int64_t kMaxRegisterTile = 1024;
 /// Null where there is none of that name; "form" is none of them.
 const ScheduleEntry* FindScheduleEntry(std::string_view name);
 bool IsScheduleForm(std::string_view name);
-/// "packed, direct, stream, dot, tensor or library"
+/// "packed, direct, stream, dot, tensor, few or library"
 std::string ScheduleFormNames();
 
 /// Entries that exist, each once, with values within their bounds that can go together. Not empty.

@@ -436,6 +436,105 @@ tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []] likely [8, 1024
 
 // -----
 
+// few_rows_1: 1
+!x = tensor<1x4096xbf16>
+!w = tensor<4096x4096xbf16>
+!b = tensor<4096xbf16>
+!y = tensor<1x4096xbf16>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []]
+    (%v0: !x, %v1: !w, %v2: !b, %v3: !y) {
+  %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [1] : (!x, !w) -> !y
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!y, !b) -> !y
+  %v6 = tsr_graph.gelu %v5 step 2 values [6] until [3] : (!y) -> !y
+  %v7 = tsr_graph.add %v6, %v3 step 3 values [7] until [end] : (!y, !y) -> !y
+}
+
+// -----
+
+// few_rows_16_transposed: 1
+!x = tensor<16x4096xf16>
+!w = tensor<14336x4096xf16>
+!b = tensor<14336xf16>
+!y = tensor<16x14336xf16>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []]
+    (%v0: !x, %v1: !w, %v2: !b, %v3: !y) {
+  %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [1] {transpose_b = true} : (!x, !w) -> !y
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!y, !b) -> !y
+  %v6 = tsr_graph.gelu %v5 step 2 values [6] until [3] : (!y) -> !y
+  %v7 = tsr_graph.add %v6, %v3 step 3 values [7] until [end] : (!y, !y) -> !y
+}
+
+// -----
+
+// few_rows_64: 1
+!x = tensor<64x4096xbf16>
+!w = tensor<4096x14336xbf16>
+!b = tensor<14336xbf16>
+!y = tensor<64x14336xbf16>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []]
+    (%v0: !x, %v1: !w, %v2: !b, %v3: !y) {
+  %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [1] : (!x, !w) -> !y
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!y, !b) -> !y
+  %v6 = tsr_graph.gelu %v5 step 2 values [6] until [3] : (!y) -> !y
+  %v7 = tsr_graph.add %v6, %v3 step 3 values [7] until [end] : (!y, !y) -> !y
+}
+
+// -----
+
+// few_rows_64_transposed: 1
+!x = tensor<64x4096xbf16>
+!w = tensor<4096x4096xbf16>
+!b = tensor<4096xbf16>
+!y = tensor<64x4096xbf16>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []]
+    (%v0: !x, %v1: !w, %v2: !b, %v3: !y) {
+  %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [1] {transpose_b = true} : (!x, !w) -> !y
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!y, !b) -> !y
+  %v6 = tsr_graph.gelu %v5 step 2 values [6] until [3] : (!y) -> !y
+  %v7 = tsr_graph.add %v6, %v3 step 3 values [7] until [end] : (!y, !y) -> !y
+}
+
+// -----
+
+// few_rows_symbolic: 1
+!x = tensor<?x?xbf16, [0, 1]>
+!w = tensor<?x?xbf16, [1, 2]>
+!b = tensor<?xbf16, [2]>
+!y = tensor<?x?xbf16, [0, 2]>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []] likely [8, 4096, 4096]
+    (%v0: !x, %v1: !w, %v2: !b, %v3: !y) {
+  %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [1] : (!x, !w) -> !y
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!y, !b) -> !y
+  %v6 = tsr_graph.gelu %v5 step 2 values [6] until [3] : (!y) -> !y
+  %v7 = tsr_graph.add %v6, %v3 step 3 values [7] until [end] : (!y, !y) -> !y
+}
+
+// -----
+
+// few_rows_symbolic_transposed: 1
+!x = tensor<?x?xbf16, [0, 1]>
+!w = tensor<?x?xbf16, [2, 1]>
+!b = tensor<?xbf16, [2]>
+!y = tensor<?x?xbf16, [0, 2]>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []] likely [64, 4096, 4096]
+    (%v0: !x, %v1: !w, %v2: !b, %v3: !y) {
+  %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [1] {transpose_b = true} : (!x, !w) -> !y
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!y, !b) -> !y
+  %v6 = tsr_graph.gelu %v5 step 2 values [6] until [3] : (!y) -> !y
+  %v7 = tsr_graph.add %v6, %v3 step 3 values [7] until [end] : (!y, !y) -> !y
+}
+
+// -----
+
+// few_rows_alone: 1
+!x = tensor<8x4096xbf16>
+!w = tensor<4096x4096xbf16>
+tsr_graph.trace "function" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [end] : (!x, !w) -> !x
+}
+
+// -----
+
 // column_sums_f32_symbolic: 1
 !t = tensor<?x?xf32, [0, 1]>
 !r = tensor<?xf32, [1]>

@@ -99,11 +99,11 @@ tsr_graph.trace "wide" values [0, 1, 2] strides [[], [], []] (%v0: !t, %v1: !t, 
 
 // -----
 
-// Nothing follows, few rows, f32, or what follows stands behind a barrier: the library's.
+// Nothing follows, too few rows for a tile and too many for registers, f32, or what follows stands behind a barrier: the library's.
 // SCHED-LABEL: tsr_graph.trace "library"
 // SCHED-NOT: tsr_sched.kernel
 !t = tensor<4096x4096xbf16>
-!m = tensor<8x4096xbf16>
+!m = tensor<100x4096xbf16>
 !f = tensor<4096x4096xf32>
 tsr_graph.trace "library" values [0, 1, 2] strides [[], [], []] (%v0: !t, %v1: !m, %v2: !f) {
   %v3 = tsr_graph.matmul %v0, %v0 step 0 values [3] until [end] : (!t, !t) -> !t

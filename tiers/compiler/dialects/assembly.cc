@@ -108,6 +108,24 @@ void printKernel(OpAsmPrinter& printer, Operation*, OperandRange operands, TypeR
   printer.printRegion(body, /*printEntryBlockArgs=*/false);
 }
 
+ParseResult parseWords(OpAsmParser& parser, const Unresolved& sums, const Unresolved& right, const Unresolved& left,
+                       SmallVectorImpl<Type>& sum_types, SmallVectorImpl<Type>& right_types,
+                       SmallVectorImpl<Type>& left_types, SmallVectorImpl<Type>& results) {
+  Type words;
+  if (parser.parseType(words)) return failure();
+  Builder& b = parser.getBuilder();
+  sum_types.assign(sums.size(), VectorType::get({4}, b.getF32Type()));
+  right_types.assign(right.size(), words);
+  left_types.assign(left.size(), VectorType::get({4}, b.getI32Type()));
+  results.assign(sums.size(), VectorType::get({4}, b.getF32Type()));
+  return success();
+}
+
+void printWords(OpAsmPrinter& printer, Operation*, OperandRange, OperandRange, OperandRange, TypeRange,
+                TypeRange right_types, TypeRange, TypeRange) {
+  printer << right_types.front();
+}
+
 ParseResult parseTracedOp(OpAsmParser& parser, OperationState& result) {
   SmallVector<OpAsmParser::UnresolvedOperand> operands;
   FunctionType type;

@@ -24,6 +24,16 @@ mlir::ParseResult parseKernel(mlir::OpAsmParser& parser,
 void printKernel(mlir::OpAsmPrinter& printer, mlir::Operation* op, mlir::OperandRange operands, mlir::TypeRange types,
                  mlir::TypeRange results, mlir::Region& body);
 
+/// vector<4xi32>: what each operand of `right` is. Sums are four f32, and `left` is four words.
+using Unresolved = llvm::SmallVectorImpl<mlir::OpAsmParser::UnresolvedOperand>;
+mlir::ParseResult parseWords(mlir::OpAsmParser& parser, const Unresolved& sums, const Unresolved& right,
+                             const Unresolved& left, llvm::SmallVectorImpl<mlir::Type>& sum_types,
+                             llvm::SmallVectorImpl<mlir::Type>& right_types,
+                             llvm::SmallVectorImpl<mlir::Type>& left_types, llvm::SmallVectorImpl<mlir::Type>& results);
+void printWords(mlir::OpAsmPrinter& printer, mlir::Operation* op, mlir::OperandRange sums, mlir::OperandRange right,
+                mlir::OperandRange left, mlir::TypeRange sum_types, mlir::TypeRange right_types,
+                mlir::TypeRange left_types, mlir::TypeRange results);
+
 /// %v2 = tsr_graph.add %v0, %v1 step 0 values [2] until [end] {...} : (A, B) -> C
 mlir::ParseResult parseTracedOp(mlir::OpAsmParser& parser, mlir::OperationState& result);
 void printTracedOp(mlir::OpAsmPrinter& printer, mlir::Operation* op);

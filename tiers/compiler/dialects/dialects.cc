@@ -379,7 +379,38 @@ static LogicalResult VerifyHalf(auto op) {
 LogicalResult LayDownOp::verify() { return VerifyHalf(*this); }
 LogicalResult TakeUpOp::verify() { return VerifyHalf(*this); }
 
+static bool IsNarrow(Type dtype) { return dtype.isBF16() || dtype.isF16(); }
+// One, two or four of 32 bits; otherwise 0.
+static int64_t WordsOf(Type type) {
+  if (type.isInteger(32)) return 1;
+  auto vector = dyn_cast<VectorType>(type);
+  const int64_t n = vector && vector.getElementType().isInteger(32) ? vector.getNumElements() : 0;
+  return n == 2 || n == 4 ? n : 0;
+}
+LogicalResult ReadOp::verify() {
+  if (WordsOf(getWords().getType()) == 0 || !IsNarrow(getDtype()))
+    return emitOpError("reads 1, 2 or 4 words of bf16 or f16");
+  return success();
+}
+LogicalResult MultiplyReadOp::verify() {
+  auto four = VectorType::get({4}, Float32Type::get(getContext()));
+  auto are = [](TypeRange types, auto is) { return !types.empty() && llvm::all_of(types, is); };
+  if (!IsNarrow(getDtype()) || !are(getSums().getTypes(), [&](Type t) { return t == four; }) ||
+      getResults().getTypes() != getSums().getTypes())
+    return emitOpError("adds to sums of f32, four at a time, products of bf16 or f16");
+  if (!are(getLeft().getTypes(), [](Type t) { return WordsOf(t) == 4; })) return emitOpError("has rows of four words");
+  const size_t right = getRight().size(), sums = getSums().size(), rows = getLeft().size();
+  const int64_t words = right == 0 ? 0 : WordsOf(getRight().front().getType());
+  if (words == 0 || !are(getRight().getTypes(), [&](Type t) { return t == getRight().front().getType(); }) ||
+      (getAcross() ? right != 8 : words != 4 || right % 2 != 0))
+    return emitOpError("has a right factor of pairs of four words along the sum, or of eight rows across it");
+  if (sums != rows * (getAcross() ? static_cast<size_t>(words) : right / 2))
+    return emitOpError("has sums for each eight rows and each 16 columns");
+  return success();
+}
+
 LogicalResult FetchedOp::verify() {
+  if (getRank() && (getInPairs() || !getDtype().isF32())) return emitOpError("of another block is of f32");
   auto vector = dyn_cast<VectorType>(getTile().getType());
   if (getInPairs() && (!vector || vector.getNumElements() != 8)) return emitOpError("in pairs has four of them");
   return VerifyTile(*this, getTile().getType(), getDtype());

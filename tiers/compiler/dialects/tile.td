@@ -343,15 +343,17 @@ def TsrTile_AwaitOp : TsrTile_Op<"await", [MemoryEffects<[MemRead, MemWrite]>]> 
 def TsrTile_FetchedOp : TsrTile_Op<"fetched", [MemoryEffects<[MemRead]>]> {
   let summary = "A tile that tsr_tile.fetch has brought, in the computing dtype";
   let description = [{
-    With `in_pairs`: two of every eight elements from `slot` on, as tsr_tile.take has sums.
+    With `in_pairs`: two of every eight elements from `slot` on, as tsr_tile.take has sums. With a rank: from the shared
+    memory of that block of the cluster, f32 only.
 
     ```mlir
     %y = tsr_tile.fetched %offset : bf16 -> vector<8xf32>
+    %z = tsr_tile.fetched %offset of %n : f32 -> vector<8xf32>
     ```
   }];
-  let arguments = (ins I64:$slot, UnitAttr:$in_pairs, TypeAttr:$dtype);
+  let arguments = (ins I64:$slot, Optional<I64>:$rank, UnitAttr:$in_pairs, TypeAttr:$dtype);
   let results = (outs AnyType:$tile);
-  let assemblyFormat = "$slot (`in_pairs` $in_pairs^)? attr-dict `:` $dtype `->` type($tile)";
+  let assemblyFormat = "$slot (`of` $rank^)? (`in_pairs` $in_pairs^)? attr-dict `:` $dtype `->` type($tile)";
   let hasVerifier = 1;
 }
 
@@ -643,6 +645,70 @@ def TsrTile_CollectOp : TsrTile_Op<"collect", [MemoryEffects<[MemRead, MemWrite]
   let results = (outs VectorOfLengthAndType<[8], [F32]>:$upper, VectorOfLengthAndType<[8], [F32]>:$lower);
   let assemblyFormat = "$sums `[` $from `]` attr-dict `:` type($sums) `->` type($upper)";
   let hasVerifier = 1;
+}
+
+// ---- few rows
+//
+// Where a product has few rows its right factor is read once, from memory to registers. A warp has 16, 32 or 64 columns
+// of the result and 32 elements of their sums at a time. With g = lane / 4 and t = lane mod 4, a thread has elements 8 t
+// to 8 t + 7 of the sum, of rows 8 r + g of the left factor and of these columns:
+//
+// - where the right factor lies along the sum, g and g + 8 of each 16: two times 16 bytes
+// - where it lies across, one, two or four pairs of columns from pair number g * (columns / 16) on: a row each for the
+//   eight elements. Of each pair the first is column g of an instruction, the second one column g + 8.
+
+def TsrTile_ReadOp : TsrTile_Op<"read", [MemoryEffects<[MemRead]>]> {
+  let summary = "Words of a view as they lie, for tsr_tile.multiply_read";
+  let description = [{
+    1, 2 or 4 words of 32 bits from view[offset] on, a multiple of their size; zeros where a condition does not hold, and
+    nothing is read. They are read once: no first-level cache keeps them, unless they are `shared` with other warps.
+
+    ```mlir
+    %w = tsr_tile.read %view[%offset] if %flag : bf16 -> vector<4xi32>
+    %x = tsr_tile.read %view[%offset] shared : bf16 -> vector<4xi32>
+    ```
+  }];
+  let arguments = (ins Tsr_Pointer:$view, I64:$offset, Optional<I1>:$condition, UnitAttr:$shared, TypeAttr:$dtype);
+  let results = (outs AnyType:$words);
+  let assemblyFormat = [{
+    $view `[` $offset `]` (`if` $condition^)? (`shared` $shared^)? attr-dict `:` $dtype `->` type($words)
+  }];
+  let hasVerifier = 1;
+}
+
+def TsrTile_MultiplyReadOp : TsrTile_Op<"multiply_read", [Pure, AttrSizedOperandSegments]> {
+  let summary = "Adds products of what a warp has read to its sums";
+  let description = [{
+    `right` is what the threads have of the right factor for 32 elements of the sum, along it or `across`, `left` what
+    they have of the left one, for eight rows each. Sums are four for each eight rows and, within them, each 16 columns:
+    of column g rows 2 t and 2 t + 1, and of column g + 8 the same.
+
+    ```mlir
+    %s = tsr_tile.multiply_read [%v4], [%w4, %w4], [%w4] : bf16, vector<4xi32>
+    %q = tsr_tile.multiply_read [%v4], [%n0, %n0, %n0, %n0, %n0, %n0, %n0, %n0], [%w4] across : f16, i32
+    ```
+  }];
+  let arguments = (ins Variadic<AnyType>:$sums, Variadic<AnyType>:$right, Variadic<AnyType>:$left, UnitAttr:$across,
+                       TypeAttr:$dtype);
+  let results = (outs Variadic<AnyType>:$results);
+  let assemblyFormat = [{
+    `[` $sums `]` `,` `[` $right `]` `,` `[` $left `]` (`across` $across^)? attr-dict `:` $dtype `,`
+    custom<Words>(ref($sums), ref($right), ref($left), type($sums), type($right), type($left), type($results))
+  }];
+  let hasVerifier = 1;
+}
+
+def TsrTile_LeaveOp : TsrTile_Op<"leave", [MemoryEffects<[MemWrite]>]> {
+  let summary = "Writes four sums to shared memory";
+  let description = [{
+    They are two rows, which lie `pitch` bytes apart, of two columns, `apart` bytes apart, from byte `slot` on.
+
+    ```mlir
+    tsr_tile.leave %v4 to %slot pitch 144 apart 32 : vector<4xf32>
+    ```
+  }];
+  let arguments = (ins VectorOfLengthAndType<[4], [F32]>:$sums, I64:$slot, I64Attr:$pitch, I64Attr:$apart);
+  let assemblyFormat = "$sums `to` $slot `pitch` $pitch `apart` $apart attr-dict `:` type($sums)";
 }
 
 #endif

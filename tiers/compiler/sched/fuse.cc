@@ -23,11 +23,11 @@
 //
 // A factor that is nothing but a narrow float in f32, for this product alone, is read as it is: widening it on the way
 // costs less than a copy of twice its size. On sm_90a so are two factors that are f8 in bf16 or f16, where they lie
-// along the sum: tensor cores multiply f8, and bf16 and f16 have all their numbers. A left factor that a group of element-wise ops computes for this product
-// alone is computed by the product's kernel, as a prologue, where that pays (sched/prologue.cc): on a CPU, where the
-// schedule of the product has rows that are copied, and batches are those of the result. What a product needs of a
-// group is known when the product comes, what follows the product at the end of a region; so that is when it is
-// decided.
+// along the sum: tensor cores multiply f8, and bf16 and f16 have all their numbers. A left factor that a group of
+// element-wise ops computes for this product alone is computed by the product's kernel, as a prologue, where that pays
+// (sched/prologue.cc): on a CPU, where the schedule of the product has rows that are copied, and batches are those of
+// the result. What a product needs of a group is known when the product comes, what follows the product at the end of a
+// region; so that is when it is decided.
 //
 // A gather of rows (an embedding) fails where an index is out of range. The core looks at the indices at the first step
 // of the kernel and leaves the trace there, so a gather closes all groups but its own, and is the first op of that;
@@ -48,9 +48,10 @@
 // takes longer to make a plan than to add (ten sums of 8 x 16 f32 in a training step of 32 us took 2 us more).
 //
 // Groups of one element-wise op are left to tier 1, whose loop is as good. So are, on a CUDA device, attention and the
-// matrix products that its library does better: those that nothing follows, small ones, and all that are not for tensor
-// cores. There a reduction of whole rows is worth a kernel of its own, and so is an op that reads an operand which
-// lies the other way round (sched/transposed.h), be it a copy: tier 1 moves it in smaller squares, by single elements.
+// matrix products that its library does better: those of many rows that nothing follows, small ones, and all that are
+// not for tensor cores. There a reduction of whole rows is worth a kernel of its own, and so is an op that reads an
+// operand which lies the other way round (sched/transposed.h), be it a copy: tier 1 moves it in smaller squares, by
+// single elements.
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
 #include "tiers/compiler/sched/columns.h"
@@ -275,7 +276,10 @@ class Fuser {
   // The casts of both factors from f8 that a product of sm_90a can do without; none where it cannot. Nothing that may
   // leave the trace, and no other product, stands between them and the product.
   SmallVector<Operation*> F8Casts(Operation* product) {
+    constexpr int64_t kFewRows = 128;  // there are no tiles of f8 for fewer
     if (options_.device != "sm_90a" || !options_.fuse || !IsProduct(product)) return {};
+    const SmallVector<Dim> dims = DimsOf(product->getResult(0).getType());
+    if (const int64_t rows = Likely(dims[dims.size() - 2]); rows >= 0 && rows < kFewRows) return {};
     SmallVector<Operation*> casts;
     for (Value factor : product->getOperands()) {
       Operation* cast = factor.getDefiningOp();
@@ -518,6 +522,8 @@ class Fuser {
     const bool transposed = !IsProduct(op) || Transposes(op, "transpose_b");
     facts.b_along_k = runs(op->getOperand(1), transposed ? 1 : 2);
     facts.b_along_n = runs(op->getOperand(1), transposed ? 2 : 1);
+    facts.has_rows =
+        IsProduct(op) && runs(op->getOperand(0), 1) && !Transposes(op, "transpose_a") && runs(op->getOperand(1), 1);
     facts.is_tensor = !options_.device.empty();
     if (facts.is_tensor && IsProduct(op)) {
       const SmallVector<Operation*> casts = F8Casts(op);

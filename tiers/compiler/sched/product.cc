@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/bit.h"
 
 using namespace mlir;
 
@@ -92,6 +93,84 @@ ProductSchedule ScheduleOf(const TensorTile& tile, bool by_warps, const ProductF
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t Blocks(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
+// ---- few rows on a CUDA device
+
+constexpr int64_t kMostFewRows = 64, kFewColumns = 256, kFewDepth = 256;
+
+bool HasClusters(StringRef device) { return !device.starts_with("sm_8"); }
+
+// For rows that are not known, or given from outside: what suits most.
+ProductSchedule FewSchedule(int64_t rows) {
+  ProductSchedule s;
+  s.form = ProductSchedule::Form::few;
+  s.rows = rows, s.nr = s.columns = 32, s.depth = 64, s.stages = 2, s.warps = 8;
+  return s;
+}
+
+// Blocks that a multiprocessor has room for.
+int64_t BlocksAtOnce(const ProductSchedule& s, int64_t shared) {
+  const int64_t threads = 32 * s.warps;
+  return std::max<int64_t>(1, std::min({2048 / threads, 65536 / (threads * RoundUp(s.Registers(), 8)),
+                                        shared / std::max<int64_t>(1, s.SumsBytes() + 1024), int64_t{32}}));
+}
+
+// Microseconds of an H200, roughly. The right factor comes from memory, the left one from the second-level cache, once
+// for each block: that has room for little more than what memory gives. Enough must be on its way at any time. What
+// begins and ends a block takes its time, which others fill where there are any. A multiprocessor that has more to do
+// than others gets more than its share of memory's time in the end, but not twice as much.
+double FewTime(const ProductSchedule& s, int64_t m, int64_t n, int64_t k, bool is_along, int64_t shared) {
+  constexpr double kMemory = 4.3e6, kCache = 1.35, kOnTheWay = 48e3;  // bytes; and parts of them
+  constexpr double kBegin = 1.4, kBlock = 0.9, kStep = 0.02, kMeet = 0.1;
+  const auto as_double = [](int64_t x) { return static_cast<double>(x); };
+  const int64_t parts = s.Along() * s.Blocks(), steps = Blocks(k, parts * s.depth);
+  const int64_t blocks = Blocks(m, s.rows) * Blocks(n, s.columns) * s.Blocks(), at_once = BlocksAtOnce(s, shared);
+  const double each = as_double(blocks) / kMultiprocessors, most = as_double(Blocks(blocks, kMultiprocessors));
+  const double balance = each < 1 ? std::max(1.0, 0.85 / each) : 1 + (most / each - 1) / 2;
+  const double on_the_way =
+      std::min(as_double(at_once), most) * as_double(32 * s.warps * s.depth * s.nr / 16) * (as_double(s.stages) - 0.5);
+  const double traffic = (1 + as_double(std::min(m, s.rows)) / as_double(s.columns)) / kCache;
+  // Lines of memory that are read by halves and quarters.
+  const double lines = is_along || s.nr == 64 ? 1 : s.nr == 32 ? 1.04 : 1.2;
+  const double waste = as_double(steps * parts * s.depth) / as_double(k);
+  const double read = as_double(Blocks(m, s.rows)) * as_double(n * k * 2) / kMemory * waste;
+  const double rounds = as_double(Blocks(blocks, at_once * kMultiprocessors));
+  return read * balance * std::max(1.0, traffic) * std::max(1.0, kOnTheWay / on_the_way) * lines + kBegin +
+         kBlock * (rounds - 1) / as_double(at_once) + kStep * as_double(steps) +
+         (s.Blocks() > 1 ? kMeet * as_double(s.Blocks()) : 0);
+}
+
+std::optional<ProductSchedule> ChooseFew(const ProductFacts& f, const CompileOptions& options, int64_t shared) {
+  if (f.m < 1 || f.m > kMostFewRows || !f.has_rows || f.whole_rows || f.batch != 1 || f.is_f8) return std::nullopt;
+  const int64_t n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 4096;
+  if (n < kFewColumns || k < kFewDepth || n % 8 != 0 || k % 8 != 0) return std::nullopt;
+  // Sizes that are read at run time take registers, and code for other devices takes more.
+  const int64_t most = f.is_exact && StringRef(options.device).starts_with("sm_90") ? 248 : 232;
+  std::optional<ProductSchedule> best;
+  double least = std::numeric_limits<double>::infinity();
+  ProductSchedule s =
+      FewSchedule(std::max<int64_t>(8, static_cast<int64_t>(llvm::bit_ceil(static_cast<uint64_t>(f.m)))));
+  for (const int64_t nr : {64, 32, 16}) {
+    for (const int64_t across : {1, 2, 4}) {
+      for (const int64_t stages : {2, 3}) {
+        for (const int64_t depth : {1024 / nr, 2048 / nr}) {
+          for (const int64_t warps : {4, 8, 16}) {
+            for (const int64_t cluster : {0, 2, 4, 8}) {
+              s.nr = nr, s.columns = nr * across, s.stages = stages, s.depth = depth, s.warps = warps;
+              s.cluster = cluster;
+              if (depth < 32 || warps % across != 0 || !CanBeCut(s, f, options) || s.Registers() > most) continue;
+              const double time = FewTime(s, f.m, n, k, f.b_along_k, shared);
+              if (time >= least) continue;
+              least = time;
+              best = s;
+            }
+          }
+        }
+      }
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
@@ -105,6 +184,13 @@ DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
     if (warps != 0) entries.push_back(b.getNamedAttr("warps", b.getI64IntegerAttr(warps)));
     return b.getDictionaryAttr(entries);
   }
+  if (form == Form::few) {
+    return b.getDictionaryAttr(
+        {b.getNamedAttr("form", b.getStringAttr("few")), b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
+         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
+         b.getNamedAttr("nr", b.getI64IntegerAttr(nr)), b.getNamedAttr("stages", b.getI64IntegerAttr(stages)),
+         b.getNamedAttr("warps", b.getI64IntegerAttr(warps)), b.getNamedAttr("cluster", b.getI64IntegerAttr(cluster))});
+  }
   SmallVector<NamedAttribute> entries = {b.getNamedAttr("form", b.getStringAttr(kForms[static_cast<int>(form)])),
                                          b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
                                          b.getNamedAttr("columns", b.getI64IntegerAttr(columns)),
@@ -114,6 +200,16 @@ DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
                                          b.getNamedAttr("copy", b.getI64IntegerAttr(copy))};
   if (queries > 0) entries.push_back(b.getNamedAttr("queries", b.getI64IntegerAttr(queries)));
   return b.getDictionaryAttr(entries);
+}
+
+bool ProductSchedule::FitsFew() const {
+  auto is_power = [](int64_t n, int64_t low, int64_t high) {
+    return n >= low && n <= high && llvm::isPowerOf2_64(static_cast<uint64_t>(n));
+  };
+  return is_power(rows, 8, 64) && is_power(nr, 16, 64) && columns >= nr && columns % nr == 0 && columns <= 512 &&
+         warps >= Across() && warps % Across() == 0 && depth >= 32 && depth % 32 == 0 && depth <= 256 && stages >= 1 &&
+         stages <= 8 && cluster <= 8 && Registers() <= 255 && 32 * warps * Registers() <= 65536 &&
+         SumsBytes() <= kSharedBytes;
 }
 
 std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
@@ -126,6 +222,7 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   for (const Entry& entry : kEntries) {
     const bool is_of_registers = entry.to == &ProductSchedule::mr || entry.to == &ProductSchedule::nr;
     if (s.form == Form::tensor && is_of_registers) continue;
+    if (s.form == Form::few && entry.to == &ProductSchedule::mr) continue;
     auto n = attr.getAs<IntegerAttr>(entry.name);
     // What may be 0 may be left out.
     if (!n && entry.low == 0) continue;
@@ -138,11 +235,12 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
     const bool fits = (own == 64 || own == 128) && s.rows % 64 == 0 && s.columns % 32 == 0 && s.columns <= 256 &&
                       (is_f8 ? own == 64 && s.apart == 0 && s.warps == 0 : s.depth == kTensorDepth) && s.stages >= 2 &&
                       own * s.columns <= 128 * 192 && s.SharedBytes() <= kSharedBytes &&
-                      (s.warps == 0 || (s.apart == 0 && s.cluster == 0)) &&
+                      (s.warps == 0 || (s.apart == 0 && s.cluster == 0)) && s.warps <= 1 && s.cluster <= 2 &&
                       (s.Blocks() == 1 || s.columns % (is_f8 ? 64 : 128) == 0);
     if (!fits) return std::nullopt;
     return s;
   }
+  if (s.form == Form::few) return s.FitsFew() ? std::optional(s) : std::nullopt;
   if (auto queries = attr.getAs<IntegerAttr>("queries")) s.queries = queries.getInt();
   if (s.queries < 0) return std::nullopt;
   if (s.form == Form::stream && s.rows != s.mr) return std::nullopt;
@@ -186,6 +284,28 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
       }
       if (s.warps == 0) add("source", 1 - s.source);
       break;
+    case ProductSchedule::Form::few: {
+      // More blocks or fewer for a sum, wider ones, and more of it on its way.
+      auto offer = [&](const ProductSchedule& other) {
+        if (!other.FitsFew() || (other.cluster > 1 && !HasClusters(options.device))) return;
+        if (other.SumsBytes() > SharedBytesOf(options.device)) return;
+        choices.push_back("nr=" + std::to_string(other.nr) + ",columns=" + std::to_string(other.columns) +
+                          ",depth=" + std::to_string(other.depth) + ",stages=" + std::to_string(other.stages) +
+                          ",warps=" + std::to_string(other.warps) + ",cluster=" + std::to_string(other.cluster));
+      };
+      for (const int64_t cluster : {s.Blocks() * 2, s.Blocks() / 2}) {
+        ProductSchedule other = s;
+        other.cluster = cluster > 1 ? cluster : 0;
+        if (cluster >= 1 && cluster <= 8) offer(other);
+      }
+      ProductSchedule other = s;
+      other.columns = 2 * s.columns;
+      offer(other);
+      other = s;
+      other.stages = s.stages + 1;
+      offer(other);
+      break;
+    }
     case ProductSchedule::Form::packed:
       add("rows", 2 * s.rows);
       if (s.rows >= 2 * s.mr) add("rows", RoundUp(s.rows / 2, s.mr));
@@ -234,17 +354,27 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
   bool has_rows = false, has_cluster = false;
   for (StringRef entry : entries) {
     auto [name, value] = entry.split('=');
+    if (name != "form") continue;
+    const auto* found = std::find(std::begin(kForms), std::end(kForms), value);
+    if (found == std::end(kForms)) continue;
+    const auto form = static_cast<ProductSchedule::Form>(found - std::begin(kForms));
+    // Forms of CUDA devices have nothing in common.
+    const bool has_few = schedule->mr == 0 && schedule->nr != 0;
+    if (form == ProductSchedule::Form::few && !has_few) *schedule = FewSchedule(8);
+    if (form == ProductSchedule::Form::tensor && has_few)
+      *schedule = ScheduleOf(TilesFor(IsByWarps(options), options.device)[0], IsByWarps(options), /*has_matrix=*/true,
+                             SharedBytesOf(options.device));
+    schedule->form = form;
+  }
+  for (StringRef entry : entries) {
+    auto [name, value] = entry.split('=');
     has_rows |= name == "rows";
     has_cluster |= name == "cluster";
-    if (name == "form") {
-      const auto* found = std::find(std::begin(kForms), std::end(kForms), value);
-      if (found != std::end(kForms)) schedule->form = static_cast<ProductSchedule::Form>(found - std::begin(kForms));
-    }
     for (const Entry& known : kEntries)
       if (name == known.name) value.getAsInteger(10, schedule->*known.to);
   }
   // There are no clusters of what warps do.
-  if (schedule->warps != 0 && !has_cluster) schedule->cluster = 0;
+  if (schedule->form == ProductSchedule::Form::tensor && schedule->warps != 0 && !has_cluster) schedule->cluster = 0;
   // A task of this form has one tile of rows.
   if (!entries.empty() && !has_rows && schedule->form == ProductSchedule::Form::stream) schedule->rows = schedule->mr;
   schedule->rows = RoundUp(schedule->rows, std::max<int64_t>(1, schedule->mr));
@@ -265,6 +395,10 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
     case ProductSchedule::Form::tensor:
       return f.is_tensor && (s.warps != 0 || !IsByWarps(options)) && s.SharedBytes() <= SharedBytesOf(options.device) &&
              f.is_f8 == (s.depth == kF8Depth);
+    case ProductSchedule::Form::few:
+      return f.is_tensor && !f.is_f8 && f.has_rows && !f.whole_rows &&
+             (s.cluster <= 1 || HasClusters(options.device)) && s.FitsFew() &&
+             s.SumsBytes() <= SharedBytesOf(options.device);
     case ProductSchedule::Form::library: break;
   }
   return false;
@@ -317,6 +451,7 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
     least = time;
     best = schedule;
   }
+  if (const auto few = ChooseFew(f, options, SharedBytesOf(options.device))) return *few;
   // A library has more ways to cut small products, and does what nothing follows as well.
   const bool is_small = m < 128 || n < 64 || k < 64;
   if (is_small || !f.has_more || (f.is_f8 && !f.is_along_sum)) best.form = ProductSchedule::Form::library;

@@ -19,17 +19,19 @@ struct ProductSchedule {
     stream,   // it is read once, row by row, where it lies, and the few rows of the result stay in the cache
     dot,      // both factors lie along the sum: vectors run along it, and lanes are added at the end
     tensor,   // on the tensor cores of a CUDA device, from a ring of pieces in shared memory
+    few,      // there, too, from registers: the right factor is read once, for few rows (tile/lower_few_rows_gpu.cc)
     library,  // left to the core, which has a BLAS
   } form = Form::packed;
   int64_t rows = 0, columns = 0, depth = 0;
-  int64_t mr = 0, nr = 0;  // of the register tile; not of tensor
+  int64_t mr = 0, nr = 0;  // of the register tile; not of tensor; few: nr are the columns of a warp
   int64_t copy = 0;        // 1: rows of the left factor are copied although they could be read where they lie
-  int64_t stages = 0;      // tensor: pieces in the ring
+  int64_t stages = 0;      // tensor: pieces in the ring; few: pieces of a warp in registers
   int64_t apart = 0;       // tensor: 1: each group of warps has a task of its own, one after the other
-  int64_t cluster = 0;     // tensor: 2: two blocks, one below the other, share what they copy of the right factor
-  int64_t source = 0;      // tensor: 1: made as CUDA C++ (target/cuda_source.h)
-  int64_t warps = 0;       // tensor: 1: each warp multiplies for itself (mma), and all threads copy
-  int64_t queries = 0;     // where heads share matrices: a task has so many rows of each of them; 0: not said
+  // tensor: 2: two blocks, one below the other, share what they copy of the right factor. few: blocks that share a sum.
+  int64_t cluster = 0;
+  int64_t source = 0;   // tensor: 1: made as CUDA C++ (target/cuda_source.h)
+  int64_t warps = 0;    // tensor: 1: each warp multiplies for itself (mma), and all threads copy. few: of a block
+  int64_t queries = 0;  // where heads share matrices: a task has so many rows of each of them; 0: not said
 
   /// tensor: groups of four warps of a block.
   static constexpr int64_t kGroups = 2;
@@ -46,6 +48,26 @@ struct ProductSchedule {
   static constexpr int64_t kPlaceBytes = 2048;
   /// tensor: such pieces of a tile that a warp has.
   int64_t Places() const { return OwnRows() / 64 * (columns / 64); }
+
+  /// few: warps of a block side by side, and such rows of warps, which have parts of the sum.
+  int64_t Across() const { return columns / nr; }
+  int64_t Along() const { return warps / Across(); }
+  /// few: bytes of a row of sums in shared memory, and of all. Four more keep the rows of a warp in banks of their own.
+  int64_t SumsPitch() const { return (columns + 4) * 4; }
+  int64_t SumsBytes() const { return Along() * rows * SumsPitch(); }
+  /// few: whether rows of the left factor are read as far ahead as the right one. Of many rows they are as many
+  /// registers, and they come from a cache.
+  bool ReadsRowsAhead() const { return rows <= 16; }
+  static constexpr int64_t kRowsAtOnce = 32;  // otherwise
+  /// few: registers that a thread has for sums and what is read, and in all, roughly.
+  int64_t Registers() const {
+    const int64_t right = stages * depth * nr / 64;
+    const int64_t left = ReadsRowsAhead() ? stages * depth / 32 * rows / 2 : kRowsAtOnce / 2;
+    return rows * nr / 32 + right + left + kOtherRegisters;
+  }
+  static constexpr int64_t kOtherRegisters = 40;
+  /// few: can a kernel be cut so?
+  bool FitsFew() const;
 
   mlir::DictionaryAttr ToAttr(mlir::Builder& b) const;
   /// Nothing where an entry is missing or no size.
@@ -68,6 +90,7 @@ struct ProductFacts {
   bool a_along_k = false;     // ... and runs along the sum
   bool b_along_k = false;     // so can the right one, in any dtype ...
   bool b_along_n = false;     // ... or it has runs along the rows of the result
+  bool has_rows = false;      // both have rows in memory along their last dims, the left one along the sum
 };
 
 /// Attention of fewer heads of keys and values than of queries: rows of all heads that share them are multiplied with

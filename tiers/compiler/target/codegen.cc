@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "llvm/ADT/SmallString.h"
+#include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/CodeGen/MachineModuleInfo.h"
 #include "llvm/CodeGen/MachineOptimizationRemarkEmitter.h"
@@ -13,6 +14,7 @@
 #include "llvm/CodeGen/TargetPassConfig.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/Dominators.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Operator.h"
@@ -249,6 +251,12 @@ void PrepareDevice(llvm::Module& module) {
   }
   for (llvm::Function& f : module)
     if (f.hasFnAttribute(kHoldsSums)) TakeSumsApart(f);
+  for (llvm::Function& f : module) {
+    if (!f.hasFnAttribute(kKeepsLoops)) continue;
+    llvm::DominatorTree dominators(f);
+    llvm::LoopInfo loops(dominators);
+    for (llvm::Loop* loop : loops.getLoopsInPreorder()) loop->setLoopAlreadyUnrolled();
+  }
 }
 
 /// What addPassesToEmitFile does, but for the two schedulers of machine code, which only the highest level has. The one

@@ -15,6 +15,9 @@ namespace tessera::compiler {
 inline constexpr const char* kHoldsSums = "tsr-holds-sums";
 /// Kernels that are to be made as CUDA C++ (target/cuda_source.h).
 inline constexpr const char* kAsSource = "tsr-as-source";
+/// That of functions whose loops stay as they are: what is on its way to registers is what the schedule says. An
+/// assembler that unrolls them takes all registers there are for more, and some that there are not.
+inline constexpr const char* kKeepsLoops = "tsr-keeps-loops";
 
 struct HostCpu {
   std::string triple;

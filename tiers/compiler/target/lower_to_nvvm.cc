@@ -122,6 +122,7 @@ class DeviceLowering : public TileLowering {
                                          b_.getStrArrayAttr({"nvvm.minctasm", blocks})};
     if (holds_sums_) attributes.push_back(b_.getStringAttr(kHoldsSums));
     if (kernel_->hasAttr("source")) attributes.push_back(b_.getStringAttr(kAsSource));
+    if (reads_ahead_) attributes.push_back(b_.getStringAttr(kKeepsLoops));
     if (ClusterOf(kernel_) > 1)
       attributes.push_back(b_.getStrArrayAttr({"nvvm.cluster_dim", std::to_string(ClusterOf(kernel_)) + ",1,1"}));
     function.setPassthroughAttr(b_.getArrayAttr(attributes));
@@ -522,7 +523,7 @@ class DeviceLowering : public TileLowering {
     if (auto dim = dyn_cast<tile::DimOp>(op)) return dims_[dim.getIndex()];
     if (auto place = dyn_cast<tile::PlaceOp>(op)) return Place(place.getWhat());
     if (auto team = dyn_cast<tile::TeamReduceOp>(op)) return TeamReduce(team);
-    if (auto fetched = dyn_cast<tile::FetchedOp>(op)) return LoadFetched(fetched);
+    if (auto fetched = dyn_cast<tile::FetchedOp>(op); fetched && !fetched.getRank()) return LoadFetched(fetched);
     if (auto cluster = dyn_cast<tile::ClusterReduceOp>(op)) {
       ClusterReduce(cluster);
       return Value();
@@ -579,6 +580,7 @@ class DeviceLowering : public TileLowering {
 
   SmallVector<Value> dims_, maps_;
   const bool holds_sums_ = kernel_.walk([](tile::MultiplyOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  const bool reads_ahead_ = kernel_.walk([](tile::MultiplyReadOp) { return WalkResult::interrupt(); }).wasInterrupted();
   StringRef suffix_;      // of the function
   Value block_, blocks_;  // this one and how many there are, of one kernel of many; null: of the launch
 };

@@ -330,6 +330,145 @@ class Writer {
     }
   }
 
+  // ---- few rows
+
+  // Words of 32 bits, each by itself.
+  SmallVector<Value> Words(Value words) {
+    if (isa<VectorType>(words.getType())) return Elements(words);
+    return {words};
+  }
+  Value Joined(ArrayRef<Value> words, Type type) {
+    if (!isa<VectorType>(type)) return words[0];
+    Value vector = LLVM::PoisonOp::create(b_, loc_, type);
+    for (auto [k, word] : llvm::enumerate(words))
+      vector = LLVM::InsertElementOp::create(b_, loc_, vector, word, Small(static_cast<int64_t>(k)));
+    return vector;
+  }
+  Value Apart(const std::string& text, const std::string& constraints, ValueRange operands, int64_t n, Type each,
+              Type vector, bool has_effects) {
+    Type result =
+        n == 1 ? each
+               : LLVM::LLVMStructType::getLiteral(b_.getContext(), SmallVector<Type>(static_cast<size_t>(n), each));
+    auto op =
+        LLVM::InlineAsmOp::create(b_, loc_, result, operands, text, constraints, has_effects, /*is_align_stack=*/false,
+                                  LLVM::tailcallkind::TailCallKind::None,
+                                  LLVM::AsmDialectAttr::get(b_.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+    SmallVector<Value> parts;
+    for (int64_t k = 0; k < n; ++k)
+      parts.push_back(n == 1
+                          ? op.getResult(0)
+                          : LLVM::ExtractValueOp::create(b_, loc_, op.getResult(0), ArrayRef<int64_t>{k}).getResult());
+    return Joined(parts, vector);
+  }
+
+  // The order of reads is that of the text: the next piece is on its way before the one at hand is used.
+  Value Read(tile::ReadOp op) {
+    Type type = op.getWords().getType(), i32 = b_.getI32Type();
+    const int64_t n = isa<VectorType>(type) ? cast<VectorType>(type).getNumElements() : 1;
+    Type global = LLVM::LLVMPointerType::get(b_.getContext(), 1);
+    Value at = LLVM::GEPOp::create(b_, loc_, op.getView().getType(), b_.getI16Type(), op.getView(),
+                                   ArrayRef<LLVM::GEPArg>{op.getOffset()});
+    SmallVector<Value> operands = {LLVM::AddrSpaceCastOp::create(b_, loc_, global, at)};
+    const std::string address = "$" + std::to_string(n);
+    std::string to, zeros;
+    for (int64_t k = 0; k < n; ++k) {
+      to += (k > 0 ? ", $" : "$") + std::to_string(k);
+      zeros += "mov.b32 $" + std::to_string(k) + ", 0;\n";
+    }
+    const std::string load = std::string("ld.global.nc") + (op.getShared() ? "" : ".L1::no_allocate") +
+                             (n > 1 ? ".v" + std::to_string(n) + ".b32 {" + to + "}" : ".b32 " + to) + ", [" + address +
+                             "];";
+    const bool is_conditional = op.getCondition() != nullptr;
+    std::string text = load, constraints = Repeated(is_conditional ? "=&r," : "=r,", static_cast<size_t>(n)) + "l";
+    if (is_conditional) {
+      operands.push_back(LLVM::ZExtOp::create(b_, loc_, i32, op.getCondition()));
+      text = "{\n.reg .pred p;\nsetp.ne.b32 p, $" + std::to_string(n + 1) + ", 0;\n" + zeros + "@p " + load + "\n}";
+      constraints += ",r";
+    }
+    return Apart(text, constraints, operands, n, i32, type, /*has_effects=*/true);
+  }
+
+  // Columns of the right factor are rows of an instruction's left operand, and the other way round. Which element of a
+  // sum is which of the instruction's sixteen makes no difference, as long as both operands agree: of those that a
+  // thread has, words 2 s and 2 s + 1 of a run are its elements of step s.
+  SmallVector<Value> MultiplyRead(tile::MultiplyReadOp op) {
+    Type i32 = b_.getI32Type(), f32 = b_.getF32Type();
+    SmallVector<SmallVector<Value>> right, left;
+    for (Value w : op.getRight()) right.push_back(Words(w));
+    for (Value w : op.getLeft()) left.push_back(Words(w));
+    SmallVector<SmallVector<Value>> sums;
+    for (Value s : op.getSums()) sums.push_back(Elements(s));
+    const size_t columns = op.getSums().size() / left.size();
+    const std::string dtype = op.getDtype().isBF16() ? "bf16" : "f16";
+    const std::string text = "mma.sync.aligned.m16n8k16.row.col.f32." + dtype + "." + dtype +
+                             ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};";
+    auto type = LLVM::LLVMStructType::getLiteral(b_.getContext(), SmallVector<Type>(4, f32));
+    auto halves = [&](Value x, Value y, int64_t which) {
+      return LLVM::CallIntrinsicOp::create(b_, loc_, i32, b_.getStringAttr("llvm.nvvm.prmt"),
+                                           ValueRange({x, y, Small(which)}))
+          .getResult(0);
+    };
+    for (size_t s = 0; s < 2; ++s) {
+      for (size_t c = 0; c < columns; ++c) {
+        SmallVector<Value> a;
+        if (op.getAcross()) {
+          for (size_t pair : {4 * s, 4 * s + 2})
+            for (int64_t which : {0x5410, 0x7632}) a.push_back(halves(right[pair][c], right[pair + 1][c], which));
+        } else {
+          for (size_t word : {2 * s, 2 * s + 1})
+            for (size_t half : {0, 1}) a.push_back(right[2 * c + half][word]);
+        }
+        for (size_t r = 0; r < left.size(); ++r) {
+          SmallVector<Value>& own = sums[r * columns + c];
+          SmallVector<Value> operands = a;
+          operands.append({left[r][2 * s], left[r][2 * s + 1]});
+          operands.append(own);
+          auto all = LLVM::InlineAsmOp::create(
+              b_, loc_, type, operands, text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3", /*has_side_effects=*/false,
+              /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+              LLVM::AsmDialectAttr::get(b_.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+          for (size_t k = 0; k < 4; ++k)
+            own[k] =
+                LLVM::ExtractValueOp::create(b_, loc_, all.getResult(0), ArrayRef<int64_t>{static_cast<int64_t>(k)});
+        }
+      }
+    }
+    SmallVector<Value> results;
+    for (auto [own, sum] : llvm::zip(sums, op.getSums())) results.push_back(Joined(own, sum.getType()));
+    return results;
+  }
+
+  void Leave(tile::LeaveOp op) {
+    const SmallVector<Value> sums = Elements(op.getSums());
+    const int64_t pitch = static_cast<int64_t>(op.getPitch()), apart = static_cast<int64_t>(op.getApart());
+    std::string text;
+    for (int64_t row = 0; row < 2; ++row) {
+      const std::string x = "$" + std::to_string(row), y = "$" + std::to_string(row + 2);
+      auto at = [&](int64_t byte) { return " [$4+" + std::to_string(row * pitch + byte) + "], "; };
+      text += apart == 4 ? "st.shared.v2.f32" + at(0) + "{" + x + ", " + y + "};\n"
+                         : "st.shared.f32" + at(0) + x + ";\nst.shared.f32" + at(apart) + y + ";\n";
+    }
+    SmallVector<Value> operands = sums;
+    operands.push_back(Address(op.getSlot()));
+    Text(text, "f,f,f,f,r,~{memory}", operands);
+  }
+
+  Value FetchedOf(tile::FetchedOp op) {
+    Type type = op.getTile().getType(), f32 = b_.getF32Type();
+    const int64_t n = isa<VectorType>(type) ? cast<VectorType>(type).getNumElements() : 1;
+    const int64_t each = std::min<int64_t>(n, 4);
+    std::string text =
+        "{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, $" + std::to_string(n) + ", $" + std::to_string(n + 1) + ";\n";
+    for (int64_t k = 0; k < n; k += each) {
+      std::string to;
+      for (int64_t e = 0; e < each; ++e) to += (e > 0 ? ", $" : "$") + std::to_string(k + e);
+      text += "ld.shared::cluster" + (each > 1 ? ".v" + std::to_string(each) + ".f32 {" + to + "}" : ".f32 " + to) +
+              ", [a+" + std::to_string(4 * k) + "];\n";
+    }
+    return Apart(text + "}", Repeated("=&f,", static_cast<size_t>(n)) + "r,r,~{memory}",
+                 {Address(op.getSlot()), Narrow(op.getRank())}, n, f32, type, /*has_effects=*/true);
+  }
+
   // "{$2, $3}", for indices that are put behind the other operands.
   std::string Indices(ValueRange at, SmallVector<Value>& operands) {
     std::string text = "{";
@@ -394,9 +533,10 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
     // Number 0 is that of the block.
     w.Text("{\n.reg .b32 n;\nadd.s32 n, $0, 1;\nbar.sync n, 128;\n}", "r,~{memory}", w.Narrow(barrier.getGroup()));
   } else if (auto cluster = dyn_cast<tile::ClusterBarrierOp>(op)) {
+    // Without words these release and acquire, on devices whose PTX has no words for it, too.
     w.Text(cluster.getRelaxed() ? "fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed;\n"
                                   "barrier.cluster.wait.acquire;"
-                                : "barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;",
+                                : "barrier.cluster.arrive;\nbarrier.cluster.wait;",
            "~{memory}", {});
   } else if (auto take = dyn_cast<tile::TakeOp>(op)) {
     w.Take(take);
@@ -412,6 +552,14 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
     promote.getResult().replaceAllUsesWith(w.Promote(promote));
   } else if (auto collect = dyn_cast<tile::CollectOp>(op)) {
     w.Collect(collect);
+  } else if (auto read = dyn_cast<tile::ReadOp>(op)) {
+    read.getResult().replaceAllUsesWith(w.Read(read));
+  } else if (auto few = dyn_cast<tile::MultiplyReadOp>(op)) {
+    few->replaceAllUsesWith(w.MultiplyRead(few));
+  } else if (auto leave = dyn_cast<tile::LeaveOp>(op)) {
+    w.Leave(leave);
+  } else if (auto fetched = dyn_cast<tile::FetchedOp>(op); fetched && fetched.getRank()) {
+    fetched.getResult().replaceAllUsesWith(w.FetchedOf(fetched));
   } else {
     return false;
   }

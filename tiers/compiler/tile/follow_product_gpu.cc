@@ -205,7 +205,7 @@ void FollowProductGpu::FollowInPlaces(const At& tile, Value top, Value sums, Val
         Type dtype = nest_.views[k].type.getElementType();
         const int64_t bytes = BytesOf(dtype), column = n % across * kPlaceColumns + half * kStep;
         Value slot = Sum(Sum(RowPlace(place), I64(column * bytes)), Mul(pair, I64(bytes)));
-        rows[Argument(k)] = tile::FetchedOp::create(b_, loc_, TileType(ComputeType(dtype), kLanes), slot,
+        rows[Argument(k)] = tile::FetchedOp::create(b_, loc_, TileType(ComputeType(dtype), kLanes), slot, Value(),
                                                     b_.getUnitAttr(), TypeAttr::get(dtype));
       }
       std::array<Chunk, 2> chunks;
@@ -334,8 +334,8 @@ void FollowProductGpu::Follow(Steps& steps, Value sums) {
       const int64_t bytes = BytesOf(dtype);
       Value slot =
           Sum(Sum(RowPlace(place), I64(n % across * kStep * bytes)), Mul(Rem(lane, I64(4)), I64(kLanes * bytes)));
-      rows[Argument(k)] = tile::FetchedOp::create(b_, loc_, TileType(ComputeType(dtype), kLanes), slot, UnitAttr(),
-                                                  TypeAttr::get(dtype));
+      rows[Argument(k)] = tile::FetchedOp::create(b_, loc_, TileType(ComputeType(dtype), kLanes), slot, Value(),
+                                                  UnitAttr(), TypeAttr::get(dtype));
     }
     for (unsigned p = 0; p < 2; ++p) {
       Part& part = steps.blocks[static_cast<size_t>(n / across)][p];

@@ -33,13 +33,15 @@
 //
 // Where all results are narrow floats, functions such as exp are those of target/math_narrow.h.
 //
-// Kernels with a matrix product are those of tile/lower_product_gpu.cc, with sums along columns those of
-// tile/lower_columns_gpu.cc, and with operands that lie the other way round those of tile/lower_transposed_gpu.cc.
-// Kernels that no geometry suits are left to tier 1: their steps are in no kernel.
+// Kernels with a matrix product are those of tile/lower_product_gpu.cc and tile/lower_few_rows_gpu.cc, with sums along
+// columns those of tile/lower_columns_gpu.cc, and with operands that lie the other way round those of
+// tile/lower_transposed_gpu.cc. Kernels that no geometry suits are left to tier 1: their steps are in no kernel.
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/tile/gpu_geometry.h"
 #include "tiers/compiler/tile/gpu_rows.h"
 #include "tiers/compiler/tile/lower_columns_gpu.h"
+#include "tiers/compiler/tile/lower_few_rows_gpu.h"
 #include "tiers/compiler/tile/lower_product_gpu.h"
 #include "tiers/compiler/tile/lower_transposed_gpu.h"
 
@@ -508,7 +510,7 @@ class GpuLowering : public GpuRows {
     for (const auto& view : fetched_) {
       Type element = nest_.views[view.first].type.getElementType();
       chunk.tiles[Argument(view.first)] =
-          tile::FetchedOp::create(b_, loc_, TileType(ComputeType(element), chunk.lanes), SlotOf(view, number),
+          tile::FetchedOp::create(b_, loc_, TileType(ComputeType(element), chunk.lanes), SlotOf(view, number), Value(),
                                   UnitAttr(), TypeAttr::get(element));
     }
   }
@@ -700,7 +702,8 @@ class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPas
       if (!nest) continue;
       at.setInsertionPointToEnd(module.getBody());
       if (ProductsOf(kernel).first != nullptr) {
-        LowerProductGpu(kernel, *std::move(nest), options_, at);
+        const bool has_few_rows = ProductSchedule::FromAttr(*kernel.getProduct())->form == ProductSchedule::Form::few;
+        (has_few_rows ? LowerFewRowsGpu : LowerProductGpu)(kernel, *std::move(nest), options_, at);
         continue;
       }
       if (nest->count > 0)

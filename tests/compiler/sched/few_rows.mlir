@@ -1,0 +1,65 @@
+// tsr-fuse: which products of few rows are generated for a CUDA device
+// RUN: tessera-opt %s --tier=3 --target=sm_90a --split-input-file --tsr-fuse | FileCheck %s
+// RUN: tessera-opt %s --tier=3 --target=sm_80 --split-input-file --tsr-fuse | FileCheck %s --check-prefix=OLD
+
+// With something after them or not. Only later devices have clusters.
+// CHECK-LABEL: tsr_graph.trace "alone"
+// CHECK: tsr_sched.kernel @k0 {{.*}}form = "few"{{.*}}rows = 16
+// OLD-LABEL: tsr_graph.trace "alone"
+// OLD: tsr_sched.kernel @k0 {{.*}}cluster = 0{{.*}}form = "few"
+!x = tensor<16x4096xbf16>
+!w = tensor<4096x4096xbf16>
+tsr_graph.trace "alone" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [end] : (!x, !w) -> !x
+}
+
+// -----
+
+// Symbols were seen to be small.
+// CHECK-LABEL: tsr_graph.trace "seen"
+// CHECK: tsr_sched.kernel @k1 {{.*}}form = "few"{{.*}}rows = 64
+!x = tensor<?x?xbf16, [0, 1]>
+!w = tensor<?x?xbf16, [2, 1]>
+!y = tensor<?x?xbf16, [0, 2]>
+tsr_graph.trace "seen" values [0, 1] strides [[], []] likely [33, 4096, 4096] (%v0: !x, %v1: !w) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] {transpose_b = true} : (!x, !w) -> !y
+  %v3 = tsr_graph.relu %v2 step 1 values [3] until [end] : (!y) -> !y
+}
+
+// -----
+
+// Rows of 600 bytes cannot be read by vectors.
+// CHECK-LABEL: tsr_graph.trace "odd"
+// CHECK-NOT: tsr_sched.kernel
+!x = tensor<8x4096xbf16>
+!w = tensor<4096x300xbf16>
+!y = tensor<8x300xbf16>
+tsr_graph.trace "odd" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [end] : (!x, !w) -> !y
+}
+
+// -----
+
+// The left factor lies across the sum.
+// CHECK-LABEL: tsr_graph.trace "left"
+// CHECK-NOT: tsr_sched.kernel
+!x = tensor<4096x8xbf16>
+!w = tensor<4096x4096xbf16>
+!y = tensor<8x4096xbf16>
+tsr_graph.trace "left" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [end] {transpose_a = true} : (!x, !w) -> !y
+}
+
+// -----
+
+// The library does batches of matrices, and what is small.
+// CHECK-LABEL: tsr_graph.trace "others"
+// CHECK-NOT: tsr_sched.kernel
+!x = tensor<4x8x4096xbf16>
+!w = tensor<4x4096x4096xbf16>
+!a = tensor<8x128xbf16>
+!c = tensor<128x128xbf16>
+tsr_graph.trace "others" values [0, 1, 2, 3] strides [[], [], [], []] (%v0: !x, %v1: !w, %v2: !a, %v3: !c) {
+  %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [end] : (!x, !w) -> !x
+  %v5 = tsr_graph.matmul %v2, %v3 step 1 values [5] until [end] : (!a, !c) -> !a
+}

@@ -1,0 +1,444 @@
+// tsr-lower-kernels-gpu, kernels with a matrix product of few rows.
+//
+// Such a product takes as long as its right factor takes to come from memory. So that is read once, straight to
+// registers, with much of it on its way at any time, and goes nowhere else. Instructions of tensor cores take it as
+// their left operand, 16 columns at a time, and eight rows of the left factor as their right one.
+//
+// A block has `rows` x `columns` of the result. Its warps lie side by side, `nr` columns each, and in rows of warps,
+// which share the sum: of every so many pieces of `depth` each takes one. So do the blocks of a cluster, where there
+// are too few columns for all multiprocessors:
+//
+//   read the first pieces, and what follows needs
+//   for each piece of the warp
+//     read the piece that is `stages` - 1 further on
+//     multiply
+//   leave the sums in shared memory
+//   meet
+//   each thread: add up the sums of some elements of the result, in order, and compute what follows
+//
+// Rows of the left factor come from caches: warps side by side read the same ones at nearly the same time.
+#include "tiers/compiler/tile/lower_few_rows_gpu.h"
+
+#include <utility>
+
+#include "tiers/compiler/sched/product.h"
+#include "tiers/compiler/tile/gpu_rows.h"
+
+using namespace mlir;
+
+namespace tessera::compiler {
+namespace {
+
+constexpr int64_t kStep = 32;       // elements of a sum that a warp multiplies at a time
+constexpr int64_t kRun = 8;         // ... and those of a thread
+constexpr int64_t kMostAhead = 16;  // elements of operands that a thread reads before it multiplies
+
+class FewRowsLowering : public GpuRows {
+ public:
+  FewRowsLowering(sched::KernelOp kernel, LoopNest nest, const CompileOptions& options, ProductSchedule schedule)
+      : GpuRows(kernel, std::move(nest), options),
+        s_(schedule),
+        product_(ProductsOf(kernel).first),
+        rank_(nest_.space.size()),
+        dtype_(ElementOf(product_->getOperand(0))) {}
+
+  bool CanLower() {
+    const auto transposed = product_->getAttrOfType<BoolAttr>("transpose_a");
+    return !(transposed && transposed.getValue()) && FindFactor(left_, 0) && FindFactor(right_, 1);
+  }
+
+  void Lower(OpBuilder& at) {
+    ClassifyValues();
+    Begin(at);
+    const auto transposed = product_->getAttrOfType<BoolAttr>("transpose_b");
+    is_across_ = !(transposed && transposed.getValue());
+    rows_ = sizes_[rank_ - 2];
+    columns_ = sizes_[rank_ - 1];
+    const Dim depth = DimsOf(product_->getOperand(0).getType()).back();
+    depth_ = SizeOf(depth);
+    parts_ = s_.Along() * s_.Blocks();
+    const int64_t all = parts_ * s_.depth;  // of the sum, at a time
+    steps_ = Ceil(depth_, all);
+    has_whole_steps_ = !depth.is_symbol && depth.value % all == 0 && depth.value / all >= s_.stages - 1;
+    has_whole_columns_ = IsMultiple(nest_.space[rank_ - 1], s_.columns);
+    has_whole_rows_ = IsMultiple(nest_.space[rank_ - 2], s_.rows);
+
+    thread_ = Place("thread");
+    rank_in_cluster_ = s_.Blocks() > 1 ? Place("rank") : I64(0);
+    Value lane = Rem(thread_, I64(32)), warp = Div(thread_, I64(32));
+    group_ = Div(lane, I64(4));
+    run_ = Mul(Rem(lane, I64(4)), I64(kRun));
+    first_column_ = Mul(Rem(warp, I64(s_.Across())), I64(s_.nr));
+    row_of_warps_ = Div(warp, I64(s_.Across()));
+    part_ = Sum(row_of_warps_, Mul(rank_in_cluster_, I64(s_.Along())));
+
+    Value block = Place("block"), blocks = Place("blocks");
+    if (s_.Blocks() > 1) {
+      block = Div(block, I64(s_.Blocks()));
+      blocks = Div(blocks, I64(s_.Blocks()));
+    }
+    Value row_tiles = Ceil(rows_, s_.rows), column_tiles = Ceil(columns_, s_.columns);
+    For(block, end_, blocks, {}, [&](Value tile, ValueRange) {
+      // Blocks of rows of the same columns run at the same time, and find those in the second-level cache.
+      Value row = I64(0);
+      if (!Fits(nest_.space[rank_ - 2], s_.rows)) {
+        row = Mul(Rem(tile, row_tiles), I64(s_.rows));
+        tile = Div(tile, row_tiles);
+      }
+      Value column = tile;
+      SmallVector<Value> batch;
+      if (rank_ > 2) {
+        column = Rem(tile, column_tiles);
+        batch = Indices(Div(tile, column_tiles), rank_ - 2);
+      }
+      Tile(batch, row, Mul(column, I64(s_.columns)));
+      return SmallVector<Value>();
+    });
+
+    SmallVector<int64_t> tasks, sizes;
+    for (size_t d = 0; d < rank_; ++d) {
+      if (nest_.space[d].is_one()) continue;
+      tasks.push_back(Factor(nest_.space[d]));
+      sizes.push_back(d + 2 == rank_ ? s_.rows : d + 1 == rank_ ? s_.columns : 1);
+    }
+    End(tasks, sizes, {}, {}, 0);
+    // A block does not stay: what it needs is read once, and others are there while it begins and ends.
+    SmallVector<int64_t> team = {Threads(), 1, AtOnce(), 0, s_.SumsBytes()};
+    if (s_.Blocks() > 1) team.push_back(s_.Blocks());
+    tile_.setTeam(team);
+    SmallVector<int64_t> aligned;
+    for (size_t k = 0; k < nest_.views.size(); ++k)
+      if ((MovesInside(k) && IsRun(k)) || k == left_.view || k == right_.view)
+        aligned.push_back(static_cast<int64_t>(k));
+    tile_.setAligned(aligned);
+  }
+
+ private:
+  using GpuRows::Tile;
+
+  struct Matrix {
+    size_t view = 0;
+    SmallVector<std::pair<size_t, int64_t>> batch{};  // dims of the space besides the last two, and its own
+  };
+  /// What a warp has of a piece, by 32 elements of the sum.
+  struct Piece {
+    SmallVector<Value> right, left;
+  };
+  /// Elements of the result that a thread computes what follows from.
+  struct Part {
+    Value slot;  // of the sums, within those of a row of warps
+    Value is_valid;
+    SmallVector<Value> indices, offsets;
+    llvm::DenseMap<Value, Value> values;  // numbers of the row
+    Chunk chunk;
+  };
+
+  int64_t Threads() const { return 32 * s_.warps; }
+  // Blocks that a multiprocessor finds registers for.
+  int64_t AtOnce() const {
+    const int64_t registers = (s_.Registers() + 7) / 8 * 8;
+    return std::max<int64_t>(1, std::min<int64_t>(65536 / (Threads() * registers), 2048 / Threads()));
+  }
+  static bool IsMultiple(const Dim& d, int64_t of) { return !d.is_symbol && d.value % of == 0; }
+  static bool Fits(const Dim& d, int64_t in) { return !d.is_symbol && d.value <= in; }
+
+  bool FindFactor(Matrix& factor, unsigned operand) {
+    factor.view = cast<BlockArgument>(product_->getOperand(operand)).getArgNumber();
+    const ViewPlan& v = nest_.views[factor.view];
+    const int64_t rank = v.type.getRank();
+    const SmallVector<Dim> dims = DimsOf(v.type);
+    for (int64_t d = 0; d + 2 < rank; ++d)
+      if (!dims[static_cast<size_t>(d)].is_one()) factor.batch.push_back({rank_ - static_cast<size_t>(rank - d), d});
+    return !v.known || v.known.empty() || v.known[rank - 1] == 1;
+  }
+  // Where the matrix of a batch begins.
+  Value BatchOf(const Matrix& factor, ArrayRef<Value> batch) {
+    Value offset = I64(0);
+    for (auto [d, own] : factor.batch) offset = Sum(offset, Mul(batch[d], StrideOfDim(nest_.views[factor.view], own)));
+    return offset;
+  }
+  Value PitchOf(const Matrix& factor) {
+    const ViewPlan& v = nest_.views[factor.view];
+    return StrideOfDim(v, v.type.getRank() - 2);
+  }
+  Value Below(Value x, Value end, bool always) { return always ? Value() : Compare(arith::CmpIPredicate::ult, x, end); }
+  Value Read(const Matrix& factor, Value offset, Value condition, int64_t words, bool shared) {
+    Type type = words == 1 ? Type(b_.getI32Type()) : Type(VectorType::get({words}, b_.getI32Type()));
+    return tile::ReadOp::create(b_, loc_, type, view_args_[factor.view], offset, condition,
+                                shared ? b_.getUnitAttr() : UnitAttr(), TypeAttr::get(dtype_));
+  }
+
+  // ---- the sums of a tile
+
+  /// What a thread reads of a tile: places that do not move along the sum.
+  struct Places {
+    SmallVector<Value> right, left;                    // offsets
+    SmallVector<Value> right_is_there, left_is_there;  // null: it always is
+  };
+  Places PlacesOf(ArrayRef<Value> batch, Value row, Value column) {
+    Places p;
+    Value right = BatchOf(right_, batch), left = BatchOf(left_, batch);
+    Value first = Sum(column, first_column_);
+    if (is_across_) {
+      Value own = Sum(first, Mul(group_, I64(s_.nr / 8)));
+      p.right.push_back(Sum(right, own));
+      p.right_is_there.push_back(Below(own, columns_, has_whole_columns_));
+    } else {
+      for (int64_t c = 0; c < s_.nr; c += 8) {
+        Value own = Sum(first, Sum(group_, I64(c)));
+        p.right.push_back(Sum(right, Mul(own, PitchOf(right_))));
+        p.right_is_there.push_back(Below(own, columns_, has_whole_columns_));
+      }
+    }
+    for (int64_t r = 0; r < s_.rows; r += 8) {
+      Value own = Sum(row, Sum(group_, I64(r)));
+      p.left.push_back(Sum(left, Mul(own, PitchOf(left_))));
+      p.left_is_there.push_back(Below(own, rows_, has_whole_rows_));
+    }
+    return p;
+  }
+  // The first element of the thread in piece number n of its warp.
+  Value Along(Value n) { return Sum(Mul(Sum(Mul(n, I64(parts_)), part_), I64(s_.depth)), run_); }
+
+  void ReadRight(const Places& p, Value at, Piece& piece) {
+    for (int64_t k = 0; k < s_.depth; k += kStep) {
+      Value here = k == 0 ? at : Sum(at, I64(k)), is_there = Below(here, depth_, has_whole_steps_);
+      if (is_across_) {
+        for (int64_t e = 0; e < kRun; ++e) {
+          Value line = Mul(e == 0 ? here : Sum(here, I64(e)), PitchOf(right_));
+          piece.right.push_back(
+              Read(right_, Sum(p.right[0], line), And(is_there, p.right_is_there[0]), s_.nr / 16, /*shared=*/false));
+        }
+      } else {
+        for (auto [offset, is_column] : llvm::zip(p.right, p.right_is_there))
+          piece.right.push_back(Read(right_, Sum(offset, here), And(is_there, is_column), 4, /*shared=*/false));
+      }
+    }
+  }
+  void ReadLeft(const Places& p, Value at, int64_t k, size_t first, size_t last, SmallVector<Value>& left) {
+    Value here = k == 0 ? at : Sum(at, I64(k)), is_there = Below(here, depth_, has_whole_steps_);
+    for (size_t r = first; r < last; ++r)
+      left.push_back(Read(left_, Sum(p.left[r], here), And(is_there, p.left_is_there[r]), 4, /*shared=*/true));
+  }
+  Piece ReadPiece(const Places& p, Value n) {
+    Piece piece;
+    Value at = Along(n);
+    ReadRight(p, at, piece);
+    if (s_.ReadsRowsAhead())
+      for (int64_t k = 0; k < s_.depth; k += kStep) ReadLeft(p, at, k, 0, p.left.size(), piece.left);
+    return piece;
+  }
+
+  // Sums of blocks of eight rows from `first` on, as many as `left` has, with the right factor of step k of a piece.
+  void MultiplyStep(ArrayRef<Value> right, ArrayRef<Value> left, size_t first, SmallVector<Value>& sums) {
+    const size_t columns = static_cast<size_t>(s_.nr / 16), from = first * columns, count = left.size() * columns;
+    SmallVector<Value> own(sums.begin() + static_cast<int64_t>(from),
+                           sums.begin() + static_cast<int64_t>(from + count));
+    SmallVector<Type> types(count, own[0].getType());
+    auto op = tile::MultiplyReadOp::create(b_, loc_, types, own, right, left,
+                                           is_across_ ? b_.getUnitAttr() : UnitAttr(), TypeAttr::get(dtype_));
+    llvm::copy(op.getResults(), sums.begin() + static_cast<int64_t>(from));
+  }
+  void MultiplyPiece(const Places& p, const Piece& piece, Value n, SmallVector<Value>& sums) {
+    const size_t steps = static_cast<size_t>(s_.depth / kStep), rows = p.left.size();
+    const size_t each = piece.right.size() / steps;
+    Value at = s_.ReadsRowsAhead() ? Value() : Along(n);
+    for (size_t k = 0; k < steps; ++k) {
+      const ArrayRef<Value> right = ArrayRef<Value>(piece.right).slice(k * each, each);
+      if (s_.ReadsRowsAhead()) {
+        MultiplyStep(right, ArrayRef<Value>(piece.left).slice(k * rows, rows), 0, sums);
+        continue;
+      }
+      const size_t at_once = std::min<size_t>(rows, ProductSchedule::kRowsAtOnce / 8);
+      for (size_t r = 0; r < rows; r += at_once) {
+        SmallVector<Value> left;
+        ReadLeft(p, at, static_cast<int64_t>(k) * kStep, r, r + at_once, left);
+        MultiplyStep(right, left, r, sums);
+      }
+    }
+  }
+
+  SmallVector<Value> SumsOf(const Places& p) {
+    const int64_t ahead = s_.stages - 1;
+    SmallVector<Value> carried(
+        static_cast<size_t>(s_.rows / 8 * s_.nr / 16),
+        arith::ConstantOp::create(b_, loc_, b_.getZeroAttr(VectorType::get({4}, b_.getF32Type()))));
+    const size_t num_sums = carried.size();
+    for (int64_t n = 0; n < ahead; ++n) {
+      const Piece piece = ReadPiece(p, I64(n));
+      carried.append(piece.right);
+      carried.append(piece.left);
+    }
+    const size_t right = static_cast<size_t>(s_.depth / kStep) * (is_across_ ? kRun : p.right.size());
+    const size_t left = s_.ReadsRowsAhead() ? static_cast<size_t>(s_.depth / kStep) * p.left.size() : 0;
+    auto first_of = [&](ValueRange from) {
+      Piece piece;
+      piece.right.append(from.begin(), from.begin() + static_cast<int64_t>(right));
+      piece.left.append(from.begin() + static_cast<int64_t>(right), from.begin() + static_cast<int64_t>(right + left));
+      return piece;
+    };
+    Value whole = Minus(steps_, Min(steps_, I64(ahead)));
+    SmallVector<Value> end = For(I64(0), whole, I64(1), carried, [&](Value n, ValueRange at) {
+      const Piece next = ReadPiece(p, Sum(n, I64(ahead)));
+      SmallVector<Value> sums(at.begin(), at.begin() + static_cast<int64_t>(num_sums));
+      MultiplyPiece(p, ahead > 0 ? first_of(at.drop_front(num_sums)) : next, n, sums);
+      if (ahead == 0) return sums;
+      SmallVector<Value> staged(at.drop_front(num_sums + right + left));
+      staged.append(next.right);
+      staged.append(next.left);
+      sums.append(staged);
+      return sums;
+    });
+    SmallVector<Value> sums(end.begin(), end.begin() + static_cast<int64_t>(num_sums));
+    for (int64_t n = 0; n < ahead; ++n) {
+      const ValueRange rest = ValueRange(end).drop_front(num_sums + static_cast<size_t>(n) * (right + left));
+      MultiplyPiece(p, first_of(rest), Sum(whole, I64(n)), sums);
+    }
+    return sums;
+  }
+
+  // Four sums of a thread are of rows 2 t and 2 t + 1, and of two columns that lie side by side or eight apart.
+  void Leave(ArrayRef<Value> sums) {
+    const int64_t pitch = s_.SumsPitch(), across = s_.nr / 16;
+    Value pair = Div(run_, I64(kRun / 2));
+    Value own = is_across_ ? Mul(group_, I64(s_.nr / 8)) : group_;
+    Value first =
+        Sum(Mul(Sum(Mul(row_of_warps_, I64(s_.rows)), pair), I64(pitch)), Mul(Sum(first_column_, own), I64(4)));
+    for (auto [n, sum] : llvm::enumerate(sums)) {
+      const int64_t r = static_cast<int64_t>(n) / across * 8, c = static_cast<int64_t>(n) % across;
+      const int64_t at = r * pitch + c * (is_across_ ? 8 : 64);
+      tile::LeaveOp::create(b_, loc_, sum, Sum(first, I64(at)), b_.getI64IntegerAttr(pitch),
+                            b_.getI64IntegerAttr(is_across_ ? 4 : 32));
+    }
+  }
+
+  void Meet() {
+    if (s_.Blocks() > 1) {
+      tile::ClusterBarrierOp::create(b_, loc_);
+    } else {
+      tile::BarrierOp::create(b_, loc_);
+    }
+  }
+
+  // ---- what follows
+
+  // Elements of a row that a thread has at a time: few, where there are many threads.
+  int64_t Lanes() const {
+    int64_t lanes = 8;
+    while (lanes > 2 && s_.rows * s_.columns / lanes < Threads() * s_.Blocks()) lanes /= 2;
+    return lanes;
+  }
+  int64_t NumParts() const {
+    const int64_t all = s_.rows * s_.columns / Lanes(), threads = Threads() * s_.Blocks();
+    return (all + threads - 1) / threads;
+  }
+  bool ReadsFirst() {
+    llvm::SmallPtrSet<Value, 8> arguments;
+    for (Value v : Yield().getValues()) CollectAfter(v, arguments);
+    int64_t moving = 0;
+    for (Value v : arguments) moving += MovesInside(cast<BlockArgument>(v).getArgNumber());
+    return NumParts() * Lanes() * moving <= kMostAhead;
+  }
+  void CollectAfter(Value v, llvm::SmallPtrSet<Value, 8>& into) {
+    if (v.getDefiningOp() == product_) return;
+    if (isa<BlockArgument>(v)) {
+      into.insert(v);
+      return;
+    }
+    for (Value o : v.getDefiningOp()->getOperands()) CollectAfter(o, into);
+  }
+
+  SmallVector<Part> PartsOf(ArrayRef<Value> batch, Value row, Value column) {
+    const int64_t lanes = Lanes(), in_row = s_.columns / lanes, all = s_.rows * in_row;
+    const int64_t threads = Threads() * s_.Blocks();
+    SmallVector<Part> parts;
+    Value own = Sum(thread_, Mul(rank_in_cluster_, I64(Threads())));
+    for (int64_t n = 0; n < NumParts(); ++n) {
+      Value number = n == 0 ? own : Sum(own, I64(n * threads));
+      Value line = Div(number, I64(in_row)), along = Mul(Rem(number, I64(in_row)), I64(lanes));
+      Part& part = parts.emplace_back();
+      part.slot = Sum(Mul(line, I64(s_.SumsPitch())), Mul(along, I64(4)));
+      Value r = Sum(row, line), c = Sum(column, along);
+      const bool is_any = (n + 1) * threads <= all;
+      part.is_valid = And(Below(number, I64(all), is_any),
+                          And(Below(r, rows_, has_whole_rows_ && is_any), Below(c, columns_, has_whole_columns_)));
+      part.indices.assign(batch.begin(), batch.end());
+      part.indices.push_back(Min(r, Minus(rows_, I64(1))));
+      part.chunk = Chunk{Min(c, Minus(columns_, I64(lanes))), part.is_valid, lanes, true};
+      SetOffsets(part.indices);
+      part.offsets = offsets_;
+    }
+    return parts;
+  }
+  void TurnTo(Part& part) {
+    indices_ = part.indices, offsets_ = part.offsets;
+    ForgetRow();
+    for (auto& [v, value] : part.values) values_[v] = value;
+  }
+  void ReadOperands(SmallVector<Part>& parts) {
+    for (Part& part : parts) {
+      TurnTo(part);
+      for (Value v : Yield().getValues()) {
+        NeedRows(v, 0);
+        LoadFor(v, part.chunk);
+      }
+      part.values = values_;
+    }
+  }
+
+  Value Total(const Part& part) {
+    Type type = TileType(b_.getF32Type(), part.chunk.lanes);
+    Value total;
+    for (int64_t block = 0; block < s_.Blocks(); ++block) {
+      for (int64_t n = 0; n < s_.Along(); ++n) {
+        Value slot = n == 0 ? part.slot : Sum(part.slot, I64(n * s_.rows * s_.SumsPitch()));
+        Value rank = s_.Blocks() > 1 ? I64(block) : Value();
+        Value sum = tile::FetchedOp::create(b_, loc_, type, slot, rank, UnitAttr(), TypeAttr::get(b_.getF32Type()));
+        total = total ? arith::AddFOp::create(b_, loc_, total, sum).getResult() : sum;
+      }
+    }
+    return total;
+  }
+
+  void Tile(ArrayRef<Value> batch, Value row, Value column) {
+    const Places places = PlacesOf(batch, row, column);
+    SmallVector<Part> parts = PartsOf(batch, row, column);
+    const bool reads_first = ReadsFirst();
+    if (reads_first) ReadOperands(parts);
+    Leave(SumsOf(places));
+    if (!reads_first) ReadOperands(parts);
+    Meet();
+    for (Part& part : parts) {
+      If(part.is_valid, [&] {
+        TurnTo(part);
+        part.chunk.tiles[product_->getResult(0)] = Total(part);
+        for (size_t k = 0; k < Yield().getValues().size(); ++k) {
+          const size_t view = num_inputs_ + k;
+          StoreTile(Tile(Yield().getValues()[static_cast<unsigned>(k)], part.chunk), view,
+                    Sum(offsets_[view], part.chunk.at), /*aligned=*/true);
+        }
+      });
+    }
+    // Nobody writes there again, or leaves, before all have read.
+    Meet();
+  }
+
+  const ProductSchedule s_;
+  Operation* const product_;
+  const size_t rank_;
+  const Type dtype_;
+  Matrix left_, right_;
+  bool is_across_ = false, has_whole_steps_ = false, has_whole_columns_ = false, has_whole_rows_ = false;
+  int64_t parts_ = 1;  // of the sum
+  Value rows_, columns_, depth_, steps_;
+  Value thread_, rank_in_cluster_, group_, run_, first_column_, row_of_warps_, part_;
+};
+
+}  // namespace
+
+void LowerFewRowsGpu(sched::KernelOp kernel, LoopNest nest, const CompileOptions& options, OpBuilder& at) {
+  FewRowsLowering lowering(kernel, std::move(nest), options, *ProductSchedule::FromAttr(*kernel.getProduct()));
+  if (lowering.CanLower()) lowering.Lower(at);
+}
+
+}  // namespace tessera::compiler
