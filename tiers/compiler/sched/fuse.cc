@@ -273,10 +273,10 @@ class Fuser {
 
   static Type ElementOf(Value v) { return mlir::cast<RankedTensorType>(v.getType()).getElementType(); }
 
-  // The casts of both factors from f8 that a product of sm_90a can do without; none where it cannot. Nothing that may
-  // leave the trace, and no other product, stands between them and the product.
+  // The casts of both factors from f8 that a product of sm_90a can do without, if nothing stands between them and the
+  // product that may leave the trace, and no other product.
   SmallVector<Operation*> F8Casts(Operation* product) {
-    constexpr int64_t kFewRows = 128;  // there are no tiles of f8 for fewer
+    constexpr int64_t kFewRows = 128;  // there are no tiles for fewer
     if (options_.device != "sm_90a" || !options_.fuse || !IsProduct(product)) return {};
     const SmallVector<Dim> dims = DimsOf(product->getResult(0).getType());
     if (const int64_t rows = Likely(dims[dims.size() - 2]); rows >= 0 && rows < kFewRows) return {};
@@ -298,7 +298,6 @@ class Fuser {
 
   void FoldF8Casts(Group& g) {
     for (auto [k, cast] : llvm::enumerate(F8Casts(g.product))) {
-      // Those who compute the f8 in the same kernel write that now.
       Group* own = Of(cast->getResult(0));
       own->ops.remove(cast);
       own->compute -= 1;
@@ -531,7 +530,6 @@ class Fuser {
       facts.is_f8 = IsF8(ElementOf(factor(0)));
       facts.is_along_sum = runs(factor(0), Transposes(op, "transpose_a") ? 2 : 1) &&
                            runs(factor(1), Transposes(op, "transpose_b") ? 1 : 2);
-      // The library would have casts before it.
       facts.has_more = !casts.empty() || !g.folded.empty() || HasMore(op);
     }
     SmallVector<Value> reads;

@@ -361,9 +361,12 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
     // Forms of CUDA devices have nothing in common.
     const bool has_few = schedule->mr == 0 && schedule->nr != 0;
     if (form == ProductSchedule::Form::few && !has_few) *schedule = FewSchedule(8);
-    if (form == ProductSchedule::Form::tensor && has_few)
-      *schedule = ScheduleOf(TilesFor(IsByWarps(options), options.device)[0], IsByWarps(options), /*has_matrix=*/true,
-                             SharedBytesOf(options.device));
+    if (form == ProductSchedule::Form::tensor && has_few) {
+      ProductFacts facts;
+      facts.has_matrix = true;
+      *schedule = ScheduleOf(TilesFor(IsByWarps(options), /*is_f8=*/false, options.device)[0], IsByWarps(options),
+                             facts, SharedBytesOf(options.device));
+    }
     schedule->form = form;
   }
   for (StringRef entry : entries) {
