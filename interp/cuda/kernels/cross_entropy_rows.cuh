@@ -138,7 +138,7 @@ struct TargetOfRow {
 
 /// y = exp(x - max) * g / sum, less g at the target, of the elements at `index` and on.
 template <class T>
-__device__ __forceinline__ Access GradOf(const Access& x, const RunningRow<T>& r, float by, float g, int target,
+__device__ __forceinline__ Access GradOf(const Access x, const RunningRow<T>& r, float by, float g, int target,
                                          int index) {
   constexpr int V = kOfAccess<T>;
   const float base = r.Base();
@@ -195,7 +195,10 @@ __device__ __forceinline__ void WriteGrad(const CrossEntropyArgs& a, int64_t row
   const float g = Get<float>(At<const T>(a.g.data)[OffsetOf(a.g.layout, row)]), by = g / r.sum;
   auto* y = reinterpret_cast<Access*>(At<T>(a.y) + row * a.classes);
 #pragma unroll 2
-  for (int i = first; i < last; i += step) y[i] = GradOf<T>(kept[i], r, by, g, target, i * kOfAccess<T>);
+  for (int i = first; i < last; i += step) {
+    const uint4 x = *reinterpret_cast<const uint4*>(kept + i);  // one access, whatever becomes of its words
+    y[i] = GradOf<T>({{x.x, x.y, x.z, x.w}}, r, by, g, target, i * kOfAccess<T>);
+  }
 }
 template <class T>
 __device__ __forceinline__ void WriteZeros(const CrossEntropyArgs& a, int64_t row, int first, int last, int step) {
