@@ -188,11 +188,15 @@ __device__ __forceinline__ void AddKept(const Access* kept, int first, int last,
   }
 }
 
-/// Writes the gradient of the same accesses; y is where the row's begins.
+template <class T>
+__device__ __forceinline__ float GradOfRow(const CrossEntropyArgs& a, int64_t row) {
+  return Get<float>(At<const T>(a.g.data)[OffsetOf(a.g.layout, row)]);
+}
+/// Writes the gradient of the same accesses.
 template <class T>
 __device__ __forceinline__ void WriteGrad(const CrossEntropyArgs& a, int64_t row, const Access* kept, int first,
-                                          int last, int step, const RunningRow<T>& r, int target) {
-  const float g = Get<float>(At<const T>(a.g.data)[OffsetOf(a.g.layout, row)]), by = g / r.sum;
+                                          int last, int step, const RunningRow<T>& r, int target, float g) {
+  const float by = g / r.sum;
   auto* y = reinterpret_cast<Access*>(At<T>(a.y) + row * a.classes);
 #pragma unroll 2
   for (int i = first; i < last; i += step) {
