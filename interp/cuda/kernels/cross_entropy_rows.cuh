@@ -1,5 +1,6 @@
 // What cross_entropy_rows.cu and cross_entropy_rows_hopper.cu share: rows of f32, f16 and bf16 that lie dense and begin
-// at multiples of 16 bytes. An access has 16 bytes, of V elements.
+// at multiples of 16 bytes. An access has 16 bytes, of V elements. Each thread writes the gradient of what it has read
+// itself: the result may be where the logits are.
 #ifndef TESSERA_INTERP_CUDA_KERNELS_CROSS_ENTROPY_ROWS_CUH_
 #define TESSERA_INTERP_CUDA_KERNELS_CROSS_ENTROPY_ROWS_CUH_
 
