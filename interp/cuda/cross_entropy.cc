@@ -17,6 +17,7 @@ constexpr int64_t kFewAccesses = 64;      // of a row: no more than a warp, or a
 constexpr int64_t kAccessesOfThread = 4;  // that are on their way
 // A warp is enough for a row of so many accesses if it is to be written, too; if it is only read, for longer ones, as
 // long as there are rows for all warps of a device.
+constexpr int kRowsOfWarps = 4;  // of a block
 constexpr int64_t kAccessesOfWarp = 256, kReadByWarp = 4096, kWarpsOfDevice = 4096;
 // Rows that are written are in shared memory. Up to so many bytes of each block there are several blocks of a
 // multiprocessor, which cover each other's waits; longer rows are shared by a cluster. Beyond that one block holds what
@@ -83,7 +84,7 @@ absl::Status Run(const interp::KernelArgs& args, const View* g, const Kernels& k
     }
     if (g == nullptr || row <= std::min<int64_t>(kMostRowBytes, device.shared_bytes - (1 << 10))) {
       a.lanes = LanesFor(a, row / kAccess, g != nullptr);
-      const int threads = a.lanes == 32 ? kRowThreads : a.lanes;
+      const int threads = a.lanes == 32 ? kRowsOfWarps * 32 : a.lanes;
       const int64_t of_block = threads / a.lanes;
       Grid grid = {(a.rows + of_block - 1) / of_block, threads, 0};
       if (g != nullptr) grid.shared = static_cast<int>(row * of_block);

@@ -5,10 +5,10 @@
 namespace tessera::cuda {
 namespace {
 
-/// Adds up a row of memory. An access is sent for as soon as the one before it, U further up, is in registers as
-/// numbers.
-template <class T>
-__device__ __forceinline__ void AddRow(const T* x, int n, int t, int lanes, RunningRow<T>& r) {
+/// Adds up a row of memory, if it counts, which is asked for when the first accesses are on their way. An access is
+/// sent for as soon as the one before it, U further up, is in registers as numbers.
+template <class T, class Counts>
+__device__ __forceinline__ void AddRow(const T* x, int n, int t, int lanes, RunningRow<T>& r, Counts counts) {
   constexpr int V = kOfAccess<T>, U = 4, G = 16 / V;
   const auto* p = reinterpret_cast<const Access*>(x) + t;
   const int count = n / V, mine = count - t, step = U * lanes;
@@ -24,6 +24,7 @@ __device__ __forceinline__ void AddRow(const T* x, int n, int t, int lanes, Runn
   };
 #pragma unroll
   for (int u = 0; u < U / G; ++u) load(u * G * lanes, e[u]);
+  if (!counts()) return;
 #pragma unroll 1
   for (int from = 0; from < count; from += step) {
 #pragma unroll
@@ -54,30 +55,36 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (blockDim.x / lanes) + group;
   // A row is of whole warps, and where it is of several the block has no other.
   if (row >= a.rows) return;
-  const TargetOfRow of(a, row, t == 0);
   const int n = static_cast<int>(a.classes), count = n / kOfAccess<T>;
-  if (!of.counts) {
-    if constexpr (kGrad)
-      WriteZeros<T>(a, row, t, count, lanes);
-    else if (t == 0)
-      Put(0.0f, At<T>(a.y)[row]);
-    return;
-  }
   const T* x = At<const T>(a.logits.data) + OffsetOf(a.logits.layout, row);
   RunningRow<T> r = RunningRow<T>::Start();
   const auto merge = [](RunningRow<T>& p, const RunningRow<T>& q) { p.Merge(q); };
+  // The row is on its way before its target is known: that would be another wait.
   if constexpr (kGrad) {
     auto* kept = reinterpret_cast<Access*>(memory) + group * count;
     for (int i = t; i < count; i += lanes) BeginCopy(kept + i, reinterpret_cast<const Access*>(x) + i);
+    const float g = GradOfRow<T>(a, row);
+    const TargetOfRow of(a, row, t == 0);
     WaitForOwnCopies();
+    if (!of.counts) return WriteZeros<T>(a, row, t, count, lanes);
     AddKept(kept, t, count, lanes, r);
     r = GroupMerge(r, lanes, shared, RunningRow<T>::Start(), merge);
-    WriteGrad(a, row, kept, t, count, lanes, r, static_cast<int>(of.target));
+    WriteGrad(a, row, kept, t, count, lanes, r, static_cast<int>(of.target), g);
   } else {
-    const float chosen = Get<float>(x[of.target]);
-    AddRow(x, n, t, lanes, r);
-    r = GroupMerge(r, lanes, shared, RunningRow<T>::Start(), merge);
-    if (t == 0) Put((r.max - chosen) + static_cast<float>(Log(static_cast<double>(r.sum))), At<T>(a.y)[row]);
+    bool counts = false;
+    float chosen = 0;
+    AddRow(x, n, t, lanes, r, [&] {
+      const TargetOfRow of(a, row, t == 0);
+      counts = of.counts;
+      if (counts) chosen = Get<float>(x[of.target]);
+      return counts;
+    });
+    // The same for all threads of the row.
+    if (counts) r = GroupMerge(r, lanes, shared, RunningRow<T>::Start(), merge);
+    if (t == 0) {
+      const float loss = (r.max - chosen) + static_cast<float>(Log(static_cast<double>(r.sum)));
+      Put(counts ? loss : 0.0f, At<T>(a.y)[row]);
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // What cross_entropy_rows.cu and cross_entropy_rows_hopper.cu share: rows of f32, f16 and bf16 that lie dense and begin
-// at multiples of 16 bytes. An access has 16 bytes, of V elements.
+// at multiples of 16 bytes. An access has 16 bytes, of V elements. Each thread writes the gradient of what it has read
+// itself: the result may be where the logits are.
 #ifndef TESSERA_INTERP_CUDA_KERNELS_CROSS_ENTROPY_ROWS_CUH_
 #define TESSERA_INTERP_CUDA_KERNELS_CROSS_ENTROPY_ROWS_CUH_
 
@@ -138,7 +139,7 @@ struct TargetOfRow {
 
 /// y = exp(x - max) * g / sum, less g at the target, of the elements at `index` and on.
 template <class T>
-__device__ __forceinline__ Access GradOf(const Access& x, const RunningRow<T>& r, float by, float g, int target,
+__device__ __forceinline__ Access GradOf(const Access x, const RunningRow<T>& r, float by, float g, int target,
                                          int index) {
   constexpr int V = kOfAccess<T>;
   const float base = r.Base();
@@ -188,14 +189,21 @@ __device__ __forceinline__ void AddKept(const Access* kept, int first, int last,
   }
 }
 
-/// Writes the gradient of the same accesses; y is where the row's begins.
+template <class T>
+__device__ __forceinline__ float GradOfRow(const CrossEntropyArgs& a, int64_t row) {
+  return Get<float>(At<const T>(a.g.data)[OffsetOf(a.g.layout, row)]);
+}
+/// Writes the gradient of the same accesses.
 template <class T>
 __device__ __forceinline__ void WriteGrad(const CrossEntropyArgs& a, int64_t row, const Access* kept, int first,
-                                          int last, int step, const RunningRow<T>& r, int target) {
-  const float g = Get<float>(At<const T>(a.g.data)[OffsetOf(a.g.layout, row)]), by = g / r.sum;
+                                          int last, int step, const RunningRow<T>& r, int target, float g) {
+  const float by = g / r.sum;
   auto* y = reinterpret_cast<Access*>(At<T>(a.y) + row * a.classes);
 #pragma unroll 2
-  for (int i = first; i < last; i += step) y[i] = GradOf<T>(kept[i], r, by, g, target, i * kOfAccess<T>);
+  for (int i = first; i < last; i += step) {
+    const uint4 x = *reinterpret_cast<const uint4*>(kept + i);  // one access, whatever becomes of its words
+    y[i] = GradOf<T>({{x.x, x.y, x.z, x.w}}, r, by, g, target, i * kOfAccess<T>);
+  }
 }
 template <class T>
 __device__ __forceinline__ void WriteZeros(const CrossEntropyArgs& a, int64_t row, int first, int last, int step) {

@@ -37,11 +37,8 @@ __device__ __forceinline__ void PartOfRow(const CrossEntropyArgs& a) {
   static_assert(sizeof(RunningRow<T>) == 8 && (kAll == 16 || kAll % 32 == 0));
   const int t = threadIdx.x, lane = t % 32, rank = blockIdx.x % kBlocks;
   const int64_t row = blockIdx.x / kBlocks;
-  const TargetOfRow of(a, row, rank == 0 && t == 0);
   const int count = static_cast<int>(a.classes) / kOfAccess<T>, part = (count + kBlocks - 1) / kBlocks;
   const int first = rank * part, last = first + part < count ? first + part : count;
-  // All blocks of the cluster see the same.
-  if (!of.counts) return WriteZeros<T>(a, row, first + t, last, kRowThreads);
   const uint32_t barrier = SharedAddress(&counter);
   if (t == 0) {
     InitBarrier(barrier, 1);
@@ -50,7 +47,15 @@ __device__ __forceinline__ void PartOfRow(const CrossEntropyArgs& a) {
   }
   const auto* x = reinterpret_cast<const Access*>(At<const T>(a.logits.data) + OffsetOf(a.logits.layout, row));
   Access* kept = reinterpret_cast<Access*>(memory) - first;
+  // The row is on its way before its target is known: that would be another wait.
   for (int i = first + t; i < last; i += kRowThreads) BeginCopy(kept + i, x + i);
+  const float g = GradOfRow<T>(a, row);
+  const TargetOfRow of(a, row, rank == 0 && t == 0);
+  // All blocks of the cluster see the same.
+  if (!of.counts) {
+    WaitForOwnCopies();
+    return WriteZeros<T>(a, row, first + t, last, kRowThreads);
+  }
   MeetCluster();
   WaitForOwnCopies();
   RunningRow<T> r = RunningRow<T>::Start();
@@ -68,7 +73,7 @@ __device__ __forceinline__ void PartOfRow(const CrossEntropyArgs& a) {
 #pragma unroll
   for (int l = (kAll < 32 ? kAll : 32) / 2; l > 0; l /= 2) r.Merge(FromLaneXor(r, l));
   r = FromLane(r, 0);
-  WriteGrad(a, row, kept, first + t, last, kRowThreads, r, static_cast<int>(of.target));
+  WriteGrad(a, row, kept, first + t, last, kRowThreads, r, static_cast<int>(of.target), g);
 }
 
 }  // namespace
