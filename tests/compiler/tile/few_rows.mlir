@@ -24,17 +24,26 @@
 // CHECK: tsr_tile.store {{.*}} aligned : vector<2xf32> -> bf16
 // CHECK: tsr_tile.barrier
 
-// With blocks that share a sum, threads of both add up what all have left, from either's memory.
+// More rows come through a ring in shared memory: one piece is there for all warps, and the next one on its way. With
+// blocks that share a sum, threads of both add up what all have left, from either's memory.
 // CLUSTER-LABEL: tsr_tile.kernel @k1
 // CLUSTER-SAME: blocks [64, 64]
-// CLUSTER-SAME: team [128, 1, 2, 0, 69632, 2]
+// CLUSTER-SAME: team [128, 1, 2, 0, 110592, 2]
 // CLUSTER: tsr_tile.place "rank"
+// CLUSTER-COUNT-8: tsr_tile.fetch %in0{{.*}} lanes 8 if %{{.*}} : bf16
+// CLUSTER: tsr_tile.commit
 // CLUSTER: scf.for
 // CLUSTER-COUNT-8: tsr_tile.read %in1
-// CLUSTER-COUNT-4: tsr_tile.read %in0{{.*}} if %{{.*}} shared
+// CLUSTER: tsr_tile.await pending 0
+// CLUSTER-NEXT: tsr_tile.barrier
+// CLUSTER-COUNT-8: tsr_tile.fetch %in0
+// CLUSTER: tsr_tile.commit
+// CLUSTER-COUNT-4: tsr_tile.fetched {{.*}} : i32 -> vector<4xi32>
 // CLUSTER: tsr_tile.multiply_read
-// CLUSTER-COUNT-4: tsr_tile.read %in0{{.*}} if %{{.*}} shared
+// CLUSTER-COUNT-4: tsr_tile.fetched {{.*}} : i32 -> vector<4xi32>
 // CLUSTER: tsr_tile.multiply_read
+// CLUSTER: scf.yield
+// CLUSTER: tsr_tile.await{{$}}
 // CLUSTER-COUNT-32: tsr_tile.leave
 // CLUSTER: tsr_tile.cluster_barrier
 // CLUSTER-COUNT-4: tsr_tile.fetched {{.*}} of %c0_i64 : f32 -> vector<8xf32>

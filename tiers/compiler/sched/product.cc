@@ -111,7 +111,7 @@ ProductSchedule FewSchedule(int64_t rows) {
 int64_t BlocksAtOnce(const ProductSchedule& s, int64_t shared) {
   const int64_t threads = 32 * s.warps;
   return std::max<int64_t>(1, std::min({2048 / threads, 65536 / (threads * RoundUp(s.Registers(), 8)),
-                                        shared / std::max<int64_t>(1, s.SumsBytes() + 1024), int64_t{32}}));
+                                        shared / std::max<int64_t>(1, s.FewBytes() + 1024), int64_t{32}}));
 }
 
 // Microseconds of an H200, roughly. The right factor comes from memory, the left one from the second-level cache, once
@@ -119,7 +119,7 @@ int64_t BlocksAtOnce(const ProductSchedule& s, int64_t shared) {
 // begins and ends a block takes its time, which others fill where there are any. A multiprocessor that has more to do
 // than others gets more than its share of memory's time in the end, but not twice as much.
 double FewTime(const ProductSchedule& s, int64_t m, int64_t n, int64_t k, bool is_along, int64_t shared) {
-  constexpr double kMemory = 4.3e6, kCache = 1.35, kOnTheWay = 48e3;  // bytes; and parts of them
+  constexpr double kMemory = 4.3e6, kCache = 1.35, kOnTheWay = 64e3;  // bytes; and parts of them
   constexpr double kBegin = 1.4, kBlock = 0.9, kStep = 0.02, kMeet = 0.1;
   const auto as_double = [](int64_t x) { return static_cast<double>(x); };
   const int64_t parts = s.Along() * s.Blocks(), steps = Blocks(k, parts * s.depth);
@@ -143,8 +143,8 @@ std::optional<ProductSchedule> ChooseFew(const ProductFacts& f, const CompileOpt
   if (f.m < 1 || f.m > kMostFewRows || !f.has_rows || f.whole_rows || f.batch != 1 || f.is_f8) return std::nullopt;
   const int64_t n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 4096;
   if (n < kFewColumns || k < kFewDepth || n % 8 != 0 || k % 8 != 0) return std::nullopt;
-  // Sizes that are read at run time take registers, and code for other devices takes more.
-  const int64_t most = f.is_exact && StringRef(options.device).starts_with("sm_90") ? 248 : 232;
+  // Sizes that are read at run time take registers, too, and so do pairs of rows that lie across the sum.
+  const int64_t most = f.is_exact && f.b_along_k ? 232 : 212;
   std::optional<ProductSchedule> best;
   double least = std::numeric_limits<double>::infinity();
   ProductSchedule s =
@@ -209,7 +209,7 @@ bool ProductSchedule::FitsFew() const {
   return is_power(rows, 8, 64) && is_power(nr, 16, 64) && columns >= nr && columns % nr == 0 && columns <= 512 &&
          warps >= Across() && warps % Across() == 0 && depth >= 32 && depth % 32 == 0 && depth <= 256 && stages >= 1 &&
          stages <= 8 && cluster <= 8 && Registers() <= 255 && 32 * warps * Registers() <= 65536 &&
-         SumsBytes() <= kSharedBytes;
+         FewBytes() <= kSharedBytes;
 }
 
 std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
@@ -288,7 +288,7 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
       // More blocks or fewer for a sum, wider ones, and more of it on its way.
       auto offer = [&](const ProductSchedule& other) {
         if (!other.FitsFew() || (other.cluster > 1 && !HasClusters(options.device))) return;
-        if (other.SumsBytes() > SharedBytesOf(options.device)) return;
+        if (other.FewBytes() > SharedBytesOf(options.device)) return;
         choices.push_back("nr=" + std::to_string(other.nr) + ",columns=" + std::to_string(other.columns) +
                           ",depth=" + std::to_string(other.depth) + ",stages=" + std::to_string(other.stages) +
                           ",warps=" + std::to_string(other.warps) + ",cluster=" + std::to_string(other.cluster));
@@ -401,7 +401,7 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
     case ProductSchedule::Form::few:
       return f.is_tensor && !f.is_f8 && f.has_rows && !f.whole_rows &&
              (s.cluster <= 1 || HasClusters(options.device)) && s.FitsFew() &&
-             s.SumsBytes() <= SharedBytesOf(options.device);
+             s.FewBytes() <= SharedBytesOf(options.device);
     case ProductSchedule::Form::library: break;
   }
   return false;

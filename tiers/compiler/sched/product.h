@@ -55,10 +55,15 @@ struct ProductSchedule {
   /// few: bytes of a row of sums in shared memory, and of all. Four more keep the rows of a warp in banks of their own.
   int64_t SumsPitch() const { return (columns + 4) * 4; }
   int64_t SumsBytes() const { return Along() * rows * SumsPitch(); }
-  /// few: whether rows of the left factor are read as far ahead as the right one. Of many rows they are as many
-  /// registers, and they come from a cache.
+  /// few: more than 16 rows of the left factor come through shared memory, where pieces for all rows of warps go round
+  /// in a ring. Two rows in it that follow one another have different banks.
+  int64_t RingSlots() const { return ReadsRowsAhead() ? 0 : stages + 1; }
+  int64_t RingPitch() const { return Along() * depth * 2 % 128 == 0 ? Along() * depth * 2 + 64 : Along() * depth * 2; }
+  /// few: of a block.
+  int64_t FewBytes() const { return SumsBytes() + RingSlots() * rows * RingPitch(); }
+  /// few: whether rows of the left factor are read as far ahead as the right one, to registers.
   bool ReadsRowsAhead() const { return rows <= 16; }
-  static constexpr int64_t kRowsAtOnce = 32;  // otherwise
+  static constexpr int64_t kRowsAtOnce = 32;  // otherwise, from shared memory
   /// few: registers that a thread has for sums and what is read, and in all, roughly.
   int64_t Registers() const {
     const int64_t right = stages * depth * nr / 64;

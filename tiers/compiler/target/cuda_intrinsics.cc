@@ -45,6 +45,7 @@ std::string IntrinsicOf(const llvm::CallInst& i, StringRef name, Argument argume
     if (name == "read.ptx.sreg.cluster.ctarank") return "tsr_rank()";
     if (name == "shfl.sync.bfly.i32") return all("tsr_shuffle_bfly");
     if (name == "shfl.sync.idx.i32") return all("tsr_shuffle_idx");
+    if (name == "prmt") return all("__byte_perm");
     if (name == "ex2.approx.ftz.f32" || name == "ex2.approx.ftz.f") return all("tsr_ex2");
     if (name == "rcp.approx.ftz.f") return all("tsr_rcp");
     if (name == "rsqrt.approx.f") return all("tsr_rsqrt");

@@ -252,7 +252,8 @@ class DeviceLowering : public TileLowering {
                                          : "llvm.nvvm.cp.async.ca.shared.global.4";
     if (Value condition = op.getCondition()) {
       Value size = LLVM::SelectOp::create(b_, loc_, condition, Small(16), Small(0));
-      LLVM::InlineAsmOp::create(b_, loc_, TypeRange(), ValueRange({to, from, size}),
+      Value address = LLVM::PtrToIntOp::create(b_, loc_, b_.getI32Type(), to);
+      LLVM::InlineAsmOp::create(b_, loc_, TypeRange(), ValueRange({address, from, size}),
                                 "cp.async.cg.shared.global [$0], [$1], 16, $2;", "r,l,r", /*has_side_effects=*/true,
                                 /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
                                 LLVM::AsmDialectAttr::get(b_.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());

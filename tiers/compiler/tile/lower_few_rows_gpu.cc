@@ -16,7 +16,9 @@
 //   meet
 //   each thread: add up the sums of some elements of the result, in order, and compute what follows
 //
-// Rows of the left factor come from caches: warps side by side read the same ones at nearly the same time.
+// Up to 16 rows of the left factor are read to registers, too, from the second-level cache. More of them are copied to
+// a ring in shared memory, some pieces ahead, from where warps side by side have the same ones; then a block meets
+// before each piece.
 #include "tiers/compiler/tile/lower_few_rows_gpu.h"
 
 #include <utility>
@@ -103,7 +105,7 @@ class FewRowsLowering : public GpuRows {
     }
     End(tasks, sizes, {}, {}, 0);
     // A block does not stay: what it needs is read once, and others are there while it begins and ends.
-    SmallVector<int64_t> team = {Threads(), 1, AtOnce(), 0, s_.SumsBytes()};
+    SmallVector<int64_t> team = {Threads(), 1, AtOnce(), 0, s_.FewBytes()};
     if (s_.Blocks() > 1) team.push_back(s_.Blocks());
     tile_.setTeam(team);
     SmallVector<int64_t> aligned;
@@ -215,17 +217,17 @@ class FewRowsLowering : public GpuRows {
       }
     }
   }
-  void ReadLeft(const Places& p, Value at, int64_t k, size_t first, size_t last, SmallVector<Value>& left) {
+  void ReadLeft(const Places& p, Value at, int64_t k, SmallVector<Value>& left) {
     Value here = k == 0 ? at : Sum(at, I64(k)), is_there = Below(here, depth_, has_whole_steps_);
-    for (size_t r = first; r < last; ++r)
-      left.push_back(Read(left_, Sum(p.left[r], here), And(is_there, p.left_is_there[r]), 4, /*shared=*/true));
+    for (auto [offset, is_row] : llvm::zip(p.left, p.left_is_there))
+      left.push_back(Read(left_, Sum(offset, here), And(is_there, is_row), 4, /*shared=*/true));
   }
   Piece ReadPiece(const Places& p, Value n) {
     Piece piece;
     Value at = Along(n);
     ReadRight(p, at, piece);
     if (s_.ReadsRowsAhead())
-      for (int64_t k = 0; k < s_.depth; k += kStep) ReadLeft(p, at, k, 0, p.left.size(), piece.left);
+      for (int64_t k = 0; k < s_.depth; k += kStep) ReadLeft(p, at, k, piece.left);
     return piece;
   }
 
@@ -239,10 +241,10 @@ class FewRowsLowering : public GpuRows {
                                            is_across_ ? b_.getUnitAttr() : UnitAttr(), TypeAttr::get(dtype_));
     llvm::copy(op.getResults(), sums.begin() + static_cast<int64_t>(from));
   }
-  void MultiplyPiece(const Places& p, const Piece& piece, Value n, SmallVector<Value>& sums) {
-    const size_t steps = static_cast<size_t>(s_.depth / kStep), rows = p.left.size();
+  void MultiplyPiece(const Piece& piece, Value n, SmallVector<Value>& sums) {
+    const size_t steps = static_cast<size_t>(s_.depth / kStep), rows = static_cast<size_t>(s_.rows / 8);
     const size_t each = piece.right.size() / steps;
-    Value at = s_.ReadsRowsAhead() ? Value() : Along(n);
+    Value slot = s_.ReadsRowsAhead() ? Value() : OwnPlace(n);
     for (size_t k = 0; k < steps; ++k) {
       const ArrayRef<Value> right = ArrayRef<Value>(piece.right).slice(k * each, each);
       if (s_.ReadsRowsAhead()) {
@@ -252,14 +254,55 @@ class FewRowsLowering : public GpuRows {
       const size_t at_once = std::min<size_t>(rows, ProductSchedule::kRowsAtOnce / 8);
       for (size_t r = 0; r < rows; r += at_once) {
         SmallVector<Value> left;
-        ReadLeft(p, at, static_cast<int64_t>(k) * kStep, r, r + at_once, left);
+        for (size_t own = r; own < r + at_once; ++own) {
+          const int64_t at = static_cast<int64_t>(own) * 8 * s_.RingPitch() + static_cast<int64_t>(k) * kStep * 2;
+          left.push_back(tile::FetchedOp::create(b_, loc_, VectorType::get({4}, b_.getI32Type()), Sum(slot, I64(at)),
+                                                 Value(), UnitAttr(), TypeAttr::get(b_.getI32Type())));
+        }
         MultiplyStep(right, left, r, sums);
       }
     }
   }
 
-  SmallVector<Value> SumsOf(const Places& p) {
+  // ---- rows of the left factor in shared memory
+
+  Value SlotOf(Value n) {
+    return Sum(I64(s_.SumsBytes()), Mul(Rem(n, I64(s_.RingSlots())), I64(s_.rows * s_.RingPitch())));
+  }
+  // What the thread has of row g of piece n.
+  Value OwnPlace(Value n) {
+    Value in_row = Sum(Mul(row_of_warps_, I64(s_.depth * 2)), Mul(run_, I64(2)));
+    return Sum(SlotOf(n), Sum(Mul(group_, I64(s_.RingPitch())), in_row));
+  }
+  // Starts to copy what all rows of warps need of piece n: elements of the sum that lie side by side.
+  void FetchLeft(ArrayRef<Value> batch, Value row, Value n) {
+    const int64_t in_row = s_.Along() * s_.depth / kRun, all = s_.rows * in_row;
+    Value first = Mul(Sum(Mul(n, I64(parts_)), Mul(rank_in_cluster_, I64(s_.Along()))), I64(s_.depth));
+    Value base = BatchOf(left_, batch), slot = SlotOf(n);
+    for (int64_t done = 0; done < all; done += Threads()) {
+      Value number = done == 0 ? thread_ : Sum(thread_, I64(done));
+      If(Below(number, I64(all), done + Threads() <= all), [&] {
+        Value line = Div(number, I64(in_row)), along = Mul(Rem(number, I64(in_row)), I64(kRun));
+        Value own = Sum(row, line), here = Sum(first, along);
+        Value is_there = And(Compare(arith::CmpIPredicate::ult, here, depth_), Below(own, rows_, has_whole_rows_));
+        Value to = Sum(slot, Sum(Mul(line, I64(s_.RingPitch())), Mul(along, I64(2))));
+        tile::FetchOp::create(b_, loc_, view_args_[left_.view], Sum(base, Sum(Mul(own, PitchOf(left_)), here)), to,
+                              is_there, b_.getI64IntegerAttr(kRun), TypeAttr::get(dtype_));
+      });
+    }
+    tile::CommitOp::create(b_, loc_);
+  }
+  // Piece n is there, everybody is through with the one before it, and another takes that one's place.
+  void TurnTo(ArrayRef<Value> batch, Value row, Value n) {
+    if (s_.ReadsRowsAhead()) return;
+    tile::AwaitOp::create(b_, loc_, b_.getI64IntegerAttr(s_.RingSlots() - 2));
+    tile::BarrierOp::create(b_, loc_);
+    FetchLeft(batch, row, Sum(n, I64(s_.RingSlots() - 1)));
+  }
+
+  SmallVector<Value> SumsOf(ArrayRef<Value> batch, Value row, const Places& p) {
     const int64_t ahead = s_.stages - 1;
+    for (int64_t n = 0; n + 1 < s_.RingSlots(); ++n) FetchLeft(batch, row, I64(n));
     SmallVector<Value> carried(
         static_cast<size_t>(s_.rows / 8 * s_.nr / 16),
         arith::ConstantOp::create(b_, loc_, b_.getZeroAttr(VectorType::get({4}, b_.getF32Type()))));
@@ -280,8 +323,9 @@ class FewRowsLowering : public GpuRows {
     Value whole = Minus(steps_, Min(steps_, I64(ahead)));
     SmallVector<Value> end = For(I64(0), whole, I64(1), carried, [&](Value n, ValueRange at) {
       const Piece next = ReadPiece(p, Sum(n, I64(ahead)));
+      TurnTo(batch, row, n);
       SmallVector<Value> sums(at.begin(), at.begin() + static_cast<int64_t>(num_sums));
-      MultiplyPiece(p, ahead > 0 ? first_of(at.drop_front(num_sums)) : next, n, sums);
+      MultiplyPiece(ahead > 0 ? first_of(at.drop_front(num_sums)) : next, n, sums);
       if (ahead == 0) return sums;
       SmallVector<Value> staged(at.drop_front(num_sums + right + left));
       staged.append(next.right);
@@ -292,8 +336,11 @@ class FewRowsLowering : public GpuRows {
     SmallVector<Value> sums(end.begin(), end.begin() + static_cast<int64_t>(num_sums));
     for (int64_t n = 0; n < ahead; ++n) {
       const ValueRange rest = ValueRange(end).drop_front(num_sums + static_cast<size_t>(n) * (right + left));
-      MultiplyPiece(p, first_of(rest), Sum(whole, I64(n)), sums);
+      TurnTo(batch, row, Sum(whole, I64(n)));
+      MultiplyPiece(first_of(rest), Sum(whole, I64(n)), sums);
     }
+    // Nothing is there any more to wait for, but copies of nothing.
+    if (!s_.ReadsRowsAhead()) tile::AwaitOp::create(b_, loc_, IntegerAttr());
     return sums;
   }
 
@@ -405,7 +452,7 @@ class FewRowsLowering : public GpuRows {
     SmallVector<Part> parts = PartsOf(batch, row, column);
     const bool reads_first = ReadsFirst();
     if (reads_first) ReadOperands(parts);
-    Leave(SumsOf(places));
+    Leave(SumsOf(batch, row, places));
     if (!reads_first) ReadOperands(parts);
     Meet();
     for (Part& part : parts) {
