@@ -41,7 +41,7 @@ class CudaFewRows : public CudaKernels {
 
   /// Runs it often enough for generated code and compares with sums in f64. Memory that results may get was full of
   /// NaN.
-  static void Check(const Linear& linear, const Case& c, DType dtype, const std::string& what) {
+  static void Check(const Linear& linear, const Case& c, DType dtype, const std::string& what, int roundings = 1) {
     const Tensor x = randn({c.m, c.k}).cast(dtype);
     const Tensor w =
         (randn(c.transposed ? std::vector<int64_t>{c.n, c.k} : std::vector<int64_t>{c.k, c.n}) * 0.1).cast(dtype);
@@ -52,8 +52,8 @@ class CudaFewRows : public CudaKernels {
     const std::vector<Tensor> y = Hot(linear.program, args);
     Tensor want = matmul(Wide(x), c.transposed ? transpose(Wide(w), {1, 0}) : Wide(w));
     if (linear.has_more) want = gelu(want + Wide(b)) + Wide(r);
-    // One rounding at the end, and sums in f32.
-    ExpectWithin(y[0], want.cast(f32), (abs(want) + 0.5).cast(f32), dtype == bf16 ? 0x1p-8 : 0x1p-10,
+    // One rounding at the end, and sums in f32; or a rounding after each op, where it runs op by op.
+    ExpectWithin(y[0], want.cast(f32), (abs(want) + 0.5).cast(f32), roundings * (dtype == bf16 ? 0x1p-8 : 0x1p-10),
                  what + " " + Name(c));
     // The order of a sum does not depend on who is first.
     ExpectSame(Here(linear.program.hot(args)[0]), Here(y[0]), what + " again " + Name(c));
@@ -132,8 +132,9 @@ TEST_F(CudaFewRows, OddRowsAndAddresses) {
     for (const bool transposed : {false, true}) {
       const Linear linear = Make("bf16", transposed, true);
       for (const auto& [n, k] : {std::pair<int64_t, int64_t>{512, 512}, {300, 512}, {512, 300}, {301, 515}}) {
-        Check(linear, {8, n, k, transposed}, bf16, specialise_after);
-        Check(linear, {1, n, k, transposed}, bf16, specialise_after);
+        const int roundings = n % 8 == 0 && k % 8 == 0 ? 1 : 4;
+        Check(linear, {8, n, k, transposed}, bf16, specialise_after, roundings);
+        Check(linear, {1, n, k, transposed}, bf16, specialise_after, roundings);
       }
     }
     const Linear linear = Make("bf16", false, false);

@@ -290,15 +290,16 @@ bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<
     if (f.hasFnAttribute(kAsSource) || WantsSource(options_)) wanted.insert(f.getName().str());
     if (f.hasFnAttribute(kHoldsSums) && device.cpu == "sm_90a") possible.insert(f.getName().str());
   }
-  // The time that it takes to open the libraries is not that of a compile.
-  const bool assembles = HasAssembler(), has_source = !(wanted.empty() && possible.empty()) && HasNvrtc();
+  // The time that it takes to open a library is not that of a compile.
+  const bool assembles = HasAssembler();
+  if (!wanted.empty()) HasNvrtc();
   CodegenTimes times;
   CodegenOptions options = CodegenOf(&device);
   std::optional<CudaSource> source;
   std::string cubin_of_source;
   std::map<std::string, CodeResources> own, of_source;
   bool is_done = false;
-  if (has_source) {
+  if (!wanted.empty() || !possible.empty()) {
     options.after_passes = [&](llvm::Module& m) {
       if (llvm::Expected<CudaSource> made = ToCudaSource(m)) {
         source = std::move(*made);

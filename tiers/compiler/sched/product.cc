@@ -79,8 +79,8 @@ ProductSchedule ScheduleOf(const TensorTile& tile, bool by_warps, const ProductF
   s.form = ProductSchedule::Form::tensor;
   s.rows = tile.rows, s.columns = tile.columns, s.apart = tile.apart, s.warps = by_warps, s.cluster = tile.cluster;
   s.depth = f.is_f8 ? kF8Depth : kTensorDepth;
-  // Where elements of a matrix that is read, or more sums of f8, take registers beside the sums.
-  s.source = !by_warps && (f.has_matrix || (f.is_f8 && s.columns > 192));
+  // Sums of f8 that are there twice take more registers than PTX gets.
+  s.source = f.is_f8 && s.columns > 192;
   const int64_t places = by_warps ? 0 : f.has_matrix ? s.Places() : std::min<int64_t>(2, s.Places());
   shared -= places * 4 * ProductSchedule::kGroups * ProductSchedule::kPlaceBytes;
   // SharedBytes() has all that rows may take. With places they are a few as a rule; where they find no room, results

@@ -75,7 +75,9 @@ class Function {
     for (const llvm::Argument& a : f_.args()) {
       if (a.getArgNo() > 0) out_ << ", ";
       if (a.hasByValAttr()) {
-        out_ << "const __grid_constant__ tsr_map " << names_[&a];
+        const uint64_t bytes = layout_.getTypeAllocSize(a.getParamByValType()).getFixedValue();
+        out_ << "const __grid_constant__ tsr_given<" << bytes << ", " << a.getParamAlign().valueOrOne().value() << "> "
+             << names_[&a];
       } else {
         out_ << TypeOf(a.getType()) << " " << names_[&a];
       }

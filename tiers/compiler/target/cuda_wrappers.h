@@ -18,7 +18,7 @@ typedef long long s64;
 typedef __int128 s128;
 struct __align__(8) tsr_w2 { u32 x, y; };
 struct __align__(16) tsr_w4 { u32 x, y, z, w; };
-struct __align__(64) tsr_map { u8 bytes[128]; };
+template <int size, int align> struct alignas(align) tsr_given { u8 bytes[size]; };
 #define TSR_FN static __device__ __forceinline__
 
 TSR_FN u16 tsr_bits(u16 x) { return x; }
