@@ -170,6 +170,32 @@ TEST(GpuCorpus, EveryDevice) {
   json << "\n]\n";
 }
 
+// Whatever the tuner may try for a product of few rows is a kernel, but for the library.
+TEST(GpuCorpus, OtherCutsOfFewRows) {
+  for (const Trace& trace : Corpus()) {
+    if (!llvm::StringRef(trace.name).starts_with("few_rows")) continue;
+    for (const char* device : {"sm_80", "sm_90a"}) {
+      CompileSettings settings = For(device, trace.text);
+      settings.code = false;
+      settings.texts = {"space"};
+      llvm::Expected<Compiled> compiled = Compile(trace.text, settings);
+      ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+      llvm::SmallVector<llvm::StringRef> choices;
+      llvm::StringRef(compiled->texts["space"]).trim().split(choices, ' ');
+      EXPECT_GT(choices.size(), 2u) << trace.name;
+      for (const llvm::StringRef choice : llvm::drop_begin(choices)) {
+        SCOPED_TRACE(trace.name + " for " + device + ": " + choice.str());
+        settings.options.schedule = "*:" + choice.str();
+        settings.texts = {"asm"};
+        llvm::Expected<Compiled> other = Compile(trace.text, settings);
+        ASSERT_TRUE(static_cast<bool>(other)) << llvm::toString(other.takeError());
+        const bool multiplies = other->texts["asm"].find("mma.sync") != std::string::npos;
+        EXPECT_EQ(multiplies, choice != "form=library");
+      }
+    }
+  }
+}
+
 TEST(Assembler, Log) {
   const std::map<std::string, CodeResources> code = ResourcesOf(
       "ptxas info    : Compiling entry function 'k1' for 'sm_90'\n"
