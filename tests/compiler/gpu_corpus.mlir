@@ -516,7 +516,7 @@ tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []] likely [
 !w = tensor<?x?xbf16, [2, 1]>
 !b = tensor<?xbf16, [2]>
 !y = tensor<?x?xbf16, [0, 2]>
-tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []] likely [64, 4096, 4096]
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []] likely [13, 4096, 4096]
     (%v0: !x, %v1: !w, %v2: !b, %v3: !y) {
   %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [1] {transpose_b = true} : (!x, !w) -> !y
   %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!y, !b) -> !y

@@ -50,6 +50,9 @@ CompileSettings For(const char* device, const std::string& text) {
   settings.options.device = device;
   settings.options.tier = text.find('?') == std::string::npos ? 3 : 2;
   settings.texts = {"asm"};
+  // The library's, unless a schedule says otherwise.
+  if (text.find("// few_rows_64") != std::string::npos)
+    settings.options.schedule = "*:form=few,rows=64,columns=64,nr=16,depth=64,stages=2,warps=4,cluster=0";
   return settings;
 }
 
@@ -60,7 +63,8 @@ TEST(GpuCorpus, AsCudaSource) {
       if (trace.kernels == 0) continue;
       SCOPED_TRACE(trace.name + " for " + device);
       CompileSettings settings = For(device, trace.text);
-      settings.options.schedule = "*:source=1";
+      settings.options.schedule =
+          settings.options.schedule.empty() ? "*:source=1" : settings.options.schedule + ",source=1";
       settings.texts = {"cuda"};
       settings.code = HasNvrtc() && std::string_view(device) == "sm_90a";
       llvm::Expected<Compiled> compiled = Compile(trace.text, settings);

@@ -4,10 +4,10 @@
 
 // With something after them or not. Only later devices have clusters.
 // CHECK-LABEL: tsr_graph.trace "alone"
-// CHECK: tsr_sched.kernel @k0 {{.*}}form = "few"{{.*}}rows = 16
+// CHECK: tsr_sched.kernel @k0 {{.*}}form = "few"{{.*}}rows = 8
 // OLD-LABEL: tsr_graph.trace "alone"
 // OLD: tsr_sched.kernel @k0 {{.*}}cluster = 0{{.*}}form = "few"
-!x = tensor<16x4096xbf16>
+!x = tensor<8x4096xbf16>
 !w = tensor<4096x4096xbf16>
 tsr_graph.trace "alone" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
   %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [end] : (!x, !w) -> !x
@@ -17,11 +17,11 @@ tsr_graph.trace "alone" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
 
 // Symbols were seen to be small.
 // CHECK-LABEL: tsr_graph.trace "seen"
-// CHECK: tsr_sched.kernel @k1 {{.*}}form = "few"{{.*}}rows = 64
+// CHECK: tsr_sched.kernel @k1 {{.*}}form = "few"{{.*}}rows = 16
 !x = tensor<?x?xbf16, [0, 1]>
 !w = tensor<?x?xbf16, [2, 1]>
 !y = tensor<?x?xbf16, [0, 2]>
-tsr_graph.trace "seen" values [0, 1] strides [[], []] likely [33, 4096, 4096] (%v0: !x, %v1: !w) {
+tsr_graph.trace "seen" values [0, 1] strides [[], []] likely [13, 4096, 4096] (%v0: !x, %v1: !w) {
   %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] {transpose_b = true} : (!x, !w) -> !y
   %v3 = tsr_graph.relu %v2 step 1 values [3] until [end] : (!y) -> !y
 }
@@ -62,4 +62,16 @@ tsr_graph.trace "left" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
 tsr_graph.trace "others" values [0, 1, 2, 3] strides [[], [], [], []] (%v0: !x, %v1: !w, %v2: !a, %v3: !c) {
   %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [end] : (!x, !w) -> !x
   %v5 = tsr_graph.matmul %v2, %v3 step 1 values [5] until [end] : (!a, !c) -> !a
+}
+
+// -----
+
+// With more rows the library is faster.
+// CHECK-LABEL: tsr_graph.trace "more"
+// CHECK-NOT: form = "few"
+!x = tensor<64x4096xbf16>
+!w = tensor<4096x4096xbf16>
+tsr_graph.trace "more" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] : (!x, !w) -> !x
+  %v3 = tsr_graph.relu %v2 step 1 values [3] until [end] : (!x) -> !x
 }
