@@ -180,6 +180,7 @@ TEST(GpuCorpus, OtherCutsOfFewRows) {
     if (!llvm::StringRef(trace.name).starts_with("few_rows")) continue;
     for (const char* device : {"sm_80", "sm_90a"}) {
       CompileSettings settings = For(device, trace.text);
+      const std::string given = settings.options.schedule.empty() ? "*:" : settings.options.schedule + ",";
       settings.code = false;
       settings.texts = {"space"};
       llvm::Expected<Compiled> compiled = Compile(trace.text, settings);
@@ -189,7 +190,7 @@ TEST(GpuCorpus, OtherCutsOfFewRows) {
       EXPECT_GT(choices.size(), 2u) << trace.name;
       for (const llvm::StringRef choice : llvm::drop_begin(choices)) {
         SCOPED_TRACE(trace.name + " for " + device + ": " + choice.str());
-        settings.options.schedule = "*:" + choice.str();
+        settings.options.schedule = given + choice.str();
         settings.texts = {"asm"};
         llvm::Expected<Compiled> other = Compile(trace.text, settings);
         ASSERT_TRUE(static_cast<bool>(other)) << llvm::toString(other.takeError());
