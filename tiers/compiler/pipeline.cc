@@ -285,8 +285,10 @@ bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<
   }
   if (!module) return false;
   std::set<std::string> wanted, possible;
+  size_t kernels = 0;
   for (const llvm::Function& f : *module) {
     if (f.getCallingConv() != llvm::CallingConv::PTX_Kernel) continue;
+    ++kernels;
     if (f.hasFnAttribute(kAsSource) || WantsSource(options_)) wanted.insert(f.getName().str());
     if (f.hasFnAttribute(kHoldsSums) && device.cpu == "sm_90a") possible.insert(f.getName().str());
   }
@@ -298,6 +300,7 @@ bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<
   std::optional<CudaSource> source;
   std::string cubin_of_source;
   std::map<std::string, CodeResources> own, of_source;
+  const bool is_all = wanted.size() == kernels;
   bool is_done = false;
   if (!wanted.empty() || !possible.empty()) {
     options.after_passes = [&](llvm::Module& m) {
@@ -306,16 +309,15 @@ bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<
       } else {
         llvm::consumeError(made.takeError());
       }
-      if (!source || wanted.empty()) return;
+      // PTX for the driver and a cubin are not one artifact.
+      if (!source || wanted.empty() || !(assembles || is_all)) return;
       cubin_of_source = FromSource(*source, wanted, device, of_source);
       if (cubin_of_source.empty()) return;
       for (const std::string& name : wanted) {
         m.getFunction(name)->eraseFromParent();
         possible.erase(name);
       }
-      is_done = llvm::none_of(m, [](const llvm::Function& f) {
-        return f.getCallingConv() == llvm::CallingConv::PTX_Kernel && !f.isDeclaration();
-      });
+      is_done = is_all;
     };
   }
   llvm::Expected<std::string> ptx = CompileToAssembly(*module, options, &times);
@@ -329,6 +331,8 @@ bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<
       image->object = std::move(*cubin);
       image->is_cubin = true;
       MeasureCubin(image->object, &own);
+    } else if (!cubin_of_source.empty()) {
+      return Fail(llvm::toString(cubin.takeError()));
     } else {
       // Its driver may know a device that the assembler here does not.
       llvm::consumeError(cubin.takeError());
