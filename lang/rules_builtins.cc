@@ -489,7 +489,8 @@ Val Range(Machine& m, const Builtin& b, const CallArgs& call, const Expr& at) {
   Vals parts = {Val::Integer(0), a[0], Val::Integer(1)};
   if (a.Has(1)) parts[0] = a[0], parts[1] = a[1];
   if (a.Has(2)) parts[2] = a[2];
-  for (const Val& v : parts) {
+  for (Val& v : parts) {
+    if (v.kind == Val::Kind::boolean) v = Val::Integer(v.integer);
     const bool good =
         v.int_like() || v.kind == Val::Kind::dim || (v.tensor() && m.TypeOf(v).rank == 0 && IsInt(m.TypeOf(v).dtype));
     if (!good) {
