@@ -6,6 +6,8 @@
 // other read old values.
 #include "tiers/compiler/target/cuda_source.h"
 
+#include <optional>
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
