@@ -2,48 +2,24 @@
 // Without such a device there is nothing to run.
 #include <gtest/gtest.h>
 
-#include "runtime/device.h"
-#include "runtime/metrics.h"
-#include "tessera/tessera.h"
+#include "cuda_kernels_testing.h"
 
 namespace tessera {
 namespace {
 
-class CudaF8Products : public testing::Test {
+class CudaF8Products : public CudaKernels {
  protected:
   void SetUp() override {
-    if (rt::NumCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
-    before_ = Runtime::device();
-    Runtime::set_device(*Device::find("cuda"));
-    if ((*rt::Cuda(0))->code_target() != "sm_90a") GTEST_SKIP() << "no tensor cores of sm_90a";
-    for (const auto& [name, value] : {std::pair{"background", "false"},
-                                      {"hot_function", "1"},
-                                      {"profit_gate", "false"},
-                                      {"compile_after", "0"},
-                                      {"tune_budget", "0"}})
-      Set(name, value);
+    CudaKernels::SetUp();
+    if (!IsSkipped() && (*rt::Cuda(0))->code_target() != "sm_90a") GTEST_SKIP() << "no tensor cores of sm_90a";
   }
-  void TearDown() override {
-    for (auto it = old_.rbegin(); it != old_.rend(); ++it) EXPECT_TRUE(Runtime::set_option(it->first, it->second).ok());
-    Runtime::set_device(before_);
-  }
-  void Set(const std::string& name, const std::string& value) {
-    old_.emplace_back(name, *Runtime::option(name));
-    ASSERT_TRUE(Runtime::set_option(name, value).ok());
-  }
-  static int64_t Kernels() { return rt::SnapshotMetrics()[static_cast<int>(rt::Metric::kernels_generated)]; }
 
-  Device before_ = Device::cpu();
-  std::vector<std::pair<std::string, std::string>> old_;
+  static float Off(const Tensor& got, const Tensor& want) {
+    return max(abs(Here(got) - want) / (abs(want) + 1.0)).item<float>();
+  }
+
+  static Tensor Swapped(const Tensor& x) { return transpose(x, {1, 0}); }
 };
-
-Tensor Here(const Tensor& x) { return x.to(Device::cpu()).cast(f32); }
-
-float Off(const Tensor& got, const Tensor& want) {
-  return max(abs(Here(got) - want) / (abs(want) + 1.0)).item<float>();
-}
-
-Tensor Swapped(const Tensor& x) { return transpose(x, {1, 0}); }
 
 struct Case {
   int64_t m, n, k;
@@ -61,9 +37,9 @@ TEST_F(CudaF8Products, WithScalesAndWhatFollows) {
   const Case cases[] = {{128, 256, 128}, {1000, 776, 1040}, {300, 264, 48}, {4000, 4096, 528}, {200, 264, 136, false}};
   const std::pair<DType, DType> pairs[] = {{f8e4m3, f8e4m3}, {f8e5m2, f8e4m3}, {f8e4m3, f8e5m2}, {f8e5m2, f8e5m2}};
   for (const char* schedule : kSchedules) {
-    Set("schedule", schedule);
+    OptionScope cut({{"schedule", schedule}});
     for (const char* specialise_after : {"1000000000", "0"}) {
-      Set("specialise_after", specialise_after);
+      OptionScope tier({{"specialise_after", specialise_after}});
       for (const auto& [left, right] : pairs) {
         for (const DType wide : {bf16, f16}) {
           if (wide == f16 && *schedule != 0) continue;
@@ -80,13 +56,13 @@ TEST_F(CudaF8Products, WithScalesAndWhatFollows) {
           for (const Case& c : cases) {
             const Tensor x = randn({c.m, c.k}).cast(left), w = (randn({c.n, c.k}) * 0.2).cast(right);
             const Tensor s = randn({c.m, 1}), scale = randn({c.n});
-            const int64_t before = Kernels();
+            const int64_t before = Generated();
             std::vector<Tensor> y;
             for (int i = 0; i < 8; ++i) y = f({x, w, s, scale});
             const std::string what = std::string(schedule) + " " + specialise_after + " " + std::string(Name(left)) +
                                      " " + std::string(Name(right)) + " " + t + " " + std::to_string(c.m) + "x" +
                                      std::to_string(c.n) + "x" + std::to_string(c.k);
-            if (c.is_generated) EXPECT_GT(Kernels(), before) << what;
+            if (c.is_generated) EXPECT_GT(Generated(), before) << what;
             const Tensor want = gelu(matmul(Here(x), Swapped(Here(w))) * Here(s) * Here(scale));
             EXPECT_LT(Off(y[0], want), 0.03f) << what;
           }
@@ -98,7 +74,7 @@ TEST_F(CudaF8Products, WithScalesAndWhatFollows) {
 
 // Tensor cores keep few bits of long sums of f8: pieces of them are added up in f32.
 TEST_F(CudaF8Products, LongSumsKeepTheirBits) {
-  Set("specialise_after", "0");
+  OptionScope tier({{"specialise_after", "0"}});
   auto module = Module::parse(
       "func @f(%x: tensor<M x K x f8e4m3>, %w: tensor<N x K x f8e4m3>) -> tensor<M x N x f32> {\n"
       "  %a = cast %x {dtype = bf16}\n  %b = cast %w {dtype = bf16}\n  %p = matmul %a, %b {transpose_b = true}\n"
@@ -106,12 +82,12 @@ TEST_F(CudaF8Products, LongSumsKeepTheirBits) {
   ASSERT_TRUE(module.ok()) << module.status().message();
   const Function f = *module->function("f");
   for (const char* schedule : kSchedules) {
-    Set("schedule", schedule);
+    OptionScope cut({{"schedule", schedule}});
     const Tensor x = (abs(randn({256, 32768})) + 0.5).cast(f8e4m3), w = (abs(randn({256, 32768})) + 0.5).cast(f8e4m3);
-    const int64_t before = Kernels();
+    const int64_t before = Generated();
     std::vector<Tensor> y;
     for (int i = 0; i < 8; ++i) y = f({x, w});
-    EXPECT_GT(Kernels(), before) << schedule;
+    EXPECT_GT(Generated(), before) << schedule;
     EXPECT_LT(Off(y[0], matmul(Here(x), Swapped(Here(w)))), 5e-4f) << schedule;
   }
 }
@@ -119,7 +95,7 @@ TEST_F(CudaF8Products, LongSumsKeepTheirBits) {
 // What cannot be read as it is: a factor that lies across the sum, one that others use, too. And one that is computed
 // on the way.
 TEST_F(CudaF8Products, OthersAreRightAsWell) {
-  Set("specialise_after", "0");
+  OptionScope tier({{"specialise_after", "0"}});
   const char* const types = "(%x: tensor<M x K x f8e4m3>, %w: tensor<";
   const std::pair<const char*, std::string> programs[] = {
       {"across", std::string("func @f") + types +

@@ -307,7 +307,7 @@ bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<
       if (llvm::Expected<CudaSource> made = ToCudaSource(m)) {
         source = std::move(*made);
       } else {
-        llvm::consumeError(made.takeError());
+        no_source_ = llvm::toString(made.takeError());
       }
       // PTX for the driver and a cubin are not one artifact.
       if (!source || wanted.empty() || !(assembles || is_all)) return;
@@ -346,6 +346,7 @@ bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<
     cubin_of_source = FromSource(*source, spilled, device, of_source);
     int64_t before = 0, after = 0;
     for (const std::string& name : spilled) before += own[name].spills, after += of_source[name].spills;
+    if (!cubin_of_source.empty() && after >= before) no_source_ = "it spills as much";
     if (after >= before) {
       cubin_of_source.clear();
       of_source.clear();
@@ -364,6 +365,9 @@ bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<
   }
   if (code != nullptr) {
     *code = std::move(own);
+    if (cubin_of_source.empty() && !is_done)
+      for (const std::set<std::string>* names : {&wanted, &spilled})
+        for (const std::string& name : *names) (*code)[name].no_source = no_source_;
     for (auto& [name, resources] : of_source) {
       (*code)[name] = resources;
       (*code)[name].as_source = true;
@@ -379,7 +383,7 @@ std::string Pipeline::FromSource(const CudaSource& source, const std::set<std::s
   for (const std::string& name : kernels) text += source.kernels.at(name);
   llvm::Expected<std::string> cubin = CompileCuda(text, device.cpu, &code);
   if (!cubin) {
-    llvm::consumeError(cubin.takeError());
+    no_source_ = llvm::toString(cubin.takeError());
     return "";
   }
   MeasureCubin(*cubin, &code);

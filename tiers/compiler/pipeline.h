@@ -85,7 +85,7 @@ class Pipeline {
  private:
   class Diagnosed;
   bool Fail(std::string message);
-  /// A cubin of these kernels by way of CUDA C++; empty where it cannot be made.
+  /// A cubin of these kernels by way of CUDA C++; empty where it cannot be made, and no_source_ says why.
   std::string FromSource(const CudaSource& source, const std::set<std::string>& kernels, const HostCpu& device,
                          std::map<std::string, CodeResources>& code);
   bool Begin();
@@ -98,6 +98,7 @@ class Pipeline {
   mlir::OwningOpRef<mlir::ModuleOp> module_;
   Stage stage_ = Stage::graph;
   bool profile_ = false;
+  std::string no_source_;
   std::string error_;
   StageTimes times_;
   std::vector<PassTime> passes_;

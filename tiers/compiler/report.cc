@@ -245,7 +245,10 @@ std::string ReportText(const std::vector<KernelReport>& report, const Roofline& 
       out << "  code        blocks of " << r.threads << " threads, each for " << r.per_block << " tasks; "
           << r.code.registers << " registers, " << r.code.spills << " spills, " << r.code.reloads << " reloads, "
           << r.code.stack_bytes << " bytes of stack, " << r.code.shared_bytes << " bytes of shared memory, "
-          << r.code.code_bytes << " bytes of code" << (r.code.as_source ? "; made as CUDA C++" : "") << "\n";
+          << r.code.code_bytes << " bytes of code" << (r.code.as_source ? "; made as CUDA C++" : "");
+      if (!r.code.no_source.empty())
+        out << "; not as CUDA C++: " << llvm::StringRef(r.code.no_source).split('\n').first;
+      out << "\n";
       continue;
     }
     out << "  code        " << r.code.code_bytes << " bytes";

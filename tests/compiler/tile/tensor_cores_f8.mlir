@@ -74,3 +74,19 @@ tsr_graph.trace "function" values [0, 1] strides [[], []]
   %v3 = tsr_graph.cast %v1 step 1 values [3] until [2] {dtype = "bf16"} : (!x8) -> !x
   %v4 = tsr_graph.matmul %v2, %v3 step 2 values [4] until [end] : (!x, !x) -> !x
 }
+
+// -----
+
+// So, with something after it, it is a product of bf16 like any other.
+// SCHED-LABEL: tsr_graph.trace
+// SCHED: tsr_sched.kernel @k3 {{.*}}depth = 64{{.*}}form = "tensor"
+// SCHED: tsr_graph.matmul {{.*}}xbf16>, tensor<
+!x8 = tensor<512x512xf8E4M3FN>
+!x = tensor<512x512xbf16>
+tsr_graph.trace "function" values [0, 1] strides [[], []]
+    (%v0: !x8, %v1: !x8) {
+  %v2 = tsr_graph.cast %v0 step 0 values [2] until [2] {dtype = "bf16"} : (!x8) -> !x
+  %v3 = tsr_graph.cast %v1 step 1 values [3] until [2] {dtype = "bf16"} : (!x8) -> !x
+  %v4 = tsr_graph.matmul %v2, %v3 step 2 values [4] until [3] : (!x, !x) -> !x
+  %v5 = tsr_graph.gelu %v4 step 3 values [5] until [end] : (!x) -> !x
+}

@@ -77,14 +77,6 @@ bool IsOneElement(Type t) {
   return llvm::all_of(DimsOf(t), [](const Dim& d) { return d.is_one(); });
 }
 
-// Is a softmax among them, be it one in five ops?
-bool HasWeights(ArrayRef<Operation*> ops) {
-  auto has = [&](StringRef name) {
-    return llvm::any_of(ops, [&](Operation* op) { return RowOf(op) != nullptr && RowOf(op)->name == name; });
-  };
-  return has("softmax") || has("log_softmax") || (has("max") && has("exp") && has("sum") && has("div"));
-}
-
 class Fuser {
  public:
   Fuser(graph::TraceOp trace, const CompileOptions& options) : trace_(trace), options_(options) {}
@@ -273,21 +265,33 @@ class Fuser {
 
   static Type ElementOf(Value v) { return mlir::cast<RankedTensorType>(v.getType()).getElementType(); }
 
-  // The casts of both factors from f8 that a product of sm_90a can do without, if nothing stands between them and the
-  // product that may leave the trace, and no other product.
+  bool Runs(Value v, int64_t from_end) {
+    Builder b(trace_.getContext());
+    auto strides = cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef();
+    return strides.empty() ? from_end == 1 : strides[strides.size() - static_cast<size_t>(from_end)] == 1;
+  }
+  // Does a factor, which may be another tensor than the product's operand, lie along the sum?
+  bool IsAlongSum(Operation* product, unsigned k, Value factor) {
+    return k == 0 ? Runs(factor, Transposes(product, "transpose_a") ? 2 : 1)
+                  : Runs(factor, Transposes(product, "transpose_b") ? 1 : 2);
+  }
+
+  // The casts of both factors from f8, which lie along the sum, that a product of sm_90a can do without, if nothing
+  // stands between them and the product that may leave the trace, and no other product.
   SmallVector<Operation*> F8Casts(Operation* product) {
     constexpr int64_t kFewRows = 128;  // there are no tiles for fewer
     if (options_.device != "sm_90a" || !options_.fuse || !IsProduct(product)) return {};
     const SmallVector<Dim> dims = DimsOf(product->getResult(0).getType());
     if (const int64_t rows = Likely(dims[dims.size() - 2]); rows >= 0 && rows < kFewRows) return {};
     SmallVector<Operation*> casts;
-    for (Value factor : product->getOperands()) {
+    for (auto [k, factor] : llvm::enumerate(product->getOperands())) {
       Operation* cast = factor.getDefiningOp();
       if (cast == nullptr || IsLoose(cast) || RowOf(cast) == nullptr || RowOf(cast)->name != "cast") return {};
       auto until = cast->getAttrOfType<DenseI32ArrayAttr>("until");
       Value narrow = cast->getOperand(0);
       if (!cast->hasOneUse() || !until || until[0] > StepOf(product) || Through(narrow) != narrow ||
-          !IsF8(ElementOf(narrow)) || !(ElementOf(factor).isBF16() || ElementOf(factor).isF16()))
+          !IsF8(ElementOf(narrow)) || !(ElementOf(factor).isBF16() || ElementOf(factor).isF16()) ||
+          !IsAlongSum(product, static_cast<unsigned>(k), narrow))
         return {};
       for (Operation* between = cast->getNextNode(); between != product; between = between->getNextNode())
         if (llvm::is_contained({Class::barrier, Class::product}, KindOf(between, options_).c)) return {};
@@ -363,8 +367,7 @@ class Fuser {
       for (auto [own, space] : llvm::zip(dims, ArrayRef<Dim>(before.dims).take_back(dims.size())))
         if (own != space && !own.is_one()) return false;
     }
-    Builder b(trace_.getContext());
-    ProductFacts facts = FactsOf(g, b);
+    ProductFacts facts = FactsOf(g);
     facts.has_prologue = true;
     return ProloguePays(before.ops.getArrayRef(), operands, facts, ScheduleOf(g, facts));
   }
@@ -434,13 +437,12 @@ class Fuser {
   bool IsForLibrary(Operation* op) {
     const bool may_be = !options_.schedule.empty() || !options_.device.empty() || options_.library_bf16;
     if (!may_be || KindOf(op, options_).c != Class::product) return false;
-    Builder b(op->getContext());
     ProductSchedule schedule;
     if (!options_.device.empty()) {
       Group g;
       g.dims = DimsOf(op->getResult(0).getType());
       g.product = op;
-      schedule = ChooseProduct(FactsOf(g, b), options_);
+      schedule = ChooseProduct(FactsOf(g), options_);
     } else if (options_.library_bf16 && IsProduct(op)) {
       const auto left = cast<RankedTensorType>(op->getOperand(0).getType());
       const auto right = cast<RankedTensorType>(op->getOperand(1).getType());
@@ -492,7 +494,7 @@ class Fuser {
     return of > 0 && heads / of <= kMost ? heads / of : 0;
   }
 
-  ProductFacts FactsOf(const Group& g, Builder& b) {
+  ProductFacts FactsOf(const Group& g) {
     Operation* op = g.product;
     const SmallVector<Dim> dims = g.dims;
     const size_t rank = dims.size();
@@ -512,24 +514,19 @@ class Fuser {
     }
     const Type left = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
     facts.a_in_place = ComputeType(left) == left;
-    auto runs = [&](Value v, int64_t from_end) {
-      auto strides = cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef();
-      return strides.empty() ? from_end == 1 : strides[strides.size() - static_cast<size_t>(from_end)] == 1;
-    };
-    facts.a_along_k = facts.a_in_place && runs(op->getOperand(0), Transposes(op, "transpose_a") ? 2 : 1);
+    facts.a_along_k = facts.a_in_place && Runs(op->getOperand(0), Transposes(op, "transpose_a") ? 2 : 1);
     // The right factor may be widened on the way.
     const bool transposed = !IsProduct(op) || Transposes(op, "transpose_b");
-    facts.b_along_k = runs(op->getOperand(1), transposed ? 1 : 2);
-    facts.b_along_n = runs(op->getOperand(1), transposed ? 2 : 1);
+    facts.b_along_k = Runs(op->getOperand(1), transposed ? 1 : 2);
+    facts.b_along_n = Runs(op->getOperand(1), transposed ? 2 : 1);
     facts.has_rows =
-        IsProduct(op) && runs(op->getOperand(0), 1) && !Transposes(op, "transpose_a") && runs(op->getOperand(1), 1);
+        IsProduct(op) && Runs(op->getOperand(0), 1) && !Transposes(op, "transpose_a") && Runs(op->getOperand(1), 1);
     facts.is_tensor = !options_.device.empty();
     if (facts.is_tensor && IsProduct(op)) {
       const SmallVector<Operation*> casts = F8Casts(op);
-      auto factor = [&](unsigned k) { return casts.empty() ? op->getOperand(k) : casts[k]->getOperand(0); };
-      facts.is_f8 = IsF8(ElementOf(factor(0)));
-      facts.is_along_sum = runs(factor(0), Transposes(op, "transpose_a") ? 2 : 1) &&
-                           runs(factor(1), Transposes(op, "transpose_b") ? 1 : 2);
+      facts.is_f8 = !casts.empty() || IsF8(ElementOf(op->getOperand(0)));
+      facts.is_along_sum =
+          !casts.empty() || (IsAlongSum(op, 0, op->getOperand(0)) && IsAlongSum(op, 1, op->getOperand(1)));
       facts.has_more = !casts.empty() || !g.folded.empty() || HasMore(op);
     }
     SmallVector<Value> reads;
@@ -711,7 +708,7 @@ class Fuser {
     if (options_.vector_bytes == 64 && options_.device.empty() && g.product == nullptr && HasWeights(ops)) lanes /= 2;
     DictionaryAttr product;
     if (g.product != nullptr) {
-      const ProductSchedule schedule = ScheduleOf(g, FactsOf(g, b));
+      const ProductSchedule schedule = ScheduleOf(g, FactsOf(g));
       NamedAttrList entries(schedule.ToAttr(b));
       entries.set("step", b.getI64IntegerAttr(StepOf(g.product)));
       product = entries.getDictionary(b.getContext());

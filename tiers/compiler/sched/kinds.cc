@@ -55,8 +55,8 @@ bool IsPlainAttention(Operation* op) {
          keys[heads] == values[heads] && IsFloat(q);
 }
 
-// A product of bf16 or f16, or, on sm_90a, of f8. Factors are results of other ops or operands of the trace as they lie: a part of
-// one may begin where a device cannot copy from.
+// A product of bf16 or f16, or, on sm_90a, of f8. Factors are results of other ops or operands of the trace as they
+// lie: a part of one may begin where a device cannot copy from.
 bool IsForTensorCores(Operation* op, const CompileOptions& options) {
   if (options.device.empty() || options.bitwise) return false;
   Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
@@ -85,6 +85,13 @@ bool IsCheap(Operation* op) {
   if (isa<graph::NumberOp, graph::CausalOp>(op)) return true;
   const TableRow* row = RowOf(op);
   return row != nullptr && cheap.contains(row->name);
+}
+
+bool HasWeights(ArrayRef<Operation*> ops) {
+  auto has = [&](StringRef name) {
+    return llvm::any_of(ops, [&](Operation* op) { return RowOf(op) != nullptr && RowOf(op)->name == name; });
+  };
+  return has("softmax") || has("log_softmax") || (has("max") && has("exp") && has("sum") && has("div"));
 }
 
 Kind KindOf(Operation* op, const CompileOptions& options) {

@@ -34,6 +34,9 @@ Kind KindOf(mlir::Operation* op, const CompileOptions& options);
 /// A few instructions: computing it twice costs less than keeping what it gives.
 bool IsCheap(mlir::Operation* op);
 
+/// Is a softmax among them, be it one in five ops?
+bool HasWeights(llvm::ArrayRef<mlir::Operation*> ops);
+
 }  // namespace tessera::compiler
 
 #endif  // TESSERA_TIERS_COMPILER_SCHED_KINDS_H_

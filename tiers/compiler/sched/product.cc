@@ -95,7 +95,7 @@ int64_t Blocks(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
 // ---- few rows on a CUDA device
 
-constexpr int64_t kMostFewRows = 64, kFewColumns = 256, kFewDepth = 256;
+constexpr int64_t kFewColumns = 256, kFewDepth = 256;
 
 bool HasClusters(StringRef device) { return !device.starts_with("sm_8"); }
 
@@ -140,9 +140,13 @@ double FewTime(const ProductSchedule& s, int64_t m, int64_t n, int64_t k, bool i
 }
 
 std::optional<ProductSchedule> ChooseFew(const ProductFacts& f, const CompileOptions& options, int64_t shared) {
-  if (f.m < 1 || f.m > kMostFewRows || !f.has_rows || f.whole_rows || f.batch != 1 || f.is_f8) return std::nullopt;
+  if (f.m < 1 || !f.has_rows || f.whole_rows || f.batch != 1 || f.is_f8) return std::nullopt;
   const int64_t n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 4096;
-  if (n < kFewColumns || k < kFewDepth || n % 8 != 0 || k % 8 != 0) return std::nullopt;
+  // On an H200 such kernels were 1.09 to 2.3 times as fast as tier 1 where something follows, and 0.97 to 1.17 of
+  // cuBLASLt where nothing does, but 0.89 to 0.94 with large matrices along the sum; with 16 rows 0.81 to 0.99, with 64
+  // about a half of it or less.
+  const bool is_few = f.has_more ? f.m <= 16 : f.m <= 8 && (!f.b_along_k || n * k <= int64_t{1} << 25);
+  if (!is_few || n < kFewColumns || k < kFewDepth || n % 8 != 0 || k % 8 != 0) return std::nullopt;
   // Sizes that are read at run time take registers, too, and so do pairs of rows that lie across the sum.
   const int64_t most = f.is_exact && f.b_along_k ? 232 : 212;
   std::optional<ProductSchedule> best;
@@ -454,12 +458,7 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
     least = time;
     best = schedule;
   }
-  // On an H200 such kernels were 1.09 to 2.2 times as fast as tier 1 where something follows, and 0.97 to 1.13 of
-  // cuBLASLt where nothing does, but 0.91 to 0.94 with large matrices along the sum; with 16 rows 0.81 to 0.99, with 64
-  // a half of it and less.
-  const bool is_few = f.has_more ? m <= 16 : m <= 8 && (!f.b_along_k || n * k <= int64_t{1} << 25);
-  if (is_few)
-    if (const auto few = ChooseFew(f, options, SharedBytesOf(options.device))) return *few;
+  if (const auto few = ChooseFew(f, options, SharedBytesOf(options.device))) return *few;
   // A library has more ways to cut small products, and does what nothing follows as well.
   const bool is_small = m < 128 || n < 64 || k < 64;
   if (is_small || !f.has_more || (f.is_f8 && !f.is_along_sum)) best.form = ProductSchedule::Form::library;

@@ -67,6 +67,7 @@ struct CodeResources {
   int64_t registers = 0;     ///< of a thread, on a CUDA device
   int64_t shared_bytes = 0;  ///< of a block, on a CUDA device
   bool as_source = false;    ///< on a CUDA device: made as CUDA C++, not as PTX
+  std::string no_source;     ///< why it was not, although it should have been or spills
 };
 
 /// Milliseconds of the thread's CPU time (what runs beside it does not count), and what came out.
