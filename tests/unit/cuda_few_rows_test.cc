@@ -69,7 +69,7 @@ TEST_F(CudaFewRows, OddSizes) {
           for (const int64_t m : {1, 2, 7, 8, 13, 16, 33, 64}) {
             for (const auto& [n, k] : {std::pair<int64_t, int64_t>{256, 512}, {776, 1032}, {1288, 328}}) {
               const Linear linear = Make(std::string(tessera::Name(dtype)), transposed, has_more);
-              // Others are the library's, unless a schedule says otherwise.
+              // Others are shared sums, or the library's, unless a schedule says otherwise.
               const bool is_default = m <= (has_more ? 16 : 8);
               OptionScope given(
                   {{"schedule", is_default ? "" : "*:form=few,rows=" + std::to_string(m <= 16 ? 16 : 64)}});
@@ -107,6 +107,36 @@ TEST_F(CudaFewRows, Schedules) {
         Check(linear, {m, 776, 1032, transposed}, bf16, schedule);
         EXPECT_GT(Generated(), before) << schedule << " " << m;
         if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Blocks of a cluster share a sum: all ways to cut it, for sums that are shorter than there are blocks, too.
+TEST_F(CudaFewRows, SharedSums) {
+  if ((*rt::Cuda(0))->code_target() != "sm_90a") GTEST_SKIP() << "not an sm_90a";
+  for (const char* specialise_after : {"1000000000", "0"}) {
+    OptionScope tier({{"specialise_after", specialise_after}});
+    for (const std::string schedule :
+         {"rows=64,columns=64,stages=8,cluster=0", "rows=64,columns=128,stages=8,cluster=4",
+          "rows=64,columns=128,stages=3,cluster=2", "rows=64,columns=256,stages=5,cluster=8",
+          "rows=128,columns=128,stages=6,cluster=2", "rows=64,columns=128,stages=8,cluster=4,source=1"}) {
+      OptionScope given({{"schedule", "*:form=split," + schedule}});
+      for (const bool transposed : {false, true}) {
+        for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{64, 512, 2048},
+                                      {17, 776, 1032},
+                                      {1, 256, 72},
+                                      {63, 264, 4104},
+                                      {200, 328, 520}}) {
+          for (const bool has_more : {false, true}) {
+            const DType dtype = k == 1032 ? f16 : bf16;
+            const Linear linear = Make(std::string(tessera::Name(dtype)), transposed, has_more);
+            const int64_t before = Generated();
+            Check(linear, {m, n, k, transposed}, dtype, schedule);
+            EXPECT_GT(Generated(), before) << schedule << " " << m;
+            if (HasFatalFailure()) return;
+          }
+        }
       }
     }
   }

@@ -335,6 +335,13 @@ LogicalResult RegistersOp::verify() {
   return success();
 }
 
+LogicalResult LeaveGroupOp::verify() {
+  const int64_t n = getSums().getType().getNumElements(), of_block = static_cast<int64_t>(getColumns()) / 2;
+  if (of_block < 4 || getColumns() % 8 != 0 || n % of_block != 0)
+    return emitOpError("has the sums of blocks of 64 rows, for each two columns one");
+  return success();
+}
+
 LogicalResult MultiplyOp::verify() {
   if ((getRows() != 64 && getRows() != 128) || getColumns() % 8 != 0 || getColumns() < 8 || getColumns() > 256)
     return emitOpError("multiplies 64 or 128 rows with up to 256 columns, a multiple of 8");

@@ -711,4 +711,20 @@ def TsrTile_LeaveOp : TsrTile_Op<"leave", [MemoryEffects<[MemWrite]>]> {
   let assemblyFormat = "$sums `to` $slot `pitch` $pitch `apart` $apart attr-dict `:` type($sums)";
 }
 
+def TsrTile_LeaveGroupOp : TsrTile_Op<"leave_group", [MemoryEffects<[MemWrite]>]> {
+  let summary = "Writes the sums that a group has of a product to shared memory";
+  let description = [{
+    As tsr_tile.multiply has them: of each block of 64 rows, which have `columns` columns, a thread has pairs of every
+    eight columns, in two rows that are eight apart. Rows lie `pitch` bytes apart; the thread's first pair goes to byte
+    `slot`.
+
+    ```mlir
+    tsr_tile.leave_group %sums to %slot pitch 544 columns 128 : vector<64xf32>
+    ```
+  }];
+  let arguments = (ins VectorOfRankAndType<[1], [F32]>:$sums, I64:$slot, I64Attr:$pitch, I64Attr:$columns);
+  let assemblyFormat = "$sums `to` $slot `pitch` $pitch `columns` $columns attr-dict `:` type($sums)";
+  let hasVerifier = 1;
+}
+
 #endif

@@ -175,6 +175,60 @@ std::optional<ProductSchedule> ChooseFew(const ProductFacts& f, const CompileOpt
   return best;
 }
 
+// ---- a sum that blocks share
+
+// With as many pieces in the ring as shared memory has room for; more than eight are of no use.
+ProductSchedule SplitSchedule(int64_t rows, int64_t columns, int64_t cluster) {
+  ProductSchedule s;
+  s.form = ProductSchedule::Form::split;
+  s.rows = rows, s.columns = columns, s.cluster = cluster, s.depth = kTensorDepth;
+  for (s.stages = 8; s.stages > 2 && !s.FitsSplit();) --s.stages;
+  return s;
+}
+
+std::vector<ProductSchedule> SplitSchedules(const ProductFacts& f) {
+  const int64_t rows = f.m > 64 ? 128 : 64, k = f.k > 0 ? f.k : 4096;
+  std::vector<ProductSchedule> all;
+  for (const int64_t columns : {64, 128, 256})
+    for (const int64_t cluster : {0, 2, 4, 8})
+      if (const ProductSchedule s = SplitSchedule(rows, columns, cluster);
+          s.FitsSplit() && k >= 2 * s.Blocks() * s.kGroups * kTensorDepth)
+        all.push_back(s);
+  return all;
+}
+
+// Microseconds of an H200, roughly: what memory takes for the right factor, the second-level cache for what all blocks
+// copy, and a multiprocessor for what it copies itself, whichever is longest; then sums go from block to block.
+double SplitTime(const ProductSchedule& s, int64_t m, int64_t n, int64_t k) {
+  constexpr double kMemory = 4.3e6, kCache = 6.0e6, kOwn = 55e3, kSums = 60e3;  // bytes
+  constexpr double kBegin = 2.0, kMeet = 0.6, kMeetOthers = 0.9;
+  const auto as_double = [](int64_t x) { return static_cast<double>(x); };
+  const int64_t blocks = Blocks(m, s.rows) * Blocks(n, s.columns) * s.Blocks();
+  const int64_t pieces = Blocks(Blocks(k, s.depth), s.Blocks()), rounds = Blocks(blocks, kMultiprocessors);
+  const double copied = as_double(pieces * (std::min(s.rows, RoundUp(m, 8)) + s.columns) * 128);
+  const double read = std::max(
+      {as_double(n * k * 2) / kMemory, as_double(blocks) * copied / kCache, as_double(rounds) * copied / kOwn});
+  return read + as_double(rounds) * (as_double(s.rows * s.columns * 8) / kSums) +
+         as_double(rounds) * (s.Blocks() > 1 ? kMeetOthers : kMeet) + kBegin;
+}
+
+std::optional<ProductSchedule> ChooseSplit(const ProductFacts& f, const CompileOptions& options) {
+  constexpr int64_t kMostRows = 128;
+  if (f.m < 1 || f.m > kMostRows || f.whole_rows || f.batch != 1 || f.is_f8) return std::nullopt;
+  const int64_t n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 4096;
+  if (n < kFewColumns || k < kFewDepth || n % 8 != 0 || k % 8 != 0) return std::nullopt;
+  std::optional<ProductSchedule> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const ProductSchedule& s : SplitSchedules(f)) {
+    if (!CanBeCut(s, f, options)) continue;
+    const double time = SplitTime(s, f.m, n, k);
+    if (time >= least) continue;
+    least = time;
+    best = s;
+  }
+  return best;
+}
+
 }  // namespace
 
 DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
@@ -194,6 +248,13 @@ DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
          b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
          b.getNamedAttr("nr", b.getI64IntegerAttr(nr)), b.getNamedAttr("stages", b.getI64IntegerAttr(stages)),
          b.getNamedAttr("warps", b.getI64IntegerAttr(warps)), b.getNamedAttr("cluster", b.getI64IntegerAttr(cluster))});
+  }
+  if (form == Form::split) {
+    return b.getDictionaryAttr(
+        {b.getNamedAttr("form", b.getStringAttr("split")), b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
+         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
+         b.getNamedAttr("stages", b.getI64IntegerAttr(stages)), b.getNamedAttr("cluster", b.getI64IntegerAttr(cluster)),
+         b.getNamedAttr("source", b.getI64IntegerAttr(source))});
   }
   SmallVector<NamedAttribute> entries = {b.getNamedAttr("form", b.getStringAttr(kForms[static_cast<int>(form)])),
                                          b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
@@ -216,6 +277,13 @@ bool ProductSchedule::FitsFew() const {
          FewBytes() <= kSharedBytes;
 }
 
+bool ProductSchedule::FitsSplit() const {
+  // Instructions read 64 lines of the left factor, however few were copied: what follows them is the right one.
+  return (rows == 64 || (rows == 128 && columns >= 128)) && columns >= 64 && columns % 64 == 0 && columns <= 256 &&
+         rows * columns <= 128 * 128 && depth == kTensorDepth && stages >= 2 && cluster <= 8 &&
+         llvm::isPowerOf2_64(static_cast<uint64_t>(Blocks())) && SplitBytes() + 16 * stages <= kSharedBytes;
+}
+
 std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   ProductSchedule s;
   auto form = attr.getAs<StringAttr>("form");
@@ -225,7 +293,7 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   s.form = static_cast<Form>(found - std::begin(kForms));
   for (const Entry& entry : kEntries) {
     const bool is_of_registers = entry.to == &ProductSchedule::mr || entry.to == &ProductSchedule::nr;
-    if (s.form == Form::tensor && is_of_registers) continue;
+    if ((s.form == Form::tensor || s.form == Form::split) && is_of_registers) continue;
     if (s.form == Form::few && entry.to == &ProductSchedule::mr) continue;
     auto n = attr.getAs<IntegerAttr>(entry.name);
     // What may be 0 may be left out.
@@ -245,6 +313,7 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
     return s;
   }
   if (s.form == Form::few) return s.FitsFew() ? std::optional(s) : std::nullopt;
+  if (s.form == Form::split) return s.FitsSplit() ? std::optional(s) : std::nullopt;
   if (auto queries = attr.getAs<IntegerAttr>("queries")) s.queries = queries.getInt();
   if (s.queries < 0) return std::nullopt;
   if (s.form == Form::stream && s.rows != s.mr) return std::nullopt;
@@ -310,6 +379,13 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
       offer(other);
       break;
     }
+    case ProductSchedule::Form::split:
+      for (const ProductSchedule& other : SplitSchedules(f)) {
+        if (other.rows != s.rows || (other.columns == s.columns && other.cluster == s.cluster)) continue;
+        choices.push_back("columns=" + std::to_string(other.columns) + ",stages=" + std::to_string(other.stages) +
+                          ",cluster=" + std::to_string(other.cluster));
+      }
+      break;
     case ProductSchedule::Form::packed:
       add("rows", 2 * s.rows);
       if (s.rows >= 2 * s.mr) add("rows", RoundUp(s.rows / 2, s.mr));
@@ -365,7 +441,8 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
     // Forms of CUDA devices have nothing in common.
     const bool has_few = schedule->mr == 0 && schedule->nr != 0;
     if (form == ProductSchedule::Form::few && !has_few) *schedule = FewSchedule(8);
-    if (form == ProductSchedule::Form::tensor && has_few) {
+    if (form == ProductSchedule::Form::split && schedule->form != form) *schedule = SplitSchedule(64, 128, 4);
+    if (form == ProductSchedule::Form::tensor && (has_few || schedule->form == ProductSchedule::Form::split)) {
       ProductFacts facts;
       facts.has_matrix = true;
       *schedule = ScheduleOf(TilesFor(IsByWarps(options), /*is_f8=*/false, options.device)[0], IsByWarps(options),
@@ -406,6 +483,8 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
       return f.is_tensor && !f.is_f8 && f.has_rows && !f.whole_rows &&
              (s.cluster <= 1 || HasClusters(options.device)) && s.FitsFew() &&
              s.FewBytes() <= SharedBytesOf(options.device);
+    case ProductSchedule::Form::split:
+      return f.is_tensor && !f.is_f8 && !IsByWarps(options) && !f.whole_rows && s.FitsSplit();
     case ProductSchedule::Form::library: break;
   }
   return false;
@@ -459,6 +538,7 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
     best = schedule;
   }
   if (const auto few = ChooseFew(f, options, SharedBytesOf(options.device))) return *few;
+  if (const auto split = ChooseSplit(f, options)) return *split;
   // A library has more ways to cut small products, and does what nothing follows as well.
   const bool is_small = m < 128 || n < 64 || k < 64;
   if (is_small || !f.has_more || (f.is_f8 && !f.is_along_sum)) best.form = ProductSchedule::Form::library;

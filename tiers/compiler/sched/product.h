@@ -2,6 +2,7 @@
 #ifndef TESSERA_TIERS_COMPILER_SCHED_PRODUCT_H_
 #define TESSERA_TIERS_COMPILER_SCHED_PRODUCT_H_
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -20,23 +21,25 @@ struct ProductSchedule {
     dot,      // both factors lie along the sum: vectors run along it, and lanes are added at the end
     tensor,   // on the tensor cores of a CUDA device, from a ring of pieces in shared memory
     few,      // there, too, from registers: the right factor is read once, for few rows (tile/lower_few_rows_gpu.cc)
+    split,    // as tensor, but what computes a tile shares its sum (tile/lower_split_gpu.cc)
     library,  // left to the core, which has a BLAS
   } form = Form::packed;
   int64_t rows = 0, columns = 0, depth = 0;
-  int64_t mr = 0, nr = 0;  // of the register tile; not of tensor; few: nr are the columns of a warp
+  int64_t mr = 0, nr = 0;  // of the register tile; not of tensor and split; few: nr are the columns of a warp
   int64_t copy = 0;        // 1: rows of the left factor are copied although they could be read where they lie
-  int64_t stages = 0;      // tensor: pieces in the ring; few: pieces of a warp in registers
+  int64_t stages = 0;      // tensor, split: pieces in the ring; few: pieces of a warp in registers
   int64_t apart = 0;       // tensor: 1: each group of warps has a task of its own, one after the other
-  // tensor: 2: two blocks, one below the other, share what they copy of the right factor. few: blocks that share a sum.
+  // tensor: 2: two blocks, one below the other, share what they copy of the right factor. few, split: blocks that share
+  // a sum.
   int64_t cluster = 0;
-  int64_t source = 0;   // tensor: 1: made as CUDA C++ (target/cuda_source.h)
+  int64_t source = 0;   // tensor, split: 1: made as CUDA C++ (target/cuda_source.h)
   int64_t warps = 0;    // tensor: 1: each warp multiplies for itself (mma), and all threads copy. few: of a block
   int64_t queries = 0;  // where heads share matrices: a task has so many rows of each of them; 0: not said
 
-  /// tensor: groups of four warps of a block.
+  /// tensor, split: groups of four warps of a block.
   static constexpr int64_t kGroups = 2;
-  /// tensor: rows that a group has.
-  int64_t OwnRows() const { return apart != 0 ? rows : rows / kGroups; }
+  /// tensor, split: rows that a group has.
+  int64_t OwnRows() const { return apart != 0 || form == Form::split ? rows : rows / kGroups; }
   int64_t Blocks() const { return cluster > 1 ? cluster : 1; }
   /// tensor, of f8: how many times a piece is multiplied, with some of the columns each time. A thread has the sums of
   /// one such part besides those of all.
@@ -52,8 +55,9 @@ struct ProductSchedule {
   /// few: warps of a block side by side, and such rows of warps, which have parts of the sum.
   int64_t Across() const { return columns / nr; }
   int64_t Along() const { return warps / Across(); }
-  /// few: bytes of a row of sums in shared memory, and of all. Four more keep the rows of a warp in banks of their own.
-  int64_t SumsPitch() const { return (columns + 4) * 4; }
+  /// few, split: bytes of a row of sums in shared memory; few: of all. A few more keep the rows of a warp in banks of
+  /// their own.
+  int64_t SumsPitch() const { return (columns + (form == Form::split ? 8 : 4)) * 4; }
   int64_t SumsBytes() const { return Along() * rows * SumsPitch(); }
   /// few: more than 16 rows of the left factor come through shared memory, where pieces for all rows of warps go round
   /// in a ring. Two rows in it that follow one another have different banks.
@@ -73,6 +77,9 @@ struct ProductSchedule {
   static constexpr int64_t kOtherRegisters = 40;
   /// few: can a kernel be cut so?
   bool FitsFew() const;
+  /// split: bytes of shared memory but for signals: the ring, which sums take the place of.
+  int64_t SplitBytes() const { return std::max(stages * (rows + columns) * 128, kGroups * rows * SumsPitch()); }
+  bool FitsSplit() const;
 
   mlir::DictionaryAttr ToAttr(mlir::Builder& b) const;
   /// Nothing where an entry is missing or no size.

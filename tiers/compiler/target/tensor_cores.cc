@@ -453,6 +453,20 @@ class Writer {
     Text(text, "f,f,f,f,r,~{memory}", operands);
   }
 
+  void LeaveGroup(tile::LeaveGroupOp op) {
+    const SmallVector<Value> sums = Elements(op.getSums());
+    const int64_t pitch = static_cast<int64_t>(op.getPitch()), of_block = static_cast<int64_t>(op.getColumns()) / 2;
+    Value slot = Address(op.getSlot());
+    for (int64_t k = 0; k < static_cast<int64_t>(sums.size()); k += 4) {
+      const int64_t at = k / of_block * 64 * pitch + k % of_block * 8;
+      Text("st.shared.v2.f32 [$4+" + std::to_string(at) + "], {$0, $1};\nst.shared.v2.f32 [$4+" +
+               std::to_string(at + 8 * pitch) + "], {$2, $3};",
+           "f,f,f,f,r,~{memory}",
+           {sums[static_cast<size_t>(k)], sums[static_cast<size_t>(k + 1)], sums[static_cast<size_t>(k + 2)],
+            sums[static_cast<size_t>(k + 3)], slot});
+    }
+  }
+
   Value FetchedOf(tile::FetchedOp op) {
     Type type = op.getTile().getType(), f32 = b_.getF32Type();
     const int64_t n = isa<VectorType>(type) ? cast<VectorType>(type).getNumElements() : 1;
@@ -558,6 +572,8 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
     few->replaceAllUsesWith(w.MultiplyRead(few));
   } else if (auto leave = dyn_cast<tile::LeaveOp>(op)) {
     w.Leave(leave);
+  } else if (auto group = dyn_cast<tile::LeaveGroupOp>(op)) {
+    w.LeaveGroup(group);
   } else if (auto fetched = dyn_cast<tile::FetchedOp>(op); fetched && fetched.getRank()) {
     fetched.getResult().replaceAllUsesWith(w.FetchedOf(fetched));
   } else {

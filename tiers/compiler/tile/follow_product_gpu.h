@@ -8,33 +8,18 @@
 #include <utility>
 #include <vector>
 
-#include "tiers/compiler/sched/product.h"
-#include "tiers/compiler/tile/gpu_rows.h"
+#include "tiers/compiler/tile/product_pieces.h"
 
 namespace tessera::compiler {
 
-class FollowProductGpu : public GpuRows {
+class FollowProductGpu : public ProductPieces {
  protected:
-  static constexpr int64_t kGroups = ProductSchedule::kGroups;
-  static constexpr int64_t kGroup = 128, kWarps = 4 * kGroups;  // threads of a group, warps of all
-  static constexpr int64_t kStep = 32, kLanes = 8;              // columns of tsr_tile.collect, and those of a thread
+  static constexpr int64_t kWarps = 4 * kGroups;    // of all groups
+  static constexpr int64_t kStep = 32, kLanes = 8;  // columns of tsr_tile.collect, and those of a thread
   static constexpr int64_t kPlaceBytes = ProductSchedule::kPlaceBytes;
 
-  FollowProductGpu(sched::KernelOp kernel, LoopNest nest, const CompileOptions& options, ProductSchedule schedule)
-      : GpuRows(kernel, std::move(nest), options),
-        s_(schedule),
-        product_(ProductsOf(kernel).first),
-        rank_(nest_.space.size()) {}
+  using ProductPieces::ProductPieces;
 
-  /// A factor, a result or an operand, as it is copied.
-  struct Matrix {
-    mlir::DenseI64ArrayAttr map;
-    size_t view = 0;
-    bool is_last = false;               // rows in memory lie along its last dim
-    bool is_across = false;             // ... and across the sum
-    llvm::SmallVector<size_t> batch{};  // dims of the space that it has besides the last two
-    llvm::SmallVector<int64_t> dims{};  // ... and its own
-  };
   /// Where in the ring somebody is.
   struct Ring {
     mlir::Value slot, phase;
@@ -101,9 +86,6 @@ class FollowProductGpu : public GpuRows {
   void LoadUntil(Steps& steps, int64_t end);
   void Follow(Steps& steps, mlir::Value sums);
 
-  const ProductSchedule s_;
-  mlir::Operation* const product_;
-  const size_t rank_;
   // Shared memory: the ring, the places of warps, signals, rows.
   int64_t slot_bytes_ = 0, places_at_ = 0, signals_at_ = 0, rows_at_ = 0, row_bytes_ = 0;
   int64_t places_ = 0;  // of a warp, for pieces of results; 0: they are written from registers

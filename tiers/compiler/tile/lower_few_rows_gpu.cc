@@ -23,50 +23,35 @@
 
 #include <utility>
 
-#include "tiers/compiler/sched/product.h"
-#include "tiers/compiler/tile/gpu_rows.h"
+#include "tiers/compiler/tile/follow_sums_gpu.h"
 
 using namespace mlir;
 
 namespace tessera::compiler {
 namespace {
 
-constexpr int64_t kStep = 32;       // elements of a sum that a warp multiplies at a time
-constexpr int64_t kRun = 8;         // ... and those of a thread
-constexpr int64_t kMostAhead = 16;  // elements of operands that a thread reads before it multiplies
+constexpr int64_t kStep = 32;  // elements of a sum that a warp multiplies at a time
+constexpr int64_t kRun = 8;    // ... and those of a thread
 
-class FewRowsLowering : public GpuRows {
+class FewRowsLowering : public FollowSumsGpu {
  public:
   FewRowsLowering(sched::KernelOp kernel, LoopNest nest, const CompileOptions& options, ProductSchedule schedule)
-      : GpuRows(kernel, std::move(nest), options),
-        s_(schedule),
-        product_(ProductsOf(kernel).first),
-        rank_(nest_.space.size()),
-        dtype_(ElementOf(product_->getOperand(0))) {}
+      : FollowSumsGpu(kernel, std::move(nest), options, schedule, 32 * schedule.warps, schedule.Along(),
+                      schedule.SumsPitch()) {}
 
-  bool CanLower() {
-    const auto transposed = product_->getAttrOfType<BoolAttr>("transpose_a");
-    return !(transposed && transposed.getValue()) && FindFactor(left_, 0) && FindFactor(right_, 1);
-  }
+  bool CanLower() { return !Transposes("transpose_a") && FindRows(left_rows_, 0) && FindRows(right_rows_, 1); }
 
   void Lower(OpBuilder& at) {
     ClassifyValues();
     Begin(at);
-    const auto transposed = product_->getAttrOfType<BoolAttr>("transpose_b");
-    is_across_ = !(transposed && transposed.getValue());
-    rows_ = sizes_[rank_ - 2];
-    columns_ = sizes_[rank_ - 1];
-    const Dim depth = DimsOf(product_->getOperand(0).getType()).back();
+    BeginTiles();
+    is_across_ = !Transposes("transpose_b");
+    const Dim depth = DepthOf();
     depth_ = SizeOf(depth);
     parts_ = s_.Along() * s_.Blocks();
     const int64_t all = parts_ * s_.depth;  // of the sum, at a time
     steps_ = Ceil(depth_, all);
     has_whole_steps_ = !depth.is_symbol && depth.value % all == 0 && depth.value / all >= s_.stages - 1;
-    has_whole_columns_ = IsMultiple(nest_.space[rank_ - 1], s_.columns);
-    has_whole_rows_ = IsMultiple(nest_.space[rank_ - 2], s_.rows);
-
-    thread_ = Place("thread");
-    rank_in_cluster_ = s_.Blocks() > 1 ? Place("rank") : I64(0);
     Value lane = Rem(thread_, I64(32)), warp = Div(thread_, I64(32));
     group_ = Div(lane, I64(4));
     run_ = Mul(Rem(lane, I64(4)), I64(kRun));
@@ -74,51 +59,18 @@ class FewRowsLowering : public GpuRows {
     row_of_warps_ = Div(warp, I64(s_.Across()));
     part_ = Sum(row_of_warps_, Mul(rank_in_cluster_, I64(s_.Along())));
 
-    Value block = Place("block"), blocks = Place("blocks");
-    if (s_.Blocks() > 1) {
-      block = Div(block, I64(s_.Blocks()));
-      blocks = Div(blocks, I64(s_.Blocks()));
-    }
-    Value row_tiles = Ceil(rows_, s_.rows), column_tiles = Ceil(columns_, s_.columns);
-    For(block, end_, blocks, {}, [&](Value tile, ValueRange) {
-      // Blocks of rows of the same columns run at the same time, and find those in the second-level cache.
-      Value row = I64(0);
-      if (!Fits(nest_.space[rank_ - 2], s_.rows)) {
-        row = Mul(Rem(tile, row_tiles), I64(s_.rows));
-        tile = Div(tile, row_tiles);
-      }
-      Value column = tile;
-      SmallVector<Value> batch;
-      if (rank_ > 2) {
-        column = Rem(tile, column_tiles);
-        batch = Indices(Div(tile, column_tiles), rank_ - 2);
-      }
-      Tile(batch, row, Mul(column, I64(s_.columns)));
-      return SmallVector<Value>();
+    Tiles([&](const Where& where) {
+      TileOf(where, [&] { Leave(SumsOf(where.batch, where.row, PlacesOf(where.batch, where.row, where.column))); });
     });
-
-    SmallVector<int64_t> tasks, sizes;
-    for (size_t d = 0; d < rank_; ++d) {
-      if (nest_.space[d].is_one()) continue;
-      tasks.push_back(Factor(nest_.space[d]));
-      sizes.push_back(d + 2 == rank_ ? s_.rows : d + 1 == rank_ ? s_.columns : 1);
-    }
-    End(tasks, sizes, {}, {}, 0);
+    EndTiles({left_rows_.view, right_rows_.view});
     // A block does not stay: what it needs is read once, and others are there while it begins and ends.
     SmallVector<int64_t> team = {Threads(), 1, AtOnce(), 0, s_.FewBytes()};
     if (s_.Blocks() > 1) team.push_back(s_.Blocks());
     tile_.setTeam(team);
-    SmallVector<int64_t> aligned;
-    for (size_t k = 0; k < nest_.views.size(); ++k)
-      if ((MovesInside(k) && IsRun(k)) || k == left_.view || k == right_.view)
-        aligned.push_back(static_cast<int64_t>(k));
-    tile_.setAligned(aligned);
   }
 
  private:
-  using GpuRows::Tile;
-
-  struct Matrix {
+  struct Rows {
     size_t view = 0;
     SmallVector<std::pair<size_t, int64_t>> batch{};  // dims of the space besides the last two, and its own
   };
@@ -126,25 +78,13 @@ class FewRowsLowering : public GpuRows {
   struct Piece {
     SmallVector<Value> right, left;
   };
-  /// Elements of the result that a thread computes what follows from.
-  struct Part {
-    Value slot;  // of the sums, within those of a row of warps
-    Value is_valid;
-    SmallVector<Value> indices, offsets;
-    llvm::DenseMap<Value, Value> values;  // numbers of the row
-    Chunk chunk;
-  };
-
   int64_t Threads() const { return 32 * s_.warps; }
   // Blocks that a multiprocessor finds registers for.
   int64_t AtOnce() const {
     const int64_t registers = (s_.Registers() + 7) / 8 * 8;
     return std::max<int64_t>(1, std::min<int64_t>(65536 / (Threads() * registers), 2048 / Threads()));
   }
-  static bool IsMultiple(const Dim& d, int64_t of) { return !d.is_symbol && d.value % of == 0; }
-  static bool Fits(const Dim& d, int64_t in) { return !d.is_symbol && d.value <= in; }
-
-  bool FindFactor(Matrix& factor, unsigned operand) {
+  bool FindRows(Rows& factor, unsigned operand) {
     factor.view = cast<BlockArgument>(product_->getOperand(operand)).getArgNumber();
     const ViewPlan& v = nest_.views[factor.view];
     const int64_t rank = v.type.getRank();
@@ -154,17 +94,16 @@ class FewRowsLowering : public GpuRows {
     return !v.known || v.known.empty() || v.known[rank - 1] == 1;
   }
   // Where the matrix of a batch begins.
-  Value BatchOf(const Matrix& factor, ArrayRef<Value> batch) {
+  Value BatchOf(const Rows& factor, ArrayRef<Value> batch) {
     Value offset = I64(0);
     for (auto [d, own] : factor.batch) offset = Sum(offset, Mul(batch[d], StrideOfDim(nest_.views[factor.view], own)));
     return offset;
   }
-  Value PitchOf(const Matrix& factor) {
+  Value PitchOf(const Rows& factor) {
     const ViewPlan& v = nest_.views[factor.view];
     return StrideOfDim(v, v.type.getRank() - 2);
   }
-  Value Below(Value x, Value end, bool always) { return always ? Value() : Compare(arith::CmpIPredicate::ult, x, end); }
-  Value Read(const Matrix& factor, Value offset, Value condition, int64_t words, bool shared) {
+  Value Read(const Rows& factor, Value offset, Value condition, int64_t words, bool shared) {
     Type type = words == 1 ? Type(b_.getI32Type()) : Type(VectorType::get({words}, b_.getI32Type()));
     return tile::ReadOp::create(b_, loc_, type, view_args_[factor.view], offset, condition,
                                 shared ? b_.getUnitAttr() : UnitAttr(), TypeAttr::get(dtype_));
@@ -179,7 +118,7 @@ class FewRowsLowering : public GpuRows {
   };
   Places PlacesOf(ArrayRef<Value> batch, Value row, Value column) {
     Places p;
-    Value right = BatchOf(right_, batch), left = BatchOf(left_, batch);
+    Value right = BatchOf(right_rows_, batch), left = BatchOf(left_rows_, batch);
     Value first = Sum(column, first_column_);
     if (is_across_) {
       Value own = Sum(first, Mul(group_, I64(s_.nr / 8)));
@@ -188,13 +127,13 @@ class FewRowsLowering : public GpuRows {
     } else {
       for (int64_t c = 0; c < s_.nr; c += 8) {
         Value own = Sum(first, Sum(group_, I64(c)));
-        p.right.push_back(Sum(right, Mul(own, PitchOf(right_))));
+        p.right.push_back(Sum(right, Mul(own, PitchOf(right_rows_))));
         p.right_is_there.push_back(Below(own, columns_, has_whole_columns_));
       }
     }
     for (int64_t r = 0; r < s_.rows; r += 8) {
       Value own = Sum(row, Sum(group_, I64(r)));
-      p.left.push_back(Sum(left, Mul(own, PitchOf(left_))));
+      p.left.push_back(Sum(left, Mul(own, PitchOf(left_rows_))));
       p.left_is_there.push_back(Below(own, rows_, has_whole_rows_));
     }
     return p;
@@ -207,20 +146,20 @@ class FewRowsLowering : public GpuRows {
       Value here = k == 0 ? at : Sum(at, I64(k)), is_there = Below(here, depth_, has_whole_steps_);
       if (is_across_) {
         for (int64_t e = 0; e < kRun; ++e) {
-          Value line = Mul(e == 0 ? here : Sum(here, I64(e)), PitchOf(right_));
-          piece.right.push_back(
-              Read(right_, Sum(p.right[0], line), And(is_there, p.right_is_there[0]), s_.nr / 16, /*shared=*/false));
+          Value line = Mul(e == 0 ? here : Sum(here, I64(e)), PitchOf(right_rows_));
+          piece.right.push_back(Read(right_rows_, Sum(p.right[0], line), And(is_there, p.right_is_there[0]), s_.nr / 16,
+                                     /*shared=*/false));
         }
       } else {
         for (auto [offset, is_column] : llvm::zip(p.right, p.right_is_there))
-          piece.right.push_back(Read(right_, Sum(offset, here), And(is_there, is_column), 4, /*shared=*/false));
+          piece.right.push_back(Read(right_rows_, Sum(offset, here), And(is_there, is_column), 4, /*shared=*/false));
       }
     }
   }
   void ReadLeft(const Places& p, Value at, int64_t k, SmallVector<Value>& left) {
     Value here = k == 0 ? at : Sum(at, I64(k)), is_there = Below(here, depth_, has_whole_steps_);
     for (auto [offset, is_row] : llvm::zip(p.left, p.left_is_there))
-      left.push_back(Read(left_, Sum(offset, here), And(is_there, is_row), 4, /*shared=*/true));
+      left.push_back(Read(left_rows_, Sum(offset, here), And(is_there, is_row), 4, /*shared=*/true));
   }
   Piece ReadPiece(const Places& p, Value n) {
     Piece piece;
@@ -278,7 +217,7 @@ class FewRowsLowering : public GpuRows {
   void FetchLeft(ArrayRef<Value> batch, Value row, Value n) {
     const int64_t in_row = s_.Along() * s_.depth / kRun, all = s_.rows * in_row;
     Value first = Mul(Sum(Mul(n, I64(parts_)), Mul(rank_in_cluster_, I64(s_.Along()))), I64(s_.depth));
-    Value base = BatchOf(left_, batch), slot = SlotOf(n);
+    Value base = BatchOf(left_rows_, batch), slot = SlotOf(n);
     for (int64_t done = 0; done < all; done += Threads()) {
       Value number = done == 0 ? thread_ : Sum(thread_, I64(done));
       If(Below(number, I64(all), done + Threads() <= all), [&] {
@@ -286,8 +225,9 @@ class FewRowsLowering : public GpuRows {
         Value own = Sum(row, line), here = Sum(first, along);
         Value is_there = And(Compare(arith::CmpIPredicate::ult, here, depth_), Below(own, rows_, has_whole_rows_));
         Value to = Sum(slot, Sum(Mul(line, I64(s_.RingPitch())), Mul(along, I64(2))));
-        tile::FetchOp::create(b_, loc_, view_args_[left_.view], Sum(base, Sum(Mul(own, PitchOf(left_)), here)), to,
-                              is_there, b_.getI64IntegerAttr(kRun), TypeAttr::get(dtype_));
+        tile::FetchOp::create(b_, loc_, view_args_[left_rows_.view],
+                              Sum(base, Sum(Mul(own, PitchOf(left_rows_)), here)), to, is_there,
+                              b_.getI64IntegerAttr(kRun), TypeAttr::get(dtype_));
       });
     }
     tile::CommitOp::create(b_, loc_);
@@ -359,126 +299,10 @@ class FewRowsLowering : public GpuRows {
     }
   }
 
-  void Meet() {
-    if (s_.Blocks() > 1) {
-      tile::ClusterBarrierOp::create(b_, loc_);
-    } else {
-      tile::BarrierOp::create(b_, loc_);
-    }
-  }
-
-  // ---- what follows
-
-  // Elements of a row that a thread has at a time: few, where there are many threads.
-  int64_t Lanes() const {
-    int64_t lanes = 8;
-    while (lanes > 2 && s_.rows * s_.columns / lanes < Threads() * s_.Blocks()) lanes /= 2;
-    return lanes;
-  }
-  int64_t NumParts() const {
-    const int64_t all = s_.rows * s_.columns / Lanes(), threads = Threads() * s_.Blocks();
-    return (all + threads - 1) / threads;
-  }
-  bool ReadsFirst() {
-    llvm::SmallPtrSet<Value, 8> arguments;
-    for (Value v : Yield().getValues()) CollectAfter(v, arguments);
-    int64_t moving = 0;
-    for (Value v : arguments) moving += MovesInside(cast<BlockArgument>(v).getArgNumber());
-    return NumParts() * Lanes() * moving <= kMostAhead;
-  }
-  void CollectAfter(Value v, llvm::SmallPtrSet<Value, 8>& into) {
-    if (v.getDefiningOp() == product_) return;
-    if (isa<BlockArgument>(v)) {
-      into.insert(v);
-      return;
-    }
-    for (Value o : v.getDefiningOp()->getOperands()) CollectAfter(o, into);
-  }
-
-  SmallVector<Part> PartsOf(ArrayRef<Value> batch, Value row, Value column) {
-    const int64_t lanes = Lanes(), in_row = s_.columns / lanes, all = s_.rows * in_row;
-    const int64_t threads = Threads() * s_.Blocks();
-    SmallVector<Part> parts;
-    Value own = Sum(thread_, Mul(rank_in_cluster_, I64(Threads())));
-    for (int64_t n = 0; n < NumParts(); ++n) {
-      Value number = n == 0 ? own : Sum(own, I64(n * threads));
-      Value line = Div(number, I64(in_row)), along = Mul(Rem(number, I64(in_row)), I64(lanes));
-      Part& part = parts.emplace_back();
-      part.slot = Sum(Mul(line, I64(s_.SumsPitch())), Mul(along, I64(4)));
-      Value r = Sum(row, line), c = Sum(column, along);
-      const bool is_any = (n + 1) * threads <= all;
-      part.is_valid = And(Below(number, I64(all), is_any),
-                          And(Below(r, rows_, has_whole_rows_ && is_any), Below(c, columns_, has_whole_columns_)));
-      part.indices.assign(batch.begin(), batch.end());
-      part.indices.push_back(Min(r, Minus(rows_, I64(1))));
-      part.chunk = Chunk{Min(c, Minus(columns_, I64(lanes))), part.is_valid, lanes, true};
-      SetOffsets(part.indices);
-      part.offsets = offsets_;
-    }
-    return parts;
-  }
-  void TurnTo(Part& part) {
-    indices_ = part.indices, offsets_ = part.offsets;
-    ForgetRow();
-    for (auto& [v, value] : part.values) values_[v] = value;
-  }
-  void ReadOperands(SmallVector<Part>& parts) {
-    for (Part& part : parts) {
-      TurnTo(part);
-      for (Value v : Yield().getValues()) {
-        NeedRows(v, 0);
-        LoadFor(v, part.chunk);
-      }
-      part.values = values_;
-    }
-  }
-
-  Value Total(const Part& part) {
-    Type type = TileType(b_.getF32Type(), part.chunk.lanes);
-    Value total;
-    for (int64_t block = 0; block < s_.Blocks(); ++block) {
-      for (int64_t n = 0; n < s_.Along(); ++n) {
-        Value slot = n == 0 ? part.slot : Sum(part.slot, I64(n * s_.rows * s_.SumsPitch()));
-        Value rank = s_.Blocks() > 1 ? I64(block) : Value();
-        Value sum = tile::FetchedOp::create(b_, loc_, type, slot, rank, UnitAttr(), TypeAttr::get(b_.getF32Type()));
-        total = total ? arith::AddFOp::create(b_, loc_, total, sum).getResult() : sum;
-      }
-    }
-    return total;
-  }
-
-  void Tile(ArrayRef<Value> batch, Value row, Value column) {
-    const Places places = PlacesOf(batch, row, column);
-    SmallVector<Part> parts = PartsOf(batch, row, column);
-    const bool reads_first = ReadsFirst();
-    if (reads_first) ReadOperands(parts);
-    Leave(SumsOf(batch, row, places));
-    if (!reads_first) ReadOperands(parts);
-    Meet();
-    for (Part& part : parts) {
-      If(part.is_valid, [&] {
-        TurnTo(part);
-        part.chunk.tiles[product_->getResult(0)] = Total(part);
-        for (size_t k = 0; k < Yield().getValues().size(); ++k) {
-          const size_t view = num_inputs_ + k;
-          StoreTile(Tile(Yield().getValues()[static_cast<unsigned>(k)], part.chunk), view,
-                    Sum(offsets_[view], part.chunk.at), /*aligned=*/true);
-        }
-      });
-    }
-    // Nobody writes there again, or leaves, before all have read.
-    Meet();
-  }
-
-  const ProductSchedule s_;
-  Operation* const product_;
-  const size_t rank_;
-  const Type dtype_;
-  Matrix left_, right_;
-  bool is_across_ = false, has_whole_steps_ = false, has_whole_columns_ = false, has_whole_rows_ = false;
+  Rows left_rows_, right_rows_;
+  bool is_across_ = false, has_whole_steps_ = false;
   int64_t parts_ = 1;  // of the sum
-  Value rows_, columns_, depth_, steps_;
-  Value thread_, rank_in_cluster_, group_, run_, first_column_, row_of_warps_, part_;
+  Value depth_, steps_, group_, run_, first_column_, row_of_warps_, part_;
 };
 
 }  // namespace

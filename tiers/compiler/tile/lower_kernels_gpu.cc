@@ -43,6 +43,7 @@
 #include "tiers/compiler/tile/lower_columns_gpu.h"
 #include "tiers/compiler/tile/lower_few_rows_gpu.h"
 #include "tiers/compiler/tile/lower_product_gpu.h"
+#include "tiers/compiler/tile/lower_split_gpu.h"
 #include "tiers/compiler/tile/lower_transposed_gpu.h"
 
 using namespace mlir;
@@ -702,8 +703,10 @@ class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPas
       if (!nest) continue;
       at.setInsertionPointToEnd(module.getBody());
       if (ProductsOf(kernel).first != nullptr) {
-        const bool has_few_rows = ProductSchedule::FromAttr(*kernel.getProduct())->form == ProductSchedule::Form::few;
-        (has_few_rows ? LowerFewRowsGpu : LowerProductGpu)(kernel, *std::move(nest), options_, at);
+        const ProductSchedule::Form form = ProductSchedule::FromAttr(*kernel.getProduct())->form;
+        (form == ProductSchedule::Form::few     ? LowerFewRowsGpu
+         : form == ProductSchedule::Form::split ? LowerSplitGpu
+                                                : LowerProductGpu)(kernel, *std::move(nest), options_, at);
         continue;
       }
       if (nest->count > 0)

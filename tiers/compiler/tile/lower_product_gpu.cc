@@ -41,7 +41,6 @@ using namespace mlir;
 namespace tessera::compiler {
 namespace {
 
-constexpr int64_t kRowBytes = 128;  // of a piece in shared memory
 // Rows of tiles that are taken together, of long sums and of short ones, whose rows stay in the second-level cache.
 constexpr int64_t kTogether = 8, kMoreTogether = 16, kShortSum = 2048;
 constexpr int64_t kProducerRegisters = 40, kGroupRegisters = 232;
@@ -49,12 +48,10 @@ constexpr int64_t kProducerRegisters = 40, kGroupRegisters = 232;
 class ProductGpuLowering : public FollowProductGpu {
  public:
   ProductGpuLowering(sched::KernelOp kernel, LoopNest nest, const CompileOptions& options, ProductSchedule schedule)
-      : FollowProductGpu(kernel, std::move(nest), options, schedule),
-        dtype_(ElementOf(product_->getOperand(0))),
-        right_dtype_(ElementOf(product_->getOperand(1))) {}
+      : FollowProductGpu(kernel, std::move(nest), options, schedule) {}
 
   bool CanLower() {
-    return FindFactor(left_, 0, Transposes("transpose_a")) && FindFactor(right_, 1, !Transposes("transpose_b")) &&
+    return FindFactor(left_, 0, s_.rows) && FindFactor(right_, 1, s_.columns / s_.Blocks()) &&
            (!IsF8(dtype_) || (!left_.is_across && !right_.is_across)) &&
            (s_.warps == 0 || (left_.is_last && right_.is_last && (!right_.is_across || s_.columns % 64 == 0)));
   }
@@ -130,42 +127,6 @@ class ProductGpuLowering : public FollowProductGpu {
     }
   }
 
-  bool Transposes(StringRef which) const {
-    auto attr = product_->getAttrOfType<BoolAttr>(which);
-    return attr && attr.getValue();
-  }
-  Dim DepthOf() {
-    const SmallVector<Dim> dims = DimsOf(product_->getOperand(0).getType());
-    return dims[dims.size() - (Transposes("transpose_a") ? 2 : 1)];
-  }
-
-  // `is_last_line`: the last dim counts rows (columns) of the result, not elements of a sum.
-  bool FindFactor(Matrix& matrix, unsigned operand, bool is_last_line) {
-    const size_t index = cast<BlockArgument>(product_->getOperand(operand)).getArgNumber();
-    const ViewPlan& v = nest_.views[index];
-    const int64_t rank = v.type.getRank();
-    const bool dense = !v.known || v.known.empty();
-    int64_t run = rank - 1;
-    if (!dense && v.known[run] != 1) run = rank - 2;
-    if (!dense && v.known[run] != 1) return false;
-    const int64_t other = run == rank - 1 ? rank - 2 : rank - 1;
-    matrix.view = index;
-    matrix.is_last = run == rank - 1;
-    matrix.is_across = (run == rank - 1) == is_last_line;
-    const int64_t lines = operand == 0 ? s_.rows : s_.columns / s_.Blocks();
-    SmallVector<int64_t> map = {static_cast<int64_t>(index), run, s_.depth, other, lines};
-    if (matrix.is_across) map[2] = map[4] = 64;
-    const SmallVector<Dim> dims = DimsOf(v.type);
-    for (int64_t d = rank - 3; d >= 0; --d) {
-      if (dims[static_cast<size_t>(d)].is_one()) continue;
-      map.append({d, 1});
-      matrix.batch.push_back(rank_ - static_cast<size_t>(rank - d));
-      matrix.dims.push_back(d);
-    }
-    matrix.map = DenseI64ArrayAttr::get(kernel_.getContext(), map);
-    return matrix.batch.size() <= 3;
-  }
-
   Value Signal(Value slot, int64_t which) { return Sum(I64(signals_at_ + which * 8 * s_.stages), Mul(slot, I64(8))); }
   Value Filled(Value slot) { return Signal(slot, 0); }
   Value Used(Value slot) { return Signal(slot, 1); }
@@ -181,14 +142,6 @@ class ProductGpuLowering : public FollowProductGpu {
   Value Before(Value slot) {
     Value is_first = Compare(arith::CmpIPredicate::eq, slot, I64(0));
     return arith::SelectOp::create(b_, loc_, is_first, I64(s_.stages - 1), Minus(slot, I64(1)));
-  }
-
-  // Quotient and rest of numbers of tiles and pieces, which fit 32 bits: a division of 64 takes as long as some copies.
-  std::pair<Value, Value> Split(Value x, Value by) {
-    auto narrow = [&](Value v) { return arith::TruncIOp::create(b_, loc_, b_.getI32Type(), v).getResult(); };
-    Value quotient = arith::DivUIOp::create(b_, loc_, narrow(x), narrow(by));
-    quotient = arith::ExtUIOp::create(b_, loc_, b_.getI64Type(), quotient);
-    return {quotient, Minus(x, Mul(quotient, by))};
   }
 
   int64_t NumSignals() const { return 2 * (s_.stages + 1) + (read_ ? kWarps * places_ : 0); }
@@ -234,19 +187,6 @@ class ProductGpuLowering : public FollowProductGpu {
 
   // ---- the producer
 
-  void Copy(const Matrix& matrix, int64_t map, ArrayRef<Value> batch, Value line, Value along, Value slot, Value signal,
-            int64_t lines, bool to_all = false) {
-    const int64_t step = matrix.is_across ? 64 : lines;
-    const IntegerAttr blocks = to_all ? b_.getI64IntegerAttr(s_.Blocks()) : IntegerAttr();
-    for (int64_t at = 0; at < lines; at += step) {
-      Value here = at == 0 ? line : Sum(line, I64(at));
-      SmallVector<Value> indices = {matrix.is_across ? here : along, matrix.is_across ? along : here};
-      for (size_t d : matrix.batch) indices.push_back(batch[d]);
-      tile::CopyOp::create(b_, loc_, b_.getI64IntegerAttr(map), indices,
-                           at == 0 ? slot : Sum(slot, I64(at * kRowBytes)), signal, blocks);
-    }
-  }
-
   void Producer() {
     tile::RegistersOp::create(b_, loc_, b_.getI64IntegerAttr(kProducerRegisters), UnitAttr());
     If(Compare(arith::CmpIPredicate::eq, thread_, I64(kGroups * kGroup)), [&] {
@@ -263,7 +203,7 @@ class ProductGpuLowering : public FollowProductGpu {
           Copy(left_, 0, tile.batch, tile.row, along, slot, signal, s_.rows);
           Value right = Sum(slot, I64(s_.rows * kRowBytes));
           if (shares) right = Sum(right, Mul(first_column, I64(kRowBytes)));
-          Copy(right_, 1, tile.batch, Sum(tile.column, first_column), along, right, signal, columns, shares);
+          Copy(right_, 1, tile.batch, Sum(tile.column, first_column), along, right, signal, columns, s_.Blocks());
           const Ring next = Next(ring);
           return SmallVector<Value>{next.slot, next.phase};
         });
@@ -347,14 +287,6 @@ class ProductGpuLowering : public FollowProductGpu {
          [&] { tile::AwaitOutOp::create(b_, loc_, b_.getI64IntegerAttr(0), /*written=*/b_.getUnitAttr()); });
   }
 
-  Value Multiply(Value sums, Value left, Value right, int64_t columns, bool by_warps = false, bool fresh = false) {
-    auto unit = [&](bool is) { return is ? b_.getUnitAttr() : UnitAttr(); };
-    return tile::MultiplyOp::create(b_, loc_, sums.getType(), sums, left, right, b_.getI64IntegerAttr(s_.OwnRows()),
-                                    b_.getI64IntegerAttr(columns), b_.getI64IntegerAttr(s_.depth),
-                                    unit(left_.is_across), unit(right_.is_across), unit(by_warps), unit(fresh),
-                                    TypeAttr::get(dtype_),
-                                    right_dtype_ == dtype_ ? TypeAttr() : TypeAttr::get(right_dtype_));
-  }
   // Of f8. The sums of a piece, some columns at a time, are added to those of all when they are there; the other group
   // multiplies meanwhile.
   Value MultiplyParts(Value sums, Value left, Value right) {
@@ -441,8 +373,6 @@ class ProductGpuLowering : public FollowProductGpu {
     });
   }
 
-  const Type dtype_, right_dtype_;
-  Matrix left_, right_;
   Value row_tiles_, column_tiles_, is_leader_;
 };
 
