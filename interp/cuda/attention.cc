@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "interp/cpu/strided.h"
 #include "interp/cuda/attention_args.h"
@@ -41,14 +42,16 @@ constexpr Image kHopper = tessera_cuda_image_attention_hopper, kGradHopper = tes
 const Kernel kOnHopper[2][2] = {{{kHopper, "attention_hopper_f16_64"}, {kHopper, "attention_hopper_f16_128"}},
                                 {{kHopper, "attention_hopper_bf16_64"}, {kHopper, "attention_hopper_bf16_128"}}};
 
-/// The same, for operands that the device can copy pieces of.
+/// The same, for operands that the device can copy pieces of: by dtype, in the order of kPiecesBlocks.
 constexpr Image kPieces = tessera_cuda_image_attention_pieces_hopper;
-const Kernel kByPieces[2][3] = {{{kPieces, "attention_pieces_f16_64"},
-                                 {kPieces, "attention_pieces_f16_128"},
-                                 {kPieces, "attention_pieces_f16_64_few"}},
-                                {{kPieces, "attention_pieces_bf16_64"},
-                                 {kPieces, "attention_pieces_bf16_128"},
-                                 {kPieces, "attention_pieces_bf16_64_few"}}};
+#define TSR_PIECES(dtype)                                                                          \
+  {                                                                                                \
+      {kPieces, "attention_pieces_" dtype "_64"},     {kPieces, "attention_pieces_" dtype "_128"}, \
+      {kPieces, "attention_pieces_" dtype "_64_few"}, {kPieces, "attention_pieces_" dtype "_192"}, \
+      {kPieces, "attention_pieces_" dtype "_256"},                                                 \
+  }
+const Kernel kByPieces[2][std::size(kPiecesBlocks)] = {TSR_PIECES("f16"), TSR_PIECES("bf16")};
+#undef TSR_PIECES
 /// From so many queries on, blocks with more of them are faster.
 constexpr int32_t kManyQueries = 1536;
 /// Gradients are copied by pieces from so many queries on: below that blocks are too few, or too much of one is empty.
@@ -127,10 +130,15 @@ bool SuitsTensorCores(const AttentionArgs& a) {
          HasAlignedRows(a.q, a.dim) && HasAlignedRows(a.k, a.dim) && HasAlignedRows(a.v, a.value_dim);
 }
 
-/// On those of sm_90, where attention_hopper.cu and attention_grad_hopper.cu can.
-bool SuitsHopper(const interp::KernelArgs& args, const AttentionArgs& a) {
+/// Whether those are of sm_90.
+bool IsHopper(const interp::KernelArgs& args) {
   const Properties& device = DeviceOf(*args.device).properties();
-  return device.major == 9 && device.minor == 0 && a.has_mask == 0 && std::max(a.dim, a.value_dim) <= 128;
+  return device.major == 9 && device.minor == 0;
+}
+
+/// Where attention_hopper.cu and attention_grad_hopper.cu can.
+bool SuitsHopper(const interp::KernelArgs& args, const AttentionArgs& a) {
+  return IsHopper(args) && a.has_mask == 0 && std::max(a.dim, a.value_dim) <= 128;
 }
 
 /// For pieces of 64 columns and `piece` rows. `inner`: matrices of the inner one of the two dims that they are in.
@@ -164,8 +172,16 @@ int32_t Together(const AttentionArgs& a, int64_t heads, int64_t rows, int64_t sh
   return static_cast<int32_t>(std::min(heads, std::max<int64_t>(1, kBytesTogether / bytes) * share));
 }
 
+/// The number of the blocks that attention_pieces_hopper.cu has for it.
+int ShapeOf(const AttentionArgs& a) {
+  const int dim = std::max(a.dim, a.value_dim);
+  if (dim <= 64) return a.queries < kManyQueries ? 2 : 0;
+  return dim <= 128 ? 1 : dim <= 192 ? 3 : 4;
+}
+
 /// Whether attention_pieces_hopper.cu can do it; then what it takes.
 bool PiecesOf(Device& device, const AttentionArgs& a, const PiecesBlock& block, AttentionPiecesArgs* pieces) {
+  if (a.has_mask != 0) return false;
   if (!MapMatrices(device, a.q, a.queries, a.dim, 64, &pieces->q, &pieces->inner_q) ||
       !MapMatrices(device, a.k, a.keys, a.dim, block.keys, &pieces->k, &pieces->inner_k) ||
       !MapMatrices(device, a.v, a.keys, a.value_dim, block.keys, &pieces->v, &pieces->inner_v) ||
@@ -203,14 +219,13 @@ bool PiecesOf(Device& device, const AttentionGradArgs& a, int which, AttentionGr
 absl::Status OnTensorCores(const interp::KernelArgs& args, const AttentionArgs& a) {
   const int dim = std::max(a.dim, a.value_dim), which = dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
   const bool is_bf16 = static_cast<DType>(a.dtype) == DType::bf16;
+  const int shape = ShapeOf(a);
+  const PiecesBlock& block = kPiecesBlocks[shape];
+  if (AttentionPiecesArgs pieces; IsHopper(args) && PiecesOf(DeviceOf(*args.device), a, block, &pieces)) {
+    const int64_t parts = a.heads * ((a.queries + 64 * block.groups - 1) / (64 * block.groups));
+    return Launch(args, kByPieces[is_bf16][shape], {parts, block.threads(), block.shared(), 1}, pieces);
+  }
   if (SuitsHopper(args, a)) {
-    const int shape = which == 0 && a.queries < kManyQueries ? 2 : which;
-    const PiecesBlock& block = kPiecesBlocks[shape];
-    AttentionPiecesArgs pieces;
-    if (PiecesOf(DeviceOf(*args.device), a, block, &pieces)) {
-      const int64_t parts = a.heads * ((a.queries + 64 * block.groups - 1) / (64 * block.groups));
-      return Launch(args, kByPieces[is_bf16][shape], {parts, block.threads(), block.shared(), 1}, pieces);
-    }
     const int groups = which == 0 ? kHopperGroups64 : kHopperGroups128;
     const int64_t rows = 64 * groups, pitch = (int64_t{64} << which) * 2;
     return Launch(

@@ -44,15 +44,17 @@ struct PiecesBlock {
   int groups;  // warpgroups of 64 queries; one more brings the tiles
   int keys;    // of a tile
   int stages;  // tiles of keys, and of values, that are there at a time
+  int parts;   // of the work, whose queries are there at a time
 
   constexpr int threads() const { return (groups + 1) * 128; }
-  /// Bytes of shared memory: two parts' queries, tiles, barriers, and the two parts.
+  /// Bytes of shared memory: the parts' queries, tiles, barriers, and the parts.
   constexpr int shared() const {
-    return 4 * (groups * 64 + stages * keys) * columns + stages * 32 + groups * 32 + groups * 32;
+    return 2 * (parts * groups * 64 + 2 * stages * keys) * columns + stages * 32 + parts * groups * 32;
   }
 };
-/// The last one is for few queries: of these the three groups would often have none.
-constexpr PiecesBlock kPiecesBlocks[3] = {{64, 3, 96, 3}, {128, 2, 128, 2}, {64, 2, 128, 2}};
+/// The third one is for few queries: of these the three groups would often have none.
+constexpr PiecesBlock kPiecesBlocks[] = {
+    {64, 3, 96, 3, 2}, {128, 2, 128, 2, 2}, {64, 2, 128, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 64, 2, 1}};
 
 /// Pieces have 64 columns of 64 queries, or of as many keys as a tile has. Maps have four dims: columns, rows, and two
 /// that together are the heads; of the inner one there are `inner`. y has none but the first three.

@@ -17,7 +17,6 @@ namespace tessera::cuda {
 namespace {
 
 constexpr float kLog2E = 0x1.715476p+0f;
-constexpr int kPartStages = 2;
 constexpr uint32_t kNoPart = ~0u;
 
 /// What a row's weights of one tile may sum up to in one thread before the row's largest score is looked for anew.
@@ -59,7 +58,7 @@ __device__ __forceinline__ Part PartAt(const AttentionPiecesArgs& m, uint32_t nu
 
 /// Shared memory: queries of each group, then tiles of keys, then of values, then barriers, then the parts that the
 /// queries are of.
-template <int kDim, int kGroups, int kKeys, int kStages>
+template <int kDim, int kGroups, int kKeys, int kStages, int kPartStages>
 struct Plan {
   static constexpr int kRows = 64 * kGroups, kTile = kKeys * kDim * 2, kOwn = 64 * kDim * 2;
   static constexpr int kK = kPartStages * kGroups * kOwn, kV = kK + kStages * kTile, kBarriers = kV + kStages * kTile;
@@ -84,19 +83,20 @@ struct Plan {
 
 template <int kWhich>
 using PlanOf = Plan<kPiecesBlocks[kWhich].columns, kPiecesBlocks[kWhich].groups, kPiecesBlocks[kWhich].keys,
-                    kPiecesBlocks[kWhich].stages>;
-static_assert(PlanOf<0>::kBytes == kPiecesBlocks[0].shared() && PlanOf<1>::kBytes == kPiecesBlocks[1].shared() &&
-              PlanOf<2>::kBytes == kPiecesBlocks[2].shared());
+                    kPiecesBlocks[kWhich].stages, kPiecesBlocks[kWhich].parts>;
 
 /// What the thread does that starts the copies.
-template <int kDim, int kGroups, int kKeys, int kStages>
-__device__ __forceinline__ void Bring(const AttentionPiecesArgs& m, Plan<kDim, kGroups, kKeys, kStages> plan) {
+template <int kDim, int kGroups, int kKeys, int kStages, int kPartStages>
+__device__ __forceinline__ void Bring(const AttentionPiecesArgs& m,
+                                      Plan<kDim, kGroups, kKeys, kStages, kPartStages> plan) {
   using P = decltype(plan);
   const uint32_t blocks = (m.a.queries + P::kRows - 1) / P::kRows, parts = blocks * static_cast<uint32_t>(m.a.heads);
   Ring<kStages> ks = plan.keys(), vs = plan.values();
   Ring<kPartStages> qs = plan.queries(0);  // of all groups alike
-  const auto bring_queries = [&](uint32_t number) {
-    const Part part = number == kNoPart ? Part{0, 0, -1} : PartAt<P::kRows, kKeys>(m, number);
+  const auto part_at = [&](uint32_t number) {
+    return number == kNoPart ? Part{0, 0, -1} : PartAt<P::kRows, kKeys>(m, number);
+  };
+  const auto bring_queries = [&](const Part& part) {
     const uint32_t q1 = part.head / m.inner_q, q0 = part.head - q1 * m.inner_q;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
@@ -115,9 +115,9 @@ __device__ __forceinline__ void Bring(const AttentionPiecesArgs& m, Plan<kDim, k
         CopyPiece(plan.q_tile(g, qs.stage) + c * kRowBytes, &m.q, full, c, part.q0 + g * 64, q0, q1);
     }
     qs.Next();
-    return part;
   };
-  Part part = bring_queries(blockIdx.x);
+  Part part = part_at(blockIdx.x);
+  if constexpr (kPartStages > 1) bring_queries(part);
 #pragma unroll 1
   while (part.tiles >= 0) {
     const uint32_t kv = part.head / static_cast<uint32_t>(m.a.share);
@@ -135,6 +135,8 @@ __device__ __forceinline__ void Bring(const AttentionPiecesArgs& m, Plan<kDim, k
           CopyPiece(plan.k_tile(ks.stage) + c * kKeys * 2, &m.k, ks.full(), c, tile * kKeys, k0, k1);
         ks.Next();
       }
+      // The only memory of queries is free once all tiles of the part before are used. All of them are on their way.
+      if (kPartStages == 1 && tile == tiles - 1) bring_queries(part);
       if (tile < tiles - 1) {
         WaitAt(vs.empty(), vs.parity ^ 1);
         ArriveExpecting(vs.full(), P::kTile);
@@ -144,13 +146,18 @@ __device__ __forceinline__ void Bring(const AttentionPiecesArgs& m, Plan<kDim, k
         vs.Next();
       }
       // The queries of the next part come long before they are needed, but not before the first tiles of this one.
-      if (!is_next_known && tile <= tiles - 3) {
-        part = bring_queries(TakePart(parts));
+      if (kPartStages > 1 && !is_next_known && tile <= tiles - 3) {
+        part = part_at(TakePart(parts));
+        bring_queries(part);
         is_next_known = true;
       }
     }
-    if (!is_next_known) part = bring_queries(TakePart(parts));
+    if (!is_next_known) {
+      part = part_at(TakePart(parts));
+      if constexpr (kPartStages > 1) bring_queries(part);
+    }
   }
+  if constexpr (kPartStages == 1) bring_queries(part);
 }
 
 /// Of the thread's two rows: the score that is taken off all others, and the sum of its own weights.
@@ -231,8 +238,9 @@ __device__ __forceinline__ void Pin(GroupRows (&weights)[kSteps]) {
     asm volatile("" : "+r"(weights[d][0]), "+r"(weights[d][1]), "+r"(weights[d][2]), "+r"(weights[d][3]));
 }
 
-template <class Of, class Products, int kDim, int kGroups, int kKeys, int kStages>
-__device__ __forceinline__ void Consume(const AttentionPiecesArgs& m, Plan<kDim, kGroups, kKeys, kStages> plan) {
+template <class Of, class Products, int kDim, int kGroups, int kKeys, int kStages, int kPartStages>
+__device__ __forceinline__ void Consume(const AttentionPiecesArgs& m,
+                                        Plan<kDim, kGroups, kKeys, kStages, kPartStages> plan) {
   using Scores = Wide<Products, kKeys>;
   using Outs = Wide<Products, kDim>;
   using Weights = GroupRows[kKeys / 16];
@@ -376,15 +384,8 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m, Plan<kDim,
         asm volatile("or.b32 %0, %1, %2;" : "=r"(weights[d][i]) : "r"(others[d][i]), "r"(a.has_mask));
   };
 
-  if (group == kGroups - 1) end_turn();
-  if (!next_part()) return;
-  multiply_keys();
-  end_turn();
-  Scores::template Wait<0>(s);
-  release(ks);
-  begin_rows(weights);
-#pragma unroll 1
-  while (true) {
+  // All tiles of the part but the first.
+  const auto walk_tiles = [&] {
     int tile = part.tiles - 2;
 #pragma unroll 1
     for (; tile >= edge; --tile) {
@@ -401,6 +402,41 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m, Plan<kDim,
       copy_weights();
     }
     finish_store();
+  };
+  const auto begin_part = [&] {
+    multiply_keys();
+    end_turn();
+    Scores::template Wait<0>(s);
+    release(ks);
+    begin_rows(weights);
+  };
+  const auto clear = [&] {
+#pragma unroll
+    for (int i = 0; i < kDim / 2; ++i) out[i] = 0;
+  };
+
+  if (group == kGroups - 1) end_turn();
+  if constexpr (kPartStages == 1) {
+    // Nothing of the next part is there before this one is written.
+#pragma unroll 1
+    while (next_part()) {
+      begin_part();
+      walk_tiles();
+      multiply_values(weights);
+      Outs::template Wait<0>(out);
+      release(vs);
+      write(part, rows.sum, qs);
+      finish_store();
+      qs.Next();
+      clear();
+    }
+    return;
+  }
+  if (!next_part()) return;
+  begin_part();
+#pragma unroll 1
+  while (true) {
+    walk_tiles();
     const Part done = part;
     const Ring<kPartStages> at = qs;
     const float sums[2] = {rows.sum[0], rows.sum[1]};
@@ -424,14 +460,15 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m, Plan<kDim,
     release(vs);
     copy_weights();
     write(done, sums, at);
-#pragma unroll
-    for (int i = 0; i < kDim / 2; ++i) out[i] = 0;
+    clear();
   }
 }
 
 template <class Of, class Products, int kWhich>
 __device__ __forceinline__ void Attend(const AttentionPiecesArgs& m) {
   constexpr int kGroups = kPiecesBlocks[kWhich].groups;
+  // Sums of so many columns leave no register unused.
+  constexpr bool kIsWide = kPiecesBlocks[kWhich].columns == 256;
   using P = PlanOf<kWhich>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const P plan = {SharedAddress(memory)};
@@ -443,10 +480,10 @@ __device__ __forceinline__ void Attend(const AttentionPiecesArgs& m) {
   }
   __syncthreads();
   if (threadIdx.x >= kGroups * kGroupThreads) {
-    GiveRegisters<kGroups == 3 ? 32 : 40>();
+    GiveRegisters<kGroups == 3 ? 32 : kIsWide ? 24 : 40>();
     if (threadIdx.x == kGroups * kGroupThreads) Bring(m, plan);
   } else {
-    TakeRegisters<kGroups == 3 ? 160 : 232>();
+    TakeRegisters<kGroups == 3 ? 160 : kIsWide ? 240 : 232>();
     Consume<Of, Products>(m, plan);
   }
 }
@@ -455,6 +492,7 @@ __device__ __forceinline__ void Attend(const AttentionPiecesArgs& m) {
 
 // attention_pieces_bf16_64, attention_pieces_f16_64_few, ...
 #define TSR_ATTENTION(name, of, products, which, dim)                                  \
+  static_assert(PlanOf<which>::kBytes == kPiecesBlocks[which].shared());               \
   extern "C" __global__ void __launch_bounds__(kPiecesBlocks[which].threads(), 1)      \
       attention_pieces_##name##_##dim(const __grid_constant__ AttentionPiecesArgs m) { \
     Attend<of, products, which>(m);                                                    \
@@ -462,8 +500,12 @@ __device__ __forceinline__ void Attend(const AttentionPiecesArgs& m) {
 TSR_ATTENTION(f16, OfF16, GroupOfF16, 0, 64)
 TSR_ATTENTION(f16, OfF16, GroupOfF16, 1, 128)
 TSR_ATTENTION(f16, OfF16, GroupOfF16, 2, 64_few)
+TSR_ATTENTION(f16, OfF16, GroupOfF16, 3, 192)
+TSR_ATTENTION(f16, OfF16, GroupOfF16, 4, 256)
 TSR_ATTENTION(bf16, OfBF16, GroupOfBF16, 0, 64)
 TSR_ATTENTION(bf16, OfBF16, GroupOfBF16, 1, 128)
 TSR_ATTENTION(bf16, OfBF16, GroupOfBF16, 2, 64_few)
+TSR_ATTENTION(bf16, OfBF16, GroupOfBF16, 3, 192)
+TSR_ATTENTION(bf16, OfBF16, GroupOfBF16, 4, 256)
 
 }  // namespace tessera::cuda

@@ -66,19 +66,34 @@ struct GroupOfBF16;
 #define TSR_NAMES_40 "%40, %41, %42, %43, %44, %45, %46, %47"
 #define TSR_NAMES_48 "%48, %49, %50, %51, %52, %53, %54, %55"
 #define TSR_NAMES_56 "%56, %57, %58, %59, %60, %61, %62, %63"
-#define TSR_SUMS_64(how, s) TSR_SUMS(how, s, 0), TSR_SUMS(how, s, 8), TSR_SUMS(how, s, 16), TSR_SUMS(how, s, 24)
-#define TSR_SUM_NAMES_64 "{" TSR_NAMES_0 ", " TSR_NAMES_8 ", " TSR_NAMES_16 ", " TSR_NAMES_24 "}"
-#define TSR_SUMS_96(how, s)                                                                                   \
-  TSR_SUMS(how, s, 0), TSR_SUMS(how, s, 8), TSR_SUMS(how, s, 16), TSR_SUMS(how, s, 24), TSR_SUMS(how, s, 32), \
-      TSR_SUMS(how, s, 40)
-#define TSR_SUM_NAMES_96 \
-  "{" TSR_NAMES_0 ", " TSR_NAMES_8 ", " TSR_NAMES_16 ", " TSR_NAMES_24 ", " TSR_NAMES_32 ", " TSR_NAMES_40 "}"
-#define TSR_SUMS_128(how, s)                                                                                  \
-  TSR_SUMS(how, s, 0), TSR_SUMS(how, s, 8), TSR_SUMS(how, s, 16), TSR_SUMS(how, s, 24), TSR_SUMS(how, s, 32), \
-      TSR_SUMS(how, s, 40), TSR_SUMS(how, s, 48), TSR_SUMS(how, s, 56)
-#define TSR_SUM_NAMES_128                                                                                  \
-  "{" TSR_NAMES_0 ", " TSR_NAMES_8 ", " TSR_NAMES_16 ", " TSR_NAMES_24 ", " TSR_NAMES_32 ", " TSR_NAMES_40 \
-  ", " TSR_NAMES_48 ", " TSR_NAMES_56 "}"
+#define TSR_NAMES_64 "%64, %65, %66, %67, %68, %69, %70, %71"
+#define TSR_NAMES_72 "%72, %73, %74, %75, %76, %77, %78, %79"
+#define TSR_NAMES_80 "%80, %81, %82, %83, %84, %85, %86, %87"
+#define TSR_NAMES_88 "%88, %89, %90, %91, %92, %93, %94, %95"
+#define TSR_NAMES_96 "%96, %97, %98, %99, %100, %101, %102, %103"
+#define TSR_NAMES_104 "%104, %105, %106, %107, %108, %109, %110, %111"
+#define TSR_NAMES_112 "%112, %113, %114, %115, %116, %117, %118, %119"
+#define TSR_NAMES_120 "%120, %121, %122, %123, %124, %125, %126, %127"
+#define TSR_SUMS_32(how, s, first) \
+  TSR_SUMS(how, s, first), TSR_SUMS(how, s, first + 8), TSR_SUMS(how, s, first + 16), TSR_SUMS(how, s, first + 24)
+#define TSR_LIST_32 TSR_NAMES_0 ", " TSR_NAMES_8 ", " TSR_NAMES_16 ", " TSR_NAMES_24
+#define TSR_LIST_64 TSR_LIST_32 ", " TSR_NAMES_32 ", " TSR_NAMES_40 ", " TSR_NAMES_48 ", " TSR_NAMES_56
+#define TSR_LIST_96 TSR_LIST_64 ", " TSR_NAMES_64 ", " TSR_NAMES_72 ", " TSR_NAMES_80 ", " TSR_NAMES_88
+#define TSR_LIST_128 TSR_LIST_96 ", " TSR_NAMES_96 ", " TSR_NAMES_104 ", " TSR_NAMES_112 ", " TSR_NAMES_120
+#define TSR_SUMS_48(how, s) TSR_SUMS(how, s, 0), TSR_SUMS(how, s, 8), TSR_SUMS(how, s, 16)
+#define TSR_SUM_NAMES_48 "{" TSR_NAMES_0 ", " TSR_NAMES_8 ", " TSR_NAMES_16 "}"
+#define TSR_SUMS_64(how, s) TSR_SUMS_32(how, s, 0)
+#define TSR_SUM_NAMES_64 "{" TSR_LIST_32 "}"
+#define TSR_SUMS_80(how, s) TSR_SUMS_32(how, s, 0), TSR_SUMS(how, s, 32)
+#define TSR_SUM_NAMES_80 "{" TSR_LIST_32 ", " TSR_NAMES_32 "}"
+#define TSR_SUMS_96(how, s) TSR_SUMS_32(how, s, 0), TSR_SUMS(how, s, 32), TSR_SUMS(how, s, 40)
+#define TSR_SUM_NAMES_96 "{" TSR_LIST_32 ", " TSR_NAMES_32 ", " TSR_NAMES_40 "}"
+#define TSR_SUMS_128(how, s) TSR_SUMS_32(how, s, 0), TSR_SUMS_32(how, s, 32)
+#define TSR_SUM_NAMES_128 "{" TSR_LIST_64 "}"
+#define TSR_SUMS_192(how, s) TSR_SUMS_128(how, s), TSR_SUMS_32(how, s, 64)
+#define TSR_SUM_NAMES_192 "{" TSR_LIST_96 "}"
+#define TSR_SUMS_256(how, s) TSR_SUMS_192(how, s), TSR_SUMS_32(how, s, 96)
+#define TSR_SUM_NAMES_256 "{" TSR_LIST_128 "}"
 #define TSR_WIDE(products, dtype, columns, a, b, c, d, e)                                                              \
   template <>                                                                                                          \
   struct Wide<products, columns> {                                                                                     \
@@ -109,19 +124,40 @@ struct GroupOfBF16;
       asm volatile("wgmma.wait_group.sync.aligned 0; // else" : TSR_SUMS_##columns("+f", s)::"memory");                \
     }                                                                                                                  \
   };
+TSR_WIDE(GroupOfF16, "f16", 48, 24, 25, 26, 27, 28)
+TSR_WIDE(GroupOfBF16, "bf16", 48, 24, 25, 26, 27, 28)
 TSR_WIDE(GroupOfF16, "f16", 64, 32, 33, 34, 35, 36)
 TSR_WIDE(GroupOfBF16, "bf16", 64, 32, 33, 34, 35, 36)
+TSR_WIDE(GroupOfF16, "f16", 80, 40, 41, 42, 43, 44)
+TSR_WIDE(GroupOfBF16, "bf16", 80, 40, 41, 42, 43, 44)
 TSR_WIDE(GroupOfF16, "f16", 96, 48, 49, 50, 51, 52)
 TSR_WIDE(GroupOfBF16, "bf16", 96, 48, 49, 50, 51, 52)
 TSR_WIDE(GroupOfF16, "f16", 128, 64, 65, 66, 67, 68)
 TSR_WIDE(GroupOfBF16, "bf16", 128, 64, 65, 66, 67, 68)
+TSR_WIDE(GroupOfF16, "f16", 192, 96, 97, 98, 99, 100)
+TSR_WIDE(GroupOfBF16, "bf16", 192, 96, 97, 98, 99, 100)
+TSR_WIDE(GroupOfF16, "f16", 256, 128, 129, 130, 131, 132)
+TSR_WIDE(GroupOfBF16, "bf16", 256, 128, 129, 130, 131, 132)
 #undef TSR_WIDE
+#undef TSR_SUM_NAMES_48
+#undef TSR_SUMS_48
 #undef TSR_SUM_NAMES_64
 #undef TSR_SUMS_64
+#undef TSR_SUM_NAMES_80
+#undef TSR_SUMS_80
 #undef TSR_SUM_NAMES_96
 #undef TSR_SUMS_96
 #undef TSR_SUM_NAMES_128
 #undef TSR_SUMS_128
+#undef TSR_SUM_NAMES_192
+#undef TSR_SUMS_192
+#undef TSR_SUM_NAMES_256
+#undef TSR_SUMS_256
+#undef TSR_LIST_32
+#undef TSR_LIST_64
+#undef TSR_LIST_96
+#undef TSR_LIST_128
+#undef TSR_SUMS_32
 #undef TSR_NAMES_0
 #undef TSR_NAMES_8
 #undef TSR_NAMES_16
@@ -130,6 +166,14 @@ TSR_WIDE(GroupOfBF16, "bf16", 128, 64, 65, 66, 67, 68)
 #undef TSR_NAMES_40
 #undef TSR_NAMES_48
 #undef TSR_NAMES_56
+#undef TSR_NAMES_64
+#undef TSR_NAMES_72
+#undef TSR_NAMES_80
+#undef TSR_NAMES_88
+#undef TSR_NAMES_96
+#undef TSR_NAMES_104
+#undef TSR_NAMES_112
+#undef TSR_NAMES_120
 #undef TSR_SUMS
 
 /// The same for sums of 64 columns, whatever they are sums of.
