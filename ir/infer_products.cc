@@ -355,6 +355,43 @@ absl::Status shape_attention_grad(const InferArgs& args, absl::Span<TensorType> 
   return absl::OkStatus();
 }
 
+absl::Status shape_paged_attention(const InferArgs& args, absl::Span<TensorType> out) {
+  const TensorType &q = *args.in[0], &k = *args.in[1], &v = *args.in[2], &table = *args.in[3], &lengths = *args.in[4];
+  SymbolTable* t = args.symbols;
+  if (q.rank != 4 || k.rank != 4 || v.rank != 4) {
+    return InvalidArgument("q is ", Type(args, 0), ", k is ", Type(args, 1), ", v is ", Type(args, 2),
+                           "; they must be q [B,H,S,D], k [P,N,G,D] and v [P,N,G,E]");
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (DimEqual(t, k.dims[i], v.dims[i])) continue;
+    return InvalidArgument("k and v differ: k is ", Type(args, 1), ", v is ", Type(args, 2),
+                           "; they must have the same number of pages, of positions in a page and of heads (the first "
+                           "three dims)");
+  }
+  if (!DimEqual(t, q.dims[3], k.dims[3])) {
+    return InvalidArgument("the last dims of q and k differ: q is ", Type(args, 0), ", k is ", Type(args, 1), "; ",
+                           Dim(args, q.dims[3]), " must equal ", Dim(args, k.dims[3]),
+                           SymbolHint(q.dims[3], k.dims[3]));
+  }
+  if (!Divides(t, k.dims[2], q.dims[1])) {
+    return InvalidArgument("q is ", Type(args, 0), ", k is ", Type(args, 1), "; the heads of q (", Dim(args, q.dims[1]),
+                           ") must be a multiple of those of k and v (", Dim(args, k.dims[2]), ")");
+  }
+  if (table.rank != 2 || !DimEqual(t, table.dims[0], q.dims[0])) {
+    return InvalidArgument("table is ", Type(args, 3), ", q is ", Type(args, 0),
+                           "; table must be [B,T], a row of pages for each of the ", Dim(args, q.dims[0]),
+                           " sequences");
+  }
+  if (lengths.rank != 1 || !DimEqual(t, lengths.dims[0], q.dims[0])) {
+    return InvalidArgument("lengths is ", Type(args, 4), ", q is ", Type(args, 0),
+                           "; lengths must be [B], a number for each of the ", Dim(args, q.dims[0]), " sequences");
+  }
+  out[0].rank = 4;
+  std::copy_n(q.dims, 3, out[0].dims);
+  out[0].dims[3] = v.dims[3];
+  return absl::OkStatus();
+}
+
 absl::Status shape_rotary(const InferArgs& args, absl::Span<TensorType> out) {
   const TensorType &x = *args.in[0], &positions = *args.in[1];
   SymbolTable* t = args.symbols;

@@ -119,6 +119,9 @@ AttentionGrads attention_grad(const Arg& q, const Arg& k, const Arg& v, const Ar
   std::vector<Tensor> r = RunMany(Op::k_attention_grad, args, attrs, TSR_SITE);
   return {std::move(r[0]), std::move(r[1]), std::move(r[2])};
 }
+Tensor paged_attention(const Arg& q, const Arg& k, const Arg& v, const Arg& table, const Arg& lengths, double scale) {
+  return Run(Op::k_paged_attention, {&q, &k, &v, &table, &lengths}, {scale}, TSR_SITE);
+}
 Tensor rotary(const Arg& x, const Arg& positions, double base, bool interleaved) {
   return Run(Op::k_rotary, {&x, &positions}, {base, interleaved}, TSR_SITE);
 }

@@ -1,4 +1,6 @@
 // What kernels found wrong with values, in words.
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
 #include "ir/op.h"
 #include "runtime/cuda/device.h"
@@ -6,11 +8,26 @@
 
 namespace tessera::cuda {
 
+namespace {
+
+std::string Describe(const DeviceError& e) {
+  // interp/cuda/paged_attention_args.h has what its bounds mean.
+  if (static_cast<ir::Op>(e.op) == ir::Op::k_paged_attention) {
+    if (e.bound < 0)
+      return absl::StrCat("length ", e.value, " is outside what the pages of a sequence hold; use 0 to ", ~e.bound);
+    return absl::StrCat(
+        "page ", e.value, " is outside the pool, which has ", e.bound, " pages",
+        e.bound == 0 ? std::string("; there is no valid page") : absl::StrCat("; use 0 to ", e.bound - 1));
+  }
+  return absl::StrCat(
+      "index ", e.value, " is outside its dim, which is ", e.bound,
+      e.bound == 0 ? std::string("; there is no valid index") : absl::StrCat("; use ", -e.bound, " to ", e.bound - 1));
+}
+
+}  // namespace
+
 std::string DescribeError(const DeviceError& error) {
-  const std::string op(ir::Info(static_cast<ir::Op>(error.op)).name);
-  return absl::StrCat(op, ": index ", error.value, " is outside its dim, which is ", error.bound,
-                      error.bound == 0 ? std::string("; there is no valid index")
-                                       : absl::StrCat("; use ", -error.bound, " to ", error.bound - 1),
+  return absl::StrCat(std::string(ir::Info(static_cast<ir::Op>(error.op)).name), ": ", Describe(error),
                       " (found on the device, so this is reported where the host next waits for it)");
 }
 
