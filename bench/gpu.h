@@ -4,6 +4,7 @@
 //   row_op NAME DTYPE N    an op of rows of N elements, 256 MiB of them (gpu_rows.cc)
 //   gemm M N K DTYPE       a product
 //   attention B H K S D full|causal, op NAME    tier 1 (gpu_programs.cc)
+//   decode B H K S D, paged_decode B H K S D N  attention of one query; with pages of N positions (gpu_programs.cc)
 //   until                  a loop that ends when what it computes is small enough (gpu_programs.cc)
 //   linear WHAT M N K [T]  a product and what follows it (gpu_linear.cc)
 //   loop                   30 small ops in a C++ loop

@@ -224,6 +224,16 @@ Timed GpuProgramTask(const std::string& task) {
     const Tensor q = normal({b, h, 1, d}, 1), k = normal({b, kv, s, d}, 2), v = normal({b, kv, s, d}, 3);
     return GpuWork([=] { tessera::attention(q, k, v); });
   }
+  if (name == "paged_decode") {
+    int64_t b = 0, h = 0, kv = 0, s = 0, d = 0, page = 0;
+    words >> b >> h >> kv >> s >> d >> page;
+    const Tensor q = normal({b, h, 1, d}, 1), k = normal({b * s / page, page, kv, d}, 2);
+    const Tensor v = normal({b * s / page, page, kv, d}, 3);
+    // Each page once, in a random order.
+    const Tensor order = tessera::sort(tessera::random_uniform(4, 0, {b * s / page}), 0).indices;
+    const Tensor table = reshape(order, {b, s / page}), lengths = tessera::full({b}, s, tessera::i64);
+    return GpuWork([=] { tessera::paged_attention(q, k, v, table, lengths); });
+  }
   if (name == "until") return SolveTask();
   if (name == "move") {
     words >> name;
@@ -405,6 +415,16 @@ void GpuDecode() {
             .note = "tier 1, one query: batch, heads, heads of keys, keys, columns; bytes of keys and values"},
            RunRace(contenders, Budget()), peers);
   }
+  // PyTorch has none to compare with.
+  const std::string sizes = "128 32 8 8192 128";
+  std::vector<Timed> contenders = {PeerProcess::Task(ours, "paged_decode " + sizes + " 64")};
+  std::vector<std::string> peers;
+  AddPeer(contenders, peers, ours, "decode " + sizes, "the same without pages");
+  Report({.name = "gpu_decode/bf16_128_32_8_8192_128_paged",
+          .unit = Rate("GB/s", 4.0 * 128 * 8 * 8192 * 128 * 1e-9),
+          .goal = {Goal::ratio_at_least, 0.95},
+          .note = "as above, keys and values in pages of 64 positions in random order"},
+         RunRace(contenders, Budget()), peers);
 }
 
 void GpuUntil() {

@@ -330,6 +330,53 @@ def _attention_grad(g):
     return Case([a.q, a.k, a.v, y, grad] + ([a.mask] if a.mask is not None or g.chance(0.3) else []), a.attrs, expect)
 
 
+@op('paged_attention')
+def _paged_attention(g):
+    """As attention of one sequence after the other, each with the keys and values of its pages."""
+    batch, shared, groups = g.pick([1, 2, 5]), g.pick([1, 1, 2, 3]), g.pick([1, 2, 3])
+    s, d, e_dim = g.pick([1, 1, 2, 7]), g.pick([1, 4, 8, 17]), g.pick([1, 4, 16])
+    pages, size, entries = g.pick([1, 3, 12]), g.pick([1, 3, 8, 16]), g.pick([1, 4, 9])
+    if g.large:
+        s, pages, size, entries = g.pick([(1, 60, 16, 100), (70, 9, 64, 3)])
+    q = g.tensor((batch, groups * shared, s, d), kind='plain')
+    k = g.tensor((pages, size, groups, d), kind='plain')
+    v = g.tensor((pages, size, groups, e_dim), kind='plain')
+    lengths = g.rng.integers(0, size * entries + 1, batch)
+    lengths[g.rng.random(batch) < 0.2] = size * entries
+    table = g.rng.integers(0, pages, (batch, entries))
+    table[np.arange(entries) * size >= lengths[:, None]] = g.pick([0, -1, 100])
+    attrs = {'scale': g.pick([0.125, 1.0, 0.3])} if g.chance(0.4) else {}
+
+    def expect():
+        dtype = g.dtype
+        ep = eps(dtype)
+        Q, K, V = q.array.wide(), k.array.wide(), v.array.wide()
+        scale = attrs.get('scale', 0.0) or 1 / np.sqrt(Q.dtype.type(d))
+        y, tolerance = np.zeros((*Q.shape[:3], e_dim), Q.dtype), np.zeros((*Q.shape[:3], e_dim), Q.dtype)
+        for b, length in enumerate(lengths):
+            at = table[b, :-(-length // size)]
+            keys, values = (np.repeat(x[at].reshape(-1, groups, x.shape[3])[:length], shared, 1) for x in (K, V))
+            for i in range(s):
+                n = length - s + i + 1
+                if n <= 0:
+                    continue
+                score = np.einsum('hd,thd->ht', Q[b, :, i], keys[:n]) * scale
+                off = (8 + d / 2) * ep * np.einsum('hd,thd->ht', np.abs(Q[b, :, i]), np.abs(keys[:n])) * scale
+                score = score - score.max(-1, keepdims=True)
+                p = np.exp(score)
+                p = p / p.sum(-1, keepdims=True)
+                off = off + ep * (8 + np.abs(score))
+                off = off + (p * off).sum(-1, keepdims=True) + (16 + n / 2) * ep
+                y[b, :, i] = np.einsum('ht,the->he', p, values[:n])
+                tolerance[b, :, i] = np.einsum('ht,the->he', p * off, np.abs(values[:n]))
+        if dtype == 'f64':
+            y = y.astype(Wide)
+        return [close(dtype, y, tolerance)]
+    index = [g.place(Array(g.pick(['i64', 'i32', 'i8'] if x.max(initial=0) < 128 else ['i64', 'i32']), x))
+             for x in (table, lengths)]
+    return Case([q, k, v, *index], attrs, expect)
+
+
 @op('rotary')
 def _rotary(g):
     """8 eps (|a| + |b|), and the rounding of the angle in f64."""

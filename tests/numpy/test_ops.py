@@ -96,6 +96,10 @@ def check_ranges(report):
                      ('put_along_axis', [x, ids2, Array('f32', np.zeros((2, 4)))], {'axis': 0})]
             if bad != -100:
                 calls.append(('cross_entropy', [Array('f32', np.zeros((2, 3))), Array(dtype, np.array([0, bad]))], {}))
+            pages, q = [Array('f32', np.zeros((3, 2, 1, 4)))] * 2, Array('f32', np.zeros((2, 1, 1, 4)))
+            table, lengths = Array(dtype, np.array([[0], [bad]])), Array(dtype, np.array([2, bad]))
+            calls.append(('paged_attention', [q, *pages, table, Array('i64', np.array([1, 2]))], {}))
+            calls.append(('paged_attention', [q, *pages, Array('i64', np.zeros((2, 1))), lengths], {}))
             for name, operands, attrs in calls:
                 try:
                     tessera.run(name, operands, attrs)

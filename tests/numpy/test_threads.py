@@ -19,7 +19,7 @@ from test_ops import FIXED_SEED, make
 
 DTYPES = ['f64', 'f32', 'f16', 'i64', 'u8', 'bool']
 CASES = [-1, 0, 2]
-BLAS_OPS = ['matmul', 'dot_general', 'conv', 'attention']
+BLAS_OPS = ['matmul', 'dot_general', 'conv', 'attention', 'paged_attention']
 
 
 def digest():

@@ -238,7 +238,28 @@ bool OpGen::Reduction(Place place) {
   return Try(place, op, {x}, {{"axes", Axes(rank)}, {"keepdims", rng_.Chance(50)}});
 }
 
+bool OpGen::Pages(Place place) {
+  const int64_t batch = rng_.Between(1, 2), heads = rng_.Between(1, 2), columns = rng_.Between(1, 3);
+  const int64_t pages = rng_.Between(1, 3), page = rng_.Between(1, 3), entries = rng_.Between(1, 3);
+  const auto normal = [&](Ints dims) {
+    return Emit(place, Op::k_random_normal, {Imm(rng_.Below(1000)), Imm(int64_t{0})}, {{"dims", std::move(dims)}});
+  };
+  // A few pages and lengths are out of range.
+  const auto integers = [&](Ints dims, int64_t count) {
+    return Emit(place, Op::k_random_int, {Imm(rng_.Below(1000)), Imm(int64_t{0})},
+                {{"dims", std::move(dims)}, {"low", int64_t{0}}, {"high", rng_.Chance(3) ? count + 1 : count}});
+  };
+  ValueId q = normal({batch, heads * rng_.Between(1, 2), rng_.Between(1, 3), columns});
+  const ValueId k = normal({pages, page, heads, columns}), v = normal({pages, page, heads, rng_.Between(1, 3)});
+  const ValueId table = integers({batch, entries}, pages), lengths = integers({batch}, page * entries + 1);
+  const Operand x = ValueWhere(place, IsFloatType);
+  const ValueId by = x.kind == Operand::Kind::value ? Emit(place, Op::k_mean, {x}) : -1;
+  if (const ValueId other = by < 0 ? -1 : Emit(place, Op::k_mul, {Use(q), Use(by)}); other >= 0) q = other;
+  return Try(place, Op::k_paged_attention, {Use(q), Use(k), Use(v), Use(table), Use(lengths)}, {});
+}
+
 bool OpGen::Product(Place place) {
+  if (rng_.Chance(6)) return Pages(place);
   const Operand a = ValueWhere(place, IsRanked);
   if (a.kind == Operand::Kind::absent) return false;
   if (rng_.Chance(8)) {

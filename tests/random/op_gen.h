@@ -48,6 +48,7 @@ class OpGen {
 
   bool Elementwise(Place place);
   bool Reduction(Place place);
+  bool Pages(Place place);
   bool Product(Place place);
   bool Normalise(Place place);
   bool ViewOp(Place place);

@@ -81,6 +81,7 @@ void CheckCoverage(const Counts& counts, Checker& c) {
                            "op buffer_write",
                            "op buffer_add",
                            "op matmul",
+                           "op paged_attention",
                            "op softmax",
                            "op layer_norm",
                            "op reshape",

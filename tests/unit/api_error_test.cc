@@ -21,7 +21,7 @@ struct Case {
 
 std::vector<Case> Cases() {
   const Tensor a = zeros({2, 3}), b = zeros({4, 5}), i = zeros({3}, i64), s = zeros({}), t = ones({2, 2}, boolean);
-  const Tensor image = zeros({1, 3, 8, 8});
+  const Tensor image = zeros({1, 3, 8, 8}), query = zeros({1, 4, 1, 8}), pages = zeros({3, 4, 4, 8});
   return {
       {"add broadcast", [=] { a + b; }},
       {"add empty handle", [=] { a + Tensor(); }},
@@ -43,6 +43,11 @@ std::vector<Case> Cases() {
       {"softmax int", [=] { softmax(i); }},
       {"layer_norm weight", [=] { layer_norm(a, zeros({2})); }},
       {"attention heads", [=] { attention(zeros({1, 3, 4, 8}), zeros({1, 2, 4, 8}), zeros({1, 2, 4, 8})); }},
+      {"paged_attention table", [=] { paged_attention(query, pages, pages, i, i); }},
+      {"paged_attention page",
+       [=] { paged_attention(query, pages, pages, Tensor::from({0, 3}, {1, 2}), Tensor::from({5})); }},
+      {"paged_attention length",
+       [=] { paged_attention(query, pages, pages, Tensor::from({0, 0}, {1, 2}), Tensor::from({9})); }},
       {"rotary odd", [=] { rotary(a, i); }},
       {"cross_entropy target", [=] { cross_entropy(a, Tensor::from({0, 7})); }},
       {"embedding index", [=] { embedding(b, Tensor::from({4})); }},
