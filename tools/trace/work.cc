@@ -299,6 +299,7 @@ Work WorkTable::OfStep(const Version& version, const StepText& step) {
     work.bytes += t.elements() * BytesOf(t.dtype);
     most = std::max(most, t.elements());
   }
+  if (step.op == "paged_attention") return Work();  // how much of its pages is read, lengths say
   if (step.op == "matmul") {
     work.is_product = true;
     if (operands.size() < 2 || !operands[0].known) return Work();
