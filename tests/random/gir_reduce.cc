@@ -133,6 +133,34 @@ bool ShrinkNumber(Module& m, size_t b, size_t i, size_t k, int64_t divisor) {
   return true;
 }
 
+const Instruction* DefinitionOf(const Block& block, const Operand& x) {
+  for (const Instruction& inst : block.instructions)
+    for (ValueId r : inst.results)
+      if (x.kind == Operand::Kind::value && x.value == r) return &inst;
+  return nullptr;
+}
+
+// Every `while` still counts: it goes on while its first value is below a number, to which each round adds 1. Others
+// might never end.
+bool Ends(const Block& block) {
+  const auto reads = [](const Instruction* inst, Op op, ValueId first) {
+    return inst != nullptr && inst->op == op && inst->operands[0].kind == Operand::Kind::value &&
+           inst->operands[0].value == first && inst->operands[1].kind == Operand::Kind::immediate;
+  };
+  for (const Instruction& inst : block.instructions) {
+    for (const Block& inner : inst.blocks)
+      if (!Ends(inner)) return false;
+    if (inst.op != Op::k_while) continue;
+    const Block &test = inst.blocks[0], &body = inst.blocks[1];
+    const Instruction* go = DefinitionOf(test, test.instructions.back().operands[0]);
+    if (go != nullptr && go->op == Op::k_logical_and) go = DefinitionOf(test, go->operands[0]);
+    if (body.params.empty() || !reads(go, Op::k_lt, test.params[0]) ||
+        !reads(DefinitionOf(body, body.instructions.back().operands[0]), Op::k_add, body.params[0]))
+      return false;
+  }
+  return true;
+}
+
 void EachCall(Block& block, const std::string& callee, const std::function<void(Instruction&)>& fn) {
   for (Instruction& inst : block.instructions) {
     if (inst.op == Op::k_call && std::get<std::string>(inst.attrs[0]) == callee) fn(inst);
@@ -175,6 +203,8 @@ void GirProgram::Reduce(const std::function<bool(const std::string&)>& fails) {
   const auto attempt = [&](const std::function<bool(Module&)>& change, int dropped_arg = -1) {
     auto module = ir::Parse(module_);
     if (!module.ok() || !change(**module)) return false;
+    for (const auto& f : (*module)->functions)
+      if (!Ends(f->body)) return false;
     const std::string text = ir::Print(**module);
     if (text == module_ || !ir::Parse(text).ok()) return false;
     std::vector<Call> calls = calls_;
