@@ -220,8 +220,8 @@ struct AttentionGrads {
 TSR_API AttentionGrads attention_grad(const Arg& q, const Arg& k, const Arg& v, const Arg& y, const Arg& g,
                                       const Arg& mask = {}, bool causal = false, double scale = 0);
 /// Attention over keys and values in pages, as for serving. q [B,H,S,D]; k [P,N,G,D] and v [P,N,G,E] are pools of P
-/// pages of N positions; table [B,T] has the pages of each sequence in order, lengths [B] how many positions it has. The
-/// queries are the last S of these, and each sees the positions up to its own. There is no gradient.
+/// pages of N positions; table [B,T] has the pages of each sequence in order, lengths [B] how many positions it has.
+/// The queries are the last S of these, and each sees the positions up to its own. There is no gradient.
 TSR_API Tensor paged_attention(const Arg& q, const Arg& k, const Arg& v, const Arg& table, const Arg& lengths,
                                double scale = 0);
 TSR_API Tensor rotary(const Arg& x, const Arg& positions, double base = 10000, bool interleaved = false);
