@@ -72,10 +72,12 @@ const Kernel kGradRows[2][2] = {{{kGrad, "attention_grad_queries_rows_f32"}, {kG
   {                                                                                       \
     {kGradMma, "attention_grad_queries_" what}, { kGradMma, "attention_grad_keys_" what } \
   }
-const Kernel kGradMatrices[2][2][2][2] = {{{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_64_mask")},
-                                           {TSR_GRAD_PARTS("f16_128"), TSR_GRAD_PARTS("f16_128_mask")}},
+const Kernel kGradMatrices[2][3][2][2] = {{{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_64_mask")},
+                                           {TSR_GRAD_PARTS("f16_128"), TSR_GRAD_PARTS("f16_128_mask")},
+                                           {TSR_GRAD_PARTS("f16_256"), TSR_GRAD_PARTS("f16_256_mask")}},
                                           {{TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_64_mask")},
-                                           {TSR_GRAD_PARTS("bf16_128"), TSR_GRAD_PARTS("bf16_128_mask")}}};
+                                           {TSR_GRAD_PARTS("bf16_128"), TSR_GRAD_PARTS("bf16_128_mask")},
+                                           {TSR_GRAD_PARTS("bf16_256"), TSR_GRAD_PARTS("bf16_256_mask")}}};
 #undef TSR_GRAD_PARTS
 /// By dtype, columns and part.
 #define TSR_GRAD_PARTS(what)                                                                                  \
@@ -96,7 +98,7 @@ const Kernel kGradByPieces[2][2][2] = {{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS
 #undef TSR_GRAD_PARTS
 const Kernel kGradSums[2] = {{kGradPieces, "attention_grad_pieces_sums_f16"},
                              {kGradPieces, "attention_grad_pieces_sums_bf16"}};
-constexpr int64_t kGradColumns = 128;
+constexpr int64_t kGradColumns = 256;
 constexpr int kGradThreads = 128;
 
 /// Of few queries, by dtype: 64 and 128 columns, and the end.
@@ -356,8 +358,16 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   a.sums = a.logs + static_cast<Address>(room) * (wide ? 8 : 4);
 
   const int64_t columns = std::max(forward.dim, forward.value_dim);
+  const int which = columns <= 64 ? 0 : columns <= 128 ? 1 : 2;
+  const bool on_hopper = SuitsHopper(args, forward);
+  const int64_t pitch = (int64_t{64} << which) * 2 + (on_hopper ? 0 : 16);
+  const int64_t key_rows = which == 0 && !on_hopper ? 128 : 64, query_rows = on_hopper || which == 2 ? 64 : 128;
+  const int64_t step = on_hopper ? kHopperStep : which == 0 ? kGradStep64 : which == 1 ? kGradStep128 : kGradStep256;
+  const int64_t query_bytes = (2 * query_rows + 4 * step) * pitch;
+  const int64_t key_bytes = (2 * key_rows + 4 * step) * pitch + 4 * step * 4;
   const bool on_tensor_cores = SuitsTensorCores(forward) && columns <= kGradColumns &&
-                               HasAlignedRows(a.y, forward.value_dim) && HasAlignedRows(a.g, forward.value_dim);
+                               HasAlignedRows(a.y, forward.value_dim) && HasAlignedRows(a.g, forward.value_dim) &&
+                               std::max(query_bytes, key_bytes) <= DeviceOf(*args.device).properties().shared_bytes;
   if (!on_tensor_cores) {
     const int64_t keys = kv_heads * forward.keys;
     if (rows > 0)
@@ -365,8 +375,6 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
     if (keys == 0) return absl::OkStatus();
     return Launch(args, kGradRows[wide][1], {std::min<int64_t>(keys, 1 << 20), kGradThreads}, a);
   }
-  const int which = columns <= 64 ? 0 : 1;
-  const bool on_hopper = SuitsHopper(args, forward);
   const bool is_bf16 = args.out[0]->dtype == DType::bf16;
   const bool by_pieces = on_hopper && forward.queries >= (which == 0 ? kGradQueries64 : kGradQueries128);
   if (AttentionGradPiecesArgs pieces[2]; by_pieces && PiecesOf(DeviceOf(*args.device), a, which, pieces)) {
@@ -377,18 +385,16 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
     TSR_RETURN_IF_ERROR(launch(0, kGradQueriesBlocks[which], forward.heads * ((forward.queries + 127) / 128)));
     return launch(1, kGradKeysBlocks[which], kv_heads * ((forward.keys + 127) / 128));
   }
-  const int64_t pitch = (int64_t{64} << which) * 2 + (on_hopper ? 0 : 16);
-  const int64_t key_rows = which == 0 && !on_hopper ? 128 : 64, query_rows = on_hopper ? 64 : 128;
-  const int64_t step = on_hopper ? kHopperStep : which == 0 ? kGradStep64 : kGradStep128;
   const auto& kernels = on_hopper ? kGradOnHopper[is_bf16][which] : kGradMatrices[is_bf16][which][forward.has_mask];
-  const auto launch = [&](const Kernel& kernel, int64_t heads, int64_t all, int64_t own, int64_t more) {
-    const int64_t blocks = heads * ((all + own - 1) / own);
+  const auto launch = [&](const Kernel& kernel, int64_t blocks, int64_t bytes) {
     if (blocks == 0) return absl::OkStatus();
-    const int64_t bytes = (2 * own + 4 * step) * pitch + more;
     return Launch(args, kernel, {blocks, kGradThreads, static_cast<int>(bytes)}, a);
   };
-  TSR_RETURN_IF_ERROR(launch(kernels[0], forward.heads, forward.queries, query_rows, 0));
-  return launch(kernels[1], kv_heads, forward.keys, key_rows, 4 * step * 4);
+  const int64_t query_blocks = forward.heads * ((forward.queries + query_rows - 1) / query_rows);
+  const int64_t key_blocks = kv_heads * ((forward.keys + key_rows - 1) / key_rows);
+  TSR_RETURN_IF_ERROR(launch(kernels[0], query_blocks, query_bytes));
+  // Of the most columns, dk and dv are of different blocks.
+  return launch(kernels[1], which == 2 ? 2 * key_blocks : key_blocks, key_bytes);
 }
 
 }  // namespace tessera::cuda

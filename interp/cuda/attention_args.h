@@ -13,8 +13,9 @@ struct Matrices {
   int64_t row, col;
 };
 
-/// Keys, or queries, that go through shared memory at a time in attention_grad_mma.cu: of up to 64 columns, and of 128.
-constexpr int kGradStep64 = 64, kGradStep128 = 32;
+/// Keys, or queries, that go through shared memory at a time in attention_grad_mma.cu: of up to 64 columns, of 128, and
+/// of 256.
+constexpr int kGradStep64 = 64, kGradStep128 = 32, kGradStep256 = 16;
 
 /// Warpgroups of a block, each of 64 queries, in attention_hopper.cu; attention_grad_hopper.cu has one.
 constexpr int kHopperGroups64 = 1, kHopperGroups128 = 2;
