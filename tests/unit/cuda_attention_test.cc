@@ -71,6 +71,8 @@ TEST_F(CudaAttention, ByPieces) {
       simple({1, 1, 2048, d}, {1, 1, 2048 + 95, d});
       // Whole parts that see no key, and queries that see one after a tile of which they see none.
       simple({1, 4, 700, d}, {1, 1, 77, d});
+      // Such parts behind others of the same block.
+      simple({2, 24, 700, d}, {2, 8, 77, d});
       for (int64_t more : {95, 127, 191, 255}) simple({1, 2, 200, d}, {1, 2, 200 + more, d});
       // One tile, exactly so; one key.
       simple({1, 2, 192, d}, {1, 2, 96, d});

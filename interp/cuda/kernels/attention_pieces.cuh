@@ -44,8 +44,9 @@ struct Part {
 };
 
 /// Under a causal mask the longest parts come first, but only so many heads at a time as have their keys and values in
-/// the cache.
-template <int kRows, int kKeys>
+/// the cache. Where two parts are there at a time each has a tile, if only of keys that nobody sees: a group writes a
+/// part when it knows the next one with tiles, and one without would be in the way of that.
+template <int kRows, int kKeys, int kPartStages>
 __device__ __forceinline__ Part PartAt(const AttentionPiecesArgs& m, uint32_t number) {
   const uint32_t blocks = (m.a.queries + kRows - 1) / kRows, heads = static_cast<uint32_t>(m.a.heads);
   const uint32_t together = static_cast<uint32_t>(m.together), first = number / (blocks * together) * together;
@@ -56,6 +57,7 @@ __device__ __forceinline__ Part PartAt(const AttentionPiecesArgs& m, uint32_t nu
   part.q0 = static_cast<int>(blocks - 1 - block) * kRows;
   const int last = part.q0 + kRows < m.a.queries ? part.q0 + kRows : m.a.queries;
   part.tiles = (Seen(m.a, last - 1) + kKeys - 1) / kKeys;
+  if (kPartStages > 1 && part.tiles == 0) part.tiles = 1;
   return part;
 }
 
@@ -97,7 +99,7 @@ __device__ __forceinline__ void Bring(const AttentionPiecesArgs& m,
   Ring<kStages> ks = plan.keys(), vs = plan.values();
   Ring<kPartStages> qs = plan.queries(0);  // of all groups alike
   const auto part_at = [&](uint32_t number) {
-    return number == kNoPart ? Part{0, 0, -1} : PartAt<P::kRows, kKeys>(m, number);
+    return number == kNoPart ? Part{0, 0, -1} : PartAt<P::kRows, kKeys, kPartStages>(m, number);
   };
   const auto bring_queries = [&](const Part& part) {
     const uint32_t q1 = part.head / m.inner_q, q0 = part.head - q1 * m.inner_q;
