@@ -13,6 +13,7 @@ TSR_CUDA_IMAGE(attention);
 extern "C" const unsigned char* tessera_cuda_image_attention_mma();
 extern "C" const unsigned char* tessera_cuda_image_attention_hopper();
 extern "C" const unsigned char* tessera_cuda_image_attention_pieces_hopper();
+extern "C" const unsigned char* tessera_cuda_image_attention_pieces_mask_hopper();
 extern "C" const unsigned char* tessera_cuda_image_attention_few();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad_mma();
@@ -37,18 +38,21 @@ const Kernel kMatrices[2][3][2] = {{{{kMma, "attention_f16_64"}, {kMma, "attenti
 constexpr int64_t kMmaKeys = 64;
 constexpr int kMmaThreads = 128;
 
-/// On sm_90, by dtype and columns; there is no mask.
+/// On sm_90, by dtype and columns, without a mask.
 constexpr Image kHopper = tessera_cuda_image_attention_hopper, kGradHopper = tessera_cuda_image_attention_grad_hopper;
 const Kernel kOnHopper[2][2] = {{{kHopper, "attention_hopper_f16_64"}, {kHopper, "attention_hopper_f16_128"}},
                                 {{kHopper, "attention_hopper_bf16_64"}, {kHopper, "attention_hopper_bf16_128"}}};
 
 /// The same, for operands that the device can copy pieces of: by dtype, in the order of kPiecesBlocks.
 constexpr Image kPieces = tessera_cuda_image_attention_pieces_hopper;
-#define TSR_PIECES(dtype)                                                                          \
-  {                                                                                                \
-      {kPieces, "attention_pieces_" dtype "_64"},     {kPieces, "attention_pieces_" dtype "_128"}, \
-      {kPieces, "attention_pieces_" dtype "_64_few"}, {kPieces, "attention_pieces_" dtype "_192"}, \
-      {kPieces, "attention_pieces_" dtype "_256"},                                                 \
+constexpr Image kMaskPieces = tessera_cuda_image_attention_pieces_mask_hopper;
+#define TSR_PIECES(dtype)                                                                                         \
+  {                                                                                                               \
+      {kPieces, "attention_pieces_" dtype "_64"},           {kPieces, "attention_pieces_" dtype "_128"},          \
+      {kPieces, "attention_pieces_" dtype "_64_few"},       {kPieces, "attention_pieces_" dtype "_192"},          \
+      {kPieces, "attention_pieces_" dtype "_256"},          {kMaskPieces, "attention_pieces_" dtype "_64_mask"},  \
+      {kMaskPieces, "attention_pieces_" dtype "_128_mask"}, {kMaskPieces, "attention_pieces_" dtype "_192_mask"}, \
+      {kMaskPieces, "attention_pieces_" dtype "_256_mask"},                                                       \
   }
 const Kernel kByPieces[2][std::size(kPiecesBlocks)] = {TSR_PIECES("f16"), TSR_PIECES("bf16")};
 #undef TSR_PIECES
@@ -172,16 +176,27 @@ int32_t Together(const AttentionArgs& a, int64_t heads, int64_t rows, int64_t sh
   return static_cast<int32_t>(std::min(heads, std::max<int64_t>(1, kBytesTogether / bytes) * share));
 }
 
-/// The number of the blocks that attention_pieces_hopper.cu has for it.
+/// Whether the mask can be read two neighbours of a row at a time, and is of a dtype that attention_pieces.cuh knows.
+bool HasPairs(const AttentionArgs& a) {
+  const auto dtype = static_cast<DType>(a.mask_dtype);
+  if (dtype != DType::boolean && dtype != DType::f32 && a.mask_dtype != a.dtype) return false;
+  int64_t all = a.mask.row | a.keys;
+  for (int d = 0; d < a.mask.at.rank; ++d) all |= a.mask.at.strides[d];
+  const uint64_t bytes = dtype == DType::boolean ? 1 : dtype == DType::f32 ? 4 : 2;
+  return a.mask.col == 1 && all % 2 == 0 && (a.mask.data & kIndirect) == 0 && a.mask.data % (2 * bytes) == 0;
+}
+
+/// The number of the blocks that attention_pieces.cuh has for it.
 int ShapeOf(const AttentionArgs& a) {
   const int dim = std::max(a.dim, a.value_dim);
+  if (a.has_mask != 0) return kMaskBlocks + (dim - 1) / 64;
   if (dim <= 64) return a.queries < kManyQueries ? 2 : 0;
   return dim <= 128 ? 1 : dim <= 192 ? 3 : 4;
 }
 
-/// Whether attention_pieces_hopper.cu can do it; then what it takes.
+/// Whether attention_pieces.cuh can do it; then what it takes.
 bool PiecesOf(Device& device, const AttentionArgs& a, const PiecesBlock& block, AttentionPiecesArgs* pieces) {
-  if (a.has_mask != 0) return false;
+  if (a.has_mask != 0 && !HasPairs(a)) return false;
   if (!MapMatrices(device, a.q, a.queries, a.dim, 64, &pieces->q, &pieces->inner_q) ||
       !MapMatrices(device, a.k, a.keys, a.dim, block.keys, &pieces->k, &pieces->inner_k) ||
       !MapMatrices(device, a.v, a.keys, a.value_dim, block.keys, &pieces->v, &pieces->inner_v) ||

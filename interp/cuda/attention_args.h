@@ -38,7 +38,7 @@ struct alignas(128) TileMap {
   unsigned char bytes[128];
 };
 
-/// Blocks of attention_pieces_hopper.cu for heads of so many columns.
+/// Blocks of attention_pieces.cuh for heads of so many columns.
 struct PiecesBlock {
   int columns;
   int groups;  // warpgroups of 64 queries; one more brings the tiles
@@ -52,9 +52,12 @@ struct PiecesBlock {
     return 2 * (parts * groups * 64 + 2 * stages * keys) * columns + stages * 32 + parts * groups * 32;
   }
 };
-/// The third one is for few queries: of these the three groups would often have none.
+/// The third one is for few queries: of these the three groups would often have none. The last four are for a mask.
 constexpr PiecesBlock kPiecesBlocks[] = {
-    {64, 3, 96, 3, 2}, {128, 2, 128, 2, 2}, {64, 2, 128, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 64, 2, 1}};
+    {64, 3, 96, 3, 2},  {128, 2, 128, 2, 2}, {64, 2, 128, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 64, 2, 1},
+    {64, 2, 128, 2, 2}, {128, 2, 96, 2, 2},  {192, 2, 64, 2, 2}, {256, 2, 48, 3, 1},
+};
+constexpr int kMaskBlocks = 5;
 
 /// Pieces have 64 columns of 64 queries, or of as many keys as a tile has. Maps have four dims: columns, rows, and two
 /// that together are the heads; of the inner one there are `inner`. y has none but the first three.
