@@ -8,9 +8,6 @@ namespace tessera::cuda {
 
 /// Threads of a block in cross_entropy_rows.cu, at most, and in cross_entropy_rows_hopper.cu.
 constexpr int kRowThreads = 256;
-/// Of short rows: threads of a block, and blocks of a multiprocessor where a lane has four accesses of a row, or eight.
-constexpr int kShortThreads = 128;
-constexpr int kShortBlocks[2] = {6, 4};
 
 struct CrossEntropyArgs {
   Operand logits;  // the dims without the classes

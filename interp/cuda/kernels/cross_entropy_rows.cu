@@ -1,14 +1,10 @@
-// cross_entropy and cross_entropy_grad of f32, f16 and bf16 where rows lie dense. Short rows: a warp stays, and has one
-// row after another in registers, with the next one on its way. Others: a warp or a block for each row; the gradient has
-// the whole row on its way to shared memory at once, and computes from there: memory is read once.
+// cross_entropy and cross_entropy_grad of f32, f16 and bf16 where rows lie dense: a part of a warp, a warp or a block
+// for each row. The gradient has the whole row on its way to shared memory at once, and computes from there: memory is
+// read once.
 #include "interp/cuda/kernels/cross_entropy_rows.cuh"
 
 namespace tessera::cuda {
 namespace {
-
-#ifndef TSR_U
-#define TSR_U 4
-#endif
 
 /// The loss of a row, of which `chosen` is the target's element.
 template <class T>
@@ -16,78 +12,11 @@ __device__ __forceinline__ float LossOf(const RunningRow<T>& r, float chosen) {
   return (r.max - chosen) + logf(r.sum);
 }
 
-/// Rows of up to U accesses for each lane of a warp.
-template <class T, int U, bool kGrad>
-__device__ __forceinline__ void ShortRows(const CrossEntropyArgs& a) {
-  constexpr int V = kOfAccess<T>;
-  const int lane = threadIdx.x % 32, count = static_cast<int>(a.classes) / V;
-  const int64_t warps = int64_t{gridDim.x} * (blockDim.x / 32);
-  int64_t row = int64_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
-  if (row >= a.rows) return;
-  Access e[U];
-  const auto at = [&](int64_t of) { return At<const T>(a.logits.data) + OffsetOf(a.logits.layout, of); };
-  const auto load = [&](int64_t of) {
-    const auto* p = reinterpret_cast<const Access*>(at(of));
-#pragma unroll
-    for (int u = 0; u < U; ++u) e[u] = u * 32 + lane < count ? p[u * 32 + lane] : Nothing<T>();
-  };
-  load(row);
-  TargetOfRow of(a, row, lane == 0);
-#pragma unroll 1
-  while (true) {
-    // What is needed when the row has been added up is sent for before.
-    float chosen = 0, g = 0;
-    if constexpr (kGrad)
-      g = GradOfRow<T>(a, row);
-    else if (of.counts)
-      chosen = Get<float>(at(row)[of.target]);
-    Access own[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u) own[u] = e[u];
-    const TargetOfRow now = of;
-    const int64_t done = row;
-    row += warps;
-    if (row < a.rows) {
-      load(row);
-      of = TargetOfRow(a, row, lane == 0);
-    }
-    RunningRow<T> r;
-    r.max = LargestOf<T>(own);
-#pragma unroll
-    for (int l = 16; l > 0; l /= 2) r.max = Maximum(r.max, __shfl_xor_sync(kAllLanes, r.max, l));
-    const float base = r.Base();
-    float terms[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-      float v[V];
-#pragma unroll
-      for (int k = 0; k < V; ++k) v[k] = Weight<T>(ElementOf<T>(own + u, k), base);
-      terms[u] = TreeSum<V>(v);
-    }
-    r.sum = TreeSum<U>(terms);
-#pragma unroll
-    for (int l = 16; l > 0; l /= 2) r.sum += __shfl_xor_sync(kAllLanes, r.sum, l);
-    if constexpr (kGrad) {
-      auto* y = reinterpret_cast<Access*>(At<T>(a.y) + done * a.classes);
-      const float by = g / r.sum;
-#pragma unroll
-      for (int u = 0; u < U; ++u) {
-        const int i = u * 32 + lane;
-        if (i < count)
-          y[i] = now.counts ? GradOf<T>(own[u], r, by, g, static_cast<int>(now.target), i * V) : Access{};
-      }
-    } else if (lane == 0) {
-      Put(now.counts ? LossOf(r, chosen) : 0.0f, At<T>(a.y)[done]);
-    }
-    if (row >= a.rows) return;
-  }
-}
-
 /// Adds up a row of memory, if it counts, which is asked for when the first accesses are on their way. An access is
 /// sent for as soon as the one before it, U further up, is in registers as numbers.
 template <class T, class Counts>
 __device__ __forceinline__ void AddRow(const T* x, int n, int t, int lanes, RunningRow<T>& r, Counts counts) {
-  constexpr int V = kOfAccess<T>, U = TSR_U, G = 16 / V;
+  constexpr int V = kOfAccess<T>, U = 4, G = 16 / V;
   const auto* p = reinterpret_cast<const Access*>(x) + t;
   const int count = n / V, mine = count - t, step = U * lanes;
   Access e[U / G][G];
@@ -130,9 +59,10 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ RunningRow<T> shared[32];
   const int lanes = a.lanes, t = threadIdx.x % lanes, group = threadIdx.x / lanes;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * (blockDim.x / lanes) + group;
-  // A row is of whole warps, and where it is of several the block has no other.
-  if (row >= a.rows) return;
+  const int64_t own = static_cast<int64_t>(blockIdx.x) * (blockDim.x / lanes) + group;
+  // All threads of a warp exchange numbers, those that have no row, too.
+  const bool is_row = own < a.rows;
+  const int64_t row = is_row ? own : a.rows - 1;
   const int n = static_cast<int>(a.classes), count = n / kOfAccess<T>;
   const T* x = At<const T>(a.logits.data) + OffsetOf(a.logits.layout, row);
   RunningRow<T> r = RunningRow<T>::Start();
@@ -144,9 +74,10 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
     const float g = GradOfRow<T>(a, row);
     const TargetOfRow of(a, row, t == 0);
     WaitForOwnCopies();
-    if (!of.counts) return WriteZeros<T>(a, row, t, count, lanes);
-    AddKept(kept, t, count, lanes, r);
+    if (of.counts) AddKept(kept, t, count, lanes, r);
     r = GroupMerge(r, lanes, shared, RunningRow<T>::Start(), merge);
+    if (!is_row) return;
+    if (!of.counts) return WriteZeros<T>(a, row, t, count, lanes);
     WriteGrad(a, row, kept, t, count, lanes, r, static_cast<int>(of.target), g);
   } else {
     bool counts = false;
@@ -157,9 +88,8 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
       if (counts) chosen = Get<float>(x[of.target]);
       return counts;
     });
-    // The same for all threads of the row.
-    if (counts) r = GroupMerge(r, lanes, shared, RunningRow<T>::Start(), merge);
-    if (t == 0) Put(counts ? LossOf(r, chosen) : 0.0f, At<T>(a.y)[row]);
+    r = GroupMerge(r, lanes, shared, RunningRow<T>::Start(), merge);
+    if (is_row && t == 0) Put(counts ? LossOf(r, chosen) : 0.0f, At<T>(a.y)[row]);
   }
 }
 
@@ -179,21 +109,5 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
 TSR_CROSS_ENTROPY(f32, float)
 TSR_CROSS_ENTROPY(f16, Half)
 TSR_CROSS_ENTROPY(bf16, BHalf)
-
-// cross_entropy_short_bf16_4, ...
-#define TSR_SHORT(name, T, u, blocks)                                                   \
-  extern "C" __global__ void __launch_bounds__(kShortThreads, blocks)                   \
-      cross_entropy_short_##name##_##u(const __grid_constant__ CrossEntropyArgs a) {     \
-    ShortRows<T, u, false>(a);                                                          \
-  }                                                                                     \
-  extern "C" __global__ void __launch_bounds__(kShortThreads, blocks)                   \
-      cross_entropy_grad_short_##name##_##u(const __grid_constant__ CrossEntropyArgs a) { \
-    ShortRows<T, u, true>(a);                                                           \
-  }
-#define TSR_SHORTS(name, T) \
-  TSR_SHORT(name, T, 4, kShortBlocks[0]) TSR_SHORT(name, T, 8, kShortBlocks[1])
-TSR_SHORTS(f32, float)
-TSR_SHORTS(f16, Half)
-TSR_SHORTS(bf16, BHalf)
 
 }  // namespace tessera::cuda
