@@ -23,6 +23,7 @@ Timed GpuTask(const std::string& task);
 Timed GpuProgramTask(const std::string& task);
 Timed GpuLinearTask(const std::string& task);
 Timed GpuRowsTask(const std::string& task);
+Timed GpuTunerTask(const std::string& task);
 
 }  // namespace bench
 
