@@ -103,8 +103,8 @@ struct GradPiecesBlock {
     return own + (stages + stages_2) * tile + (stages + stages_2) * 16 + 16;
   }
 };
-constexpr GradPiecesBlock kGradQueriesBlocks[2] = {{64, 128, 3, 2}, {128, 96, 3, 2}};
-constexpr GradPiecesBlock kGradKeysBlocks[2] = {{64, 96, 4, 0}, {128, 64, 4, 0}};
+constexpr GradPiecesBlock kGradQueriesBlocks[] = {{64, 128, 3, 2}, {128, 96, 3, 2}, {192, 64, 3, 2}, {256, 48, 3, 1}};
+constexpr GradPiecesBlock kGradKeysBlocks[] = {{64, 96, 4, 0}, {128, 64, 4, 0}, {192, 64, 2, 0}, {256, 48, 2, 0}};
 /// Numbers of queries are in rows of a multiple of this many: of all that are of one tile.
 constexpr int kGradPitch = 384;
 
