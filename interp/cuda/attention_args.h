@@ -55,8 +55,8 @@ struct PiecesBlock {
 };
 /// The third one is for few queries: of these the three groups would often have none. The last four are for a mask.
 constexpr PiecesBlock kPiecesBlocks[] = {
-    {64, 3, 96, 3, 2},  {128, 2, 128, 2, 2}, {64, 2, 128, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 64, 2, 1},
-    {64, 2, 128, 2, 2}, {128, 2, 96, 2, 2},  {192, 2, 64, 2, 2}, {256, 2, 48, 3, 1},
+    {64, 3, 96, 3, 2},  {128, 2, 128, 2, 2}, {64, 2, 128, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 80, 2, 1},
+    {64, 2, 128, 2, 2}, {128, 2, 112, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 64, 2, 1},
 };
 constexpr int kMaskBlocks = 5;
 
