@@ -366,7 +366,9 @@ void GpuAttention() {
                          {4, 16, 16, 4096, 128, "mask"},
                          {4, 16, 16, 4096, 128, "full", true},
                          {2, 16, 16, 8192, 128, "full", true},
-                         {2, 16, 16, 8192, 128, "causal", true}}) {
+                         {2, 16, 16, 8192, 128, "causal", true},
+                         {4, 16, 16, 4096, 192, "full", true},
+                         {4, 16, 16, 4096, 256, "full", true}}) {
     std::ostringstream shape;
     shape << s.b << " " << s.h << " " << s.kv << " " << s.s << " " << s.d << " " << s.which;
     const std::string task = (s.is_gradient ? "attention_grad " : "attention ") + shape.str();

@@ -93,8 +93,9 @@ constexpr Image kGradPieces = tessera_cuda_image_attention_grad_pieces_hopper;
   {                                                                                                           \
     {kGradPieces, "attention_grad_pieces_queries_" what}, { kGradPieces, "attention_grad_pieces_keys_" what } \
   }
-const Kernel kGradByPieces[2][2][2] = {{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_128")},
-                                       {TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_128")}};
+const Kernel kGradByPieces[2][4][2] = {
+    {TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_128"), TSR_GRAD_PARTS("f16_192"), TSR_GRAD_PARTS("f16_256")},
+    {TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_128"), TSR_GRAD_PARTS("bf16_192"), TSR_GRAD_PARTS("bf16_256")}};
 #undef TSR_GRAD_PARTS
 const Kernel kGradSums[2] = {{kGradPieces, "attention_grad_pieces_sums_f16"},
                              {kGradPieces, "attention_grad_pieces_sums_bf16"}};
@@ -210,13 +211,13 @@ bool PiecesOf(Device& device, const AttentionArgs& a, const PiecesBlock& block, 
 }
 
 /// The same for the kernels of attention_grad_pieces_hopper.cu: of queries, and of keys.
-bool PiecesOf(Device& device, const AttentionGradArgs& a, int which, AttentionGradPiecesArgs (&pieces)[2]) {
+bool PiecesOf(Device& device, const AttentionGradArgs& a, int64_t shape, AttentionGradPiecesArgs (&pieces)[2]) {
   const AttentionArgs& f = a.forward;
   const int64_t kv_heads = f.heads / f.share;
   if ((a.y.data & kIndirect) != 0) return false;
   for (int part = 0; part < 2; ++part) {
     AttentionGradPiecesArgs& p = pieces[part];
-    const int tile = (part == 0 ? kGradQueriesBlocks : kGradKeysBlocks)[which].rows;
+    const int tile = (part == 0 ? kGradQueriesBlocks : kGradKeysBlocks)[shape].rows;
     const int queries = part == 0 ? 64 : tile, keys = part == 0 ? tile : 64;
     if (!MapMatrices(device, f.q, f.queries, f.dim, queries, &p.q, &p.inner_q) ||
         !MapMatrices(device, a.g, f.queries, f.value_dim, queries, &p.g, &p.inner_g) ||
@@ -376,14 +377,17 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
     return Launch(args, kGradRows[wide][1], {std::min<int64_t>(keys, 1 << 20), kGradThreads}, a);
   }
   const bool is_bf16 = args.out[0]->dtype == DType::bf16;
-  const bool by_pieces = on_hopper && forward.queries >= (which == 0 ? kGradQueries64 : kGradQueries128);
-  if (AttentionGradPiecesArgs pieces[2]; by_pieces && PiecesOf(DeviceOf(*args.device), a, which, pieces)) {
+  const int64_t each = which == 2 ? 2 : 1;  // blocks for the same keys: of so many columns dk and dv have their own
+  const int64_t shape = (std::max<int64_t>(columns, 1) - 1) / 64;
+  const bool by_pieces =
+      IsHopper(args) && forward.has_mask == 0 && forward.queries >= (which == 0 ? kGradQueries64 : kGradQueries128);
+  if (AttentionGradPiecesArgs pieces[2]; by_pieces && PiecesOf(DeviceOf(*args.device), a, shape, pieces)) {
     TSR_RETURN_IF_ERROR(Launch(args, kGradSums[is_bf16], {(room * 16 + kThreads - 1) / kThreads, kThreads}, pieces[0]));
     const auto launch = [&](int part, const GradPiecesBlock& block, int64_t parts) {
-      return Launch(args, kGradByPieces[is_bf16][which][part], {parts, block.threads(), block.shared()}, pieces[part]);
+      return Launch(args, kGradByPieces[is_bf16][shape][part], {parts, block.threads(), block.shared()}, pieces[part]);
     };
-    TSR_RETURN_IF_ERROR(launch(0, kGradQueriesBlocks[which], forward.heads * ((forward.queries + 127) / 128)));
-    return launch(1, kGradKeysBlocks[which], kv_heads * ((forward.keys + 127) / 128));
+    TSR_RETURN_IF_ERROR(launch(0, kGradQueriesBlocks[shape], forward.heads * ((forward.queries + 127) / 128)));
+    return launch(1, kGradKeysBlocks[shape], each * kv_heads * ((forward.keys + 127) / 128));
   }
   const auto& kernels = on_hopper ? kGradOnHopper[is_bf16][which] : kGradMatrices[is_bf16][which][forward.has_mask];
   const auto launch = [&](const Kernel& kernel, int64_t blocks, int64_t bytes) {
@@ -393,8 +397,7 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   const int64_t query_blocks = forward.heads * ((forward.queries + query_rows - 1) / query_rows);
   const int64_t key_blocks = kv_heads * ((forward.keys + key_rows - 1) / key_rows);
   TSR_RETURN_IF_ERROR(launch(kernels[0], query_blocks, query_bytes));
-  // Of the most columns, dk and dv are of different blocks.
-  return launch(kernels[1], which == 2 ? 2 * key_blocks : key_blocks, key_bytes);
+  return launch(kernels[1], each * key_blocks, key_bytes);
 }
 
 }  // namespace tessera::cuda

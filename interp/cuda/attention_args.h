@@ -55,8 +55,8 @@ struct PiecesBlock {
 };
 /// The third one is for few queries: of these the three groups would often have none. The last four are for a mask.
 constexpr PiecesBlock kPiecesBlocks[] = {
-    {64, 3, 96, 3, 2},  {128, 2, 128, 2, 2}, {64, 2, 128, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 64, 2, 1},
-    {64, 2, 128, 2, 2}, {128, 2, 96, 2, 2},  {192, 2, 64, 2, 2}, {256, 2, 48, 3, 1},
+    {64, 3, 96, 3, 2},  {128, 2, 128, 2, 2}, {64, 2, 128, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 80, 2, 1},
+    {64, 2, 128, 2, 2}, {128, 2, 112, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 64, 2, 1},
 };
 constexpr int kMaskBlocks = 5;
 
@@ -103,8 +103,8 @@ struct GradPiecesBlock {
     return own + (stages + stages_2) * tile + (stages + stages_2) * 16 + 16;
   }
 };
-constexpr GradPiecesBlock kGradQueriesBlocks[2] = {{64, 128, 3, 2}, {128, 96, 3, 2}};
-constexpr GradPiecesBlock kGradKeysBlocks[2] = {{64, 96, 4, 0}, {128, 64, 4, 0}};
+constexpr GradPiecesBlock kGradQueriesBlocks[] = {{64, 128, 3, 2}, {128, 96, 3, 2}, {192, 64, 3, 2}, {256, 48, 3, 1}};
+constexpr GradPiecesBlock kGradKeysBlocks[] = {{64, 96, 4, 0}, {128, 64, 4, 0}, {192, 64, 2, 0}, {256, 48, 2, 0}};
 /// Numbers of queries are in rows of a multiple of this many: of all that are of one tile.
 constexpr int kGradPitch = 384;
 

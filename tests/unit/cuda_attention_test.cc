@@ -270,7 +270,7 @@ TEST_F(CudaAttention, LooksAddressesUp) {
 // So many queries that gradients are copied by pieces, too.
 TEST_F(CudaAttention, GradientByPieces) {
   for (DType dtype : {DType::f16, DType::bf16}) {
-    for (int64_t d : {64, 128}) {
+    for (int64_t d : {64, 128, 160, 192, 256}) {
       const int64_t queries = d == 64 ? 2048 : 768;
       const auto compare = [&](int64_t more_queries, int64_t keys, int64_t heads, int64_t columns, bool causal) {
         const int64_t s = queries + more_queries;
@@ -288,6 +288,9 @@ TEST_F(CudaAttention, GradientByPieces) {
       compare(0, 384, 1, d, true);
       compare(33, 333, 2, 40, true);
       compare(1, queries + 200, 1, d, true);
+      // Values of more columns than keys.
+      compare(50, 130, 2, 200, true);
+      compare(0, 97, 1, 256, false);
       // Scores that grow against the order of keys, so that sums are scaled anew.
       const auto k =
           Run1(Op::k_concat, {Random(dtype, {1, 1, 180, d}, 8), Random(dtype, {1, 1, 320, d}, 0.01)}, {int64_t{2}});

@@ -403,8 +403,11 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m,
   const auto multiply_keys = [&] {
     WaitAt(ks.full(), ks.parity);
     take_turn();
+    uint32_t q_tile = plan.q_tile(group, qs.stage);
+    // Where each of its columns begins is computed anew: there are no registers to remember it.
+    if constexpr (kDim > 128 || kMask) asm volatile("" : "+r"(q_tile));
     BeginProducts();
-    MultiplyRows<Products, kDim, 64, kKeys>(s, plan.q_tile(group, qs.stage), plan.k_tile(ks.stage));
+    MultiplyRows<Products, kDim, 64, kKeys>(s, q_tile, plan.k_tile(ks.stage));
     CommitProducts();
   };
   const auto multiply_values = [&](const Weights& by) {
