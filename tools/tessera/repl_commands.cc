@@ -71,8 +71,8 @@ void Tier(ReplState& repl, const std::string& rest) {
 void ShowIr(ReplState& repl, const std::string& rest) {
   const std::vector<std::string> words = absl::StrSplit(rest, ' ', absl::SkipEmpty());
   constexpr std::string_view kStages[] = {"gir",    "bytecode", "graph", "sched", "tile",
-                                          "target", "llvm",     "asm",   "report"};
-  const std::string list = "gir (Graph IR), bytecode, graph, sched, tile, target, llvm, asm and report";
+                                          "target", "llvm",     "asm",   "cuda",  "report"};
+  const std::string list = "gir (Graph IR), bytecode, graph, sched, tile, target, llvm, asm, cuda and report";
   if (words.empty() || words.size() > 2) return Fail(repl, ":ir STAGE [FUNCTION]; stages are " + list);
   if (std::find(std::begin(kStages), std::end(kStages), words[0]) == std::end(kStages))
     return Fail(repl, absl::StrCat("there is no stage ", words[0], "; stages are ", list));
