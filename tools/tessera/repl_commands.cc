@@ -196,7 +196,7 @@ const std::vector<ReplCommand>& ReplCommands() {
       {":device", "[NAME]", "where new tensors are made; with a name: from now on", SetDevice},
       {":explain", "", "what got hot and what became of it", Explain},
       {":help", "[NAME]", "this text, or what a built-in function does", Help},
-      {":ir", "STAGE [FUNCTION]", "a function as gir, graph, sched, tile, target, llvm or asm", ShowIr},
+      {":ir", "STAGE [FUNCTION]", "a function as gir, graph, sched, tile, target, llvm, asm or cuda", ShowIr},
       {":quit", "", "leaves", Quit},
       {":tier", "[1|2|3]", "which tiers do the work; with a number: the highest to use", Tier},
       {":time", "EXPRESSION", "how long it takes, first and later", Time},
