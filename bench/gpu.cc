@@ -205,6 +205,7 @@ Timed GpuTask(const std::string& task) {
   if (const Timed program = GpuProgramTask(task)) return program;
   if (const Timed linear = GpuLinearTask(task)) return linear;
   if (const Timed rows = GpuRowsTask(task)) return rows;
+  if (const Timed tuner = GpuTunerTask(task)) return tuner;
   if (name == "generated") {
     // How many generated kernels a call runs, in place of seconds.
     words.clear();

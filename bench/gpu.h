@@ -3,7 +3,7 @@
 //   rows NAME DTYPE M N    a function of rows: gelu, layer_norm, rms_norm, softmax, sum
 //   row_op NAME DTYPE N    an op of rows of N elements, 256 MiB of them (gpu_rows.cc)
 //   gemm M N K DTYPE       a product
-//   attention B H K S D full|causal, op NAME    tier 1 (gpu_programs.cc)
+//   attention B H K S D full|causal|mask, op NAME    tier 1 (gpu_programs.cc)
 //   decode B H K S D, paged_decode B H K S D N  attention of one query; with pages of N positions (gpu_programs.cc)
 //   until                  a loop that ends when what it computes is small enough (gpu_programs.cc)
 //   linear WHAT M N K [T]  a product and what follows it (gpu_linear.cc)
@@ -24,6 +24,7 @@ Timed GpuTask(const std::string& task);
 Timed GpuProgramTask(const std::string& task);
 Timed GpuLinearTask(const std::string& task);
 Timed GpuRowsTask(const std::string& task);
+Timed GpuTunerTask(const std::string& task);
 
 }  // namespace bench
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
+#include <string_view>
 
 #include "bench/benchmarks.h"
 #include "bench/gpu.h"
@@ -213,10 +214,12 @@ Timed GpuProgramTask(const std::string& task) {
     std::string which;
     words >> b >> h >> kv >> s >> d >> which;
     const bool causal = which == "causal";
+    const Tensor added = which == "mask" ? normal({1, 1, s, s}, 5) : Tensor();
+    const auto mask = [added, has_mask = which == "mask"] { return has_mask ? tessera::Arg(added) : tessera::Arg(); };
     const Tensor q = normal({b, h, s, d}, 1), k = normal({b, kv, s, d}, 2), v = normal({b, kv, s, d}, 3);
-    if (name == "attention") return GpuWork([=] { tessera::attention(q, k, v, {}, causal); });
-    const Tensor y = tessera::attention(q, k, v, {}, causal), g = normal({b, h, s, d}, 4);
-    return GpuWork([=] { tessera::attention_grad(q, k, v, y, g, {}, causal); });
+    if (name == "attention") return GpuWork([=] { tessera::attention(q, k, v, mask(), causal); });
+    const Tensor y = tessera::attention(q, k, v, mask(), causal), g = normal({b, h, s, d}, 4);
+    return GpuWork([=] { tessera::attention_grad(q, k, v, y, g, mask(), causal); });
   }
   if (name == "decode") {
     int64_t b = 0, h = 0, kv = 0, s = 0, d = 0;
@@ -356,36 +359,47 @@ void GpuAttention() {
   const Process ours = StartGpu(Tier::one), torch = StartTorch();
   struct Shape {
     int64_t b, h, kv, s, d;
-    bool causal;
+    std::string_view which;
     bool is_gradient = false;
   };
-  for (const Shape& s : {Shape{4, 16, 16, 2048, 128, false},
-                         {4, 16, 16, 4096, 128, false},
-                         {2, 16, 16, 8192, 128, false},
-                         {4, 16, 16, 4096, 128, true},
-                         {2, 16, 16, 16384, 128, true},
-                         {4, 32, 32, 4096, 64, false},
-                         {4, 32, 8, 4096, 128, true},
-                         {4, 16, 16, 4096, 128, false, true},
-                         {2, 16, 16, 8192, 128, false, true},
-                         {2, 16, 16, 8192, 128, true, true}}) {
+  for (const Shape& s : {Shape{4, 16, 16, 2048, 128, "full"},
+                         {4, 16, 16, 4096, 128, "full"},
+                         {2, 16, 16, 8192, 128, "full"},
+                         {4, 16, 16, 4096, 128, "causal"},
+                         {2, 16, 16, 16384, 128, "causal"},
+                         {4, 32, 32, 4096, 64, "full"},
+                         {4, 32, 8, 4096, 128, "causal"},
+                         {4, 16, 16, 4096, 192, "full"},
+                         {4, 16, 16, 4096, 192, "causal"},
+                         {4, 16, 16, 4096, 256, "full"},
+                         {4, 16, 16, 4096, 256, "causal"},
+                         {4, 16, 16, 4096, 128, "mask"},
+                         {4, 16, 16, 4096, 128, "full", true},
+                         {2, 16, 16, 8192, 128, "full", true},
+                         {2, 16, 16, 8192, 128, "causal", true},
+                         {4, 16, 16, 4096, 192, "full", true},
+                         {4, 16, 16, 4096, 256, "full", true}}) {
     std::ostringstream shape;
-    shape << s.b << " " << s.h << " " << s.kv << " " << s.s << " " << s.d << (s.causal ? " causal" : " full");
+    shape << s.b << " " << s.h << " " << s.kv << " " << s.s << " " << s.d << " " << s.which;
     const std::string task = (s.is_gradient ? "attention_grad " : "attention ") + shape.str();
     std::vector<Timed> contenders = {PeerProcess::Task(ours, task)};
     std::vector<std::string> peers;
-    AddPeer(contenders, peers, torch, task, "PyTorch (FlashAttention-2)");
+    // FlashAttention-2 takes no mask.
+    if (s.which == "mask")
+      AddPeer(contenders, peers, torch, "efficient_" + task, "PyTorch (memory-efficient)");
+    else
+      AddPeer(contenders, peers, torch, task, "PyTorch (FlashAttention-2)");
     AddPeer(contenders, peers, torch, "cudnn_" + task, "PyTorch (cuDNN)");
     const auto n = static_cast<double>(s.s);
     // Two products, five in the gradient.
     const double flop =
-        (s.is_gradient ? 10.0 : 4.0) * static_cast<double>(s.b * s.h * s.d) * n * n * (s.causal ? 0.5 : 1);
+        (s.is_gradient ? 10.0 : 4.0) * static_cast<double>(s.b * s.h * s.d) * n * n * (s.which == "causal" ? 0.5 : 1);
     std::string name = shape.str();
     std::replace(name.begin(), name.end(), ' ', '_');
     Report({.name = std::string("gpu_attention/") + (s.is_gradient ? "gradient_" : "") + "bf16_" + name,
             .unit = Rate("TFLOP/s", flop * 1e-12),
             .goal = {Goal::ratio_at_least, s.is_gradient ? 0.9 : 1.0},
-            .note = "tier 1: batch, heads, heads of keys, length, columns"},
+            .note = "tier 1: batch, heads, heads of keys, length, columns; the mask is added, one for all heads"},
            RunRace(contenders, Budget()), peers);
   }
 }

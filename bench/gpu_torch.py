@@ -87,12 +87,16 @@ def attention(words, backend):
         return torch.randn(batch, h, rows, columns, device="cuda", dtype=torch.bfloat16)
 
     q, k, v = normal(heads, 1 if is_decode else length), normal(keys, length), normal(keys, length)
-    kind = SDPBackend.CUDNN_ATTENTION if backend == "cudnn" else SDPBackend.FLASH_ATTENTION
+    kind = {"cudnn": SDPBackend.CUDNN_ATTENTION,
+            "efficient": SDPBackend.EFFICIENT_ATTENTION}.get(backend, SDPBackend.FLASH_ATTENTION)
+    mask = None
+    if words[-1] == "mask":
+        mask = torch.randn(1, 1, length, length, device="cuda", dtype=torch.bfloat16)
 
     def function():
         with sdpa_kernel(kind):
             return torch.nn.functional.scaled_dot_product_attention(
-                q, k, v, is_causal=words[-1] == "causal", enable_gqa=heads != keys)
+                q, k, v, attn_mask=mask, is_causal=words[-1] == "causal", enable_gqa=heads != keys)
 
     if not words[0].endswith("grad"):
         return function
@@ -141,7 +145,8 @@ def find(task):
         return until(), True
     if words[0] == "loop":
         return loop(), True
-    if words[0] in ("attention", "cudnn_attention", "attention_grad", "cudnn_attention_grad", "decode", "cudnn_decode"):
+    if words[0] in ("attention", "cudnn_attention", "efficient_attention", "attention_grad", "cudnn_attention_grad",
+                    "decode", "cudnn_decode"):
         return attention(words, words[0].split("_")[0]), False
     if words[0] in ("linear", "compiled_linear"):
         function = linear(words)

@@ -33,10 +33,11 @@ rt::Ref<tiers::Version> NewestVersion(const interp::Bytecode& code) {
 }  // namespace
 
 Result<std::string> Function::inspect_ir(std::string_view stage) const {
-  constexpr std::string_view kStages[] = {"graph", "sched", "tile", "target", "llvm", "asm", "report"};
+  constexpr std::string_view kStages[] = {"graph", "sched", "tile", "target", "llvm", "asm", "cuda", "report"};
   if (std::find(std::begin(kStages), std::end(kStages), stage) == std::end(kStages)) {
-    return ToPublic(InvalidArgument("inspect_ir: there is no stage \"", std::string(stage),
-                                    "\"; stages are graph, sched, tile, target, llvm and asm, and there is report"));
+    return ToPublic(
+        InvalidArgument("inspect_ir: there is no stage \"", std::string(stage),
+                        "\"; stages are graph, sched, tile, target, llvm, asm and cuda, and there is report"));
   }
   const rt::Ref<tiers::Version> version = NewestVersion(*state_->instance->program->functions[index_]);
   if (!version) {

@@ -33,8 +33,9 @@ class TSR_API Function {
   /// The tier-1 bytecode as text.
   std::string bytecode() const;
   /// What the compiler makes of the newest version at the function's entry or at one of its loops, as text: "graph"
-  /// (the trace), "sched", "tile" or "target", and beyond those "llvm" (optimised LLVM IR) or "asm" (of this machine);
-  /// or "report": what each kernel reads, writes, computes and takes. Ops name their place in the program: loc(...).
+  /// (the trace), "sched", "tile" or "target", and beyond those "llvm" (optimised LLVM IR), "asm" (of this
+  /// machine, or PTX) or "cuda" (CUDA C++, of a device's version); or "report": what each kernel reads, writes, computes
+  /// and takes. Ops name their place in the program: loc(...).
   /// A version that has no generated code yet is shown as tier 2 would compile it. Takes as long as a compile; may be
   /// called on any thread. Not found: there is no such version (yet), or no compiler.
   Result<std::string> inspect_ir(std::string_view stage) const;

@@ -13,6 +13,7 @@ TSR_CUDA_IMAGE(attention);
 extern "C" const unsigned char* tessera_cuda_image_attention_mma();
 extern "C" const unsigned char* tessera_cuda_image_attention_hopper();
 extern "C" const unsigned char* tessera_cuda_image_attention_pieces_hopper();
+extern "C" const unsigned char* tessera_cuda_image_attention_pieces_mask_hopper();
 extern "C" const unsigned char* tessera_cuda_image_attention_few();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad_mma();
@@ -37,18 +38,21 @@ const Kernel kMatrices[2][3][2] = {{{{kMma, "attention_f16_64"}, {kMma, "attenti
 constexpr int64_t kMmaKeys = 64;
 constexpr int kMmaThreads = 128;
 
-/// On sm_90, by dtype and columns; there is no mask.
+/// On sm_90, by dtype and columns, without a mask.
 constexpr Image kHopper = tessera_cuda_image_attention_hopper, kGradHopper = tessera_cuda_image_attention_grad_hopper;
 const Kernel kOnHopper[2][2] = {{{kHopper, "attention_hopper_f16_64"}, {kHopper, "attention_hopper_f16_128"}},
                                 {{kHopper, "attention_hopper_bf16_64"}, {kHopper, "attention_hopper_bf16_128"}}};
 
 /// The same, for operands that the device can copy pieces of: by dtype, in the order of kPiecesBlocks.
 constexpr Image kPieces = tessera_cuda_image_attention_pieces_hopper;
-#define TSR_PIECES(dtype)                                                                          \
-  {                                                                                                \
-      {kPieces, "attention_pieces_" dtype "_64"},     {kPieces, "attention_pieces_" dtype "_128"}, \
-      {kPieces, "attention_pieces_" dtype "_64_few"}, {kPieces, "attention_pieces_" dtype "_192"}, \
-      {kPieces, "attention_pieces_" dtype "_256"},                                                 \
+constexpr Image kMaskPieces = tessera_cuda_image_attention_pieces_mask_hopper;
+#define TSR_PIECES(dtype)                                                                                         \
+  {                                                                                                               \
+      {kPieces, "attention_pieces_" dtype "_64"},           {kPieces, "attention_pieces_" dtype "_128"},          \
+      {kPieces, "attention_pieces_" dtype "_64_few"},       {kPieces, "attention_pieces_" dtype "_192"},          \
+      {kPieces, "attention_pieces_" dtype "_256"},          {kMaskPieces, "attention_pieces_" dtype "_64_mask"},  \
+      {kMaskPieces, "attention_pieces_" dtype "_128_mask"}, {kMaskPieces, "attention_pieces_" dtype "_192_mask"}, \
+      {kMaskPieces, "attention_pieces_" dtype "_256_mask"},                                                       \
   }
 const Kernel kByPieces[2][std::size(kPiecesBlocks)] = {TSR_PIECES("f16"), TSR_PIECES("bf16")};
 #undef TSR_PIECES
@@ -68,10 +72,12 @@ const Kernel kGradRows[2][2] = {{{kGrad, "attention_grad_queries_rows_f32"}, {kG
   {                                                                                       \
     {kGradMma, "attention_grad_queries_" what}, { kGradMma, "attention_grad_keys_" what } \
   }
-const Kernel kGradMatrices[2][2][2][2] = {{{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_64_mask")},
-                                           {TSR_GRAD_PARTS("f16_128"), TSR_GRAD_PARTS("f16_128_mask")}},
+const Kernel kGradMatrices[2][3][2][2] = {{{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_64_mask")},
+                                           {TSR_GRAD_PARTS("f16_128"), TSR_GRAD_PARTS("f16_128_mask")},
+                                           {TSR_GRAD_PARTS("f16_256"), TSR_GRAD_PARTS("f16_256_mask")}},
                                           {{TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_64_mask")},
-                                           {TSR_GRAD_PARTS("bf16_128"), TSR_GRAD_PARTS("bf16_128_mask")}}};
+                                           {TSR_GRAD_PARTS("bf16_128"), TSR_GRAD_PARTS("bf16_128_mask")},
+                                           {TSR_GRAD_PARTS("bf16_256"), TSR_GRAD_PARTS("bf16_256_mask")}}};
 #undef TSR_GRAD_PARTS
 /// By dtype, columns and part.
 #define TSR_GRAD_PARTS(what)                                                                                  \
@@ -87,12 +93,13 @@ constexpr Image kGradPieces = tessera_cuda_image_attention_grad_pieces_hopper;
   {                                                                                                           \
     {kGradPieces, "attention_grad_pieces_queries_" what}, { kGradPieces, "attention_grad_pieces_keys_" what } \
   }
-const Kernel kGradByPieces[2][2][2] = {{TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_128")},
-                                       {TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_128")}};
+const Kernel kGradByPieces[2][4][2] = {
+    {TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_128"), TSR_GRAD_PARTS("f16_192"), TSR_GRAD_PARTS("f16_256")},
+    {TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_128"), TSR_GRAD_PARTS("bf16_192"), TSR_GRAD_PARTS("bf16_256")}};
 #undef TSR_GRAD_PARTS
 const Kernel kGradSums[2] = {{kGradPieces, "attention_grad_pieces_sums_f16"},
                              {kGradPieces, "attention_grad_pieces_sums_bf16"}};
-constexpr int64_t kGradColumns = 128;
+constexpr int64_t kGradColumns = 256;
 constexpr int kGradThreads = 128;
 
 /// Of few queries, by dtype: 64 and 128 columns, and the end.
@@ -172,16 +179,27 @@ int32_t Together(const AttentionArgs& a, int64_t heads, int64_t rows, int64_t sh
   return static_cast<int32_t>(std::min(heads, std::max<int64_t>(1, kBytesTogether / bytes) * share));
 }
 
-/// The number of the blocks that attention_pieces_hopper.cu has for it.
+/// Whether the mask can be read two neighbours of a row at a time, and is of a dtype that attention_pieces.cuh knows.
+bool HasPairs(const AttentionArgs& a) {
+  const auto dtype = static_cast<DType>(a.mask_dtype);
+  if (dtype != DType::boolean && dtype != DType::f32 && a.mask_dtype != a.dtype) return false;
+  int64_t all = a.mask.row | a.keys;
+  for (int d = 0; d < a.mask.at.rank; ++d) all |= a.mask.at.strides[d];
+  const uint64_t bytes = dtype == DType::boolean ? 1 : dtype == DType::f32 ? 4 : 2;
+  return a.mask.col == 1 && all % 2 == 0 && (a.mask.data & kIndirect) == 0 && a.mask.data % (2 * bytes) == 0;
+}
+
+/// The number of the blocks that attention_pieces.cuh has for it.
 int ShapeOf(const AttentionArgs& a) {
   const int dim = std::max(a.dim, a.value_dim);
+  if (a.has_mask != 0) return kMaskBlocks + (dim - 1) / 64;
   if (dim <= 64) return a.queries < kManyQueries ? 2 : 0;
   return dim <= 128 ? 1 : dim <= 192 ? 3 : 4;
 }
 
-/// Whether attention_pieces_hopper.cu can do it; then what it takes.
+/// Whether attention_pieces.cuh can do it; then what it takes.
 bool PiecesOf(Device& device, const AttentionArgs& a, const PiecesBlock& block, AttentionPiecesArgs* pieces) {
-  if (a.has_mask != 0) return false;
+  if (a.has_mask != 0 && !HasPairs(a)) return false;
   if (!MapMatrices(device, a.q, a.queries, a.dim, 64, &pieces->q, &pieces->inner_q) ||
       !MapMatrices(device, a.k, a.keys, a.dim, block.keys, &pieces->k, &pieces->inner_k) ||
       !MapMatrices(device, a.v, a.keys, a.value_dim, block.keys, &pieces->v, &pieces->inner_v) ||
@@ -193,13 +211,13 @@ bool PiecesOf(Device& device, const AttentionArgs& a, const PiecesBlock& block, 
 }
 
 /// The same for the kernels of attention_grad_pieces_hopper.cu: of queries, and of keys.
-bool PiecesOf(Device& device, const AttentionGradArgs& a, int which, AttentionGradPiecesArgs (&pieces)[2]) {
+bool PiecesOf(Device& device, const AttentionGradArgs& a, int64_t shape, AttentionGradPiecesArgs (&pieces)[2]) {
   const AttentionArgs& f = a.forward;
   const int64_t kv_heads = f.heads / f.share;
   if ((a.y.data & kIndirect) != 0) return false;
   for (int part = 0; part < 2; ++part) {
     AttentionGradPiecesArgs& p = pieces[part];
-    const int tile = (part == 0 ? kGradQueriesBlocks : kGradKeysBlocks)[which].rows;
+    const int tile = (part == 0 ? kGradQueriesBlocks : kGradKeysBlocks)[shape].rows;
     const int queries = part == 0 ? 64 : tile, keys = part == 0 ? tile : 64;
     if (!MapMatrices(device, f.q, f.queries, f.dim, queries, &p.q, &p.inner_q) ||
         !MapMatrices(device, a.g, f.queries, f.value_dim, queries, &p.g, &p.inner_g) ||
@@ -341,8 +359,16 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   a.sums = a.logs + static_cast<Address>(room) * (wide ? 8 : 4);
 
   const int64_t columns = std::max(forward.dim, forward.value_dim);
+  const int which = columns <= 64 ? 0 : columns <= 128 ? 1 : 2;
+  const bool on_hopper = SuitsHopper(args, forward);
+  const int64_t pitch = (int64_t{64} << which) * 2 + (on_hopper ? 0 : 16);
+  const int64_t key_rows = which == 0 && !on_hopper ? 128 : 64, query_rows = on_hopper || which == 2 ? 64 : 128;
+  const int64_t step = on_hopper ? kHopperStep : which == 0 ? kGradStep64 : which == 1 ? kGradStep128 : kGradStep256;
+  const int64_t query_bytes = (2 * query_rows + 4 * step) * pitch;
+  const int64_t key_bytes = (2 * key_rows + 4 * step) * pitch + 4 * step * 4;
   const bool on_tensor_cores = SuitsTensorCores(forward) && columns <= kGradColumns &&
-                               HasAlignedRows(a.y, forward.value_dim) && HasAlignedRows(a.g, forward.value_dim);
+                               HasAlignedRows(a.y, forward.value_dim) && HasAlignedRows(a.g, forward.value_dim) &&
+                               std::max(query_bytes, key_bytes) <= DeviceOf(*args.device).properties().shared_bytes;
   if (!on_tensor_cores) {
     const int64_t keys = kv_heads * forward.keys;
     if (rows > 0)
@@ -350,30 +376,28 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
     if (keys == 0) return absl::OkStatus();
     return Launch(args, kGradRows[wide][1], {std::min<int64_t>(keys, 1 << 20), kGradThreads}, a);
   }
-  const int which = columns <= 64 ? 0 : 1;
-  const bool on_hopper = SuitsHopper(args, forward);
   const bool is_bf16 = args.out[0]->dtype == DType::bf16;
-  const bool by_pieces = on_hopper && forward.queries >= (which == 0 ? kGradQueries64 : kGradQueries128);
-  if (AttentionGradPiecesArgs pieces[2]; by_pieces && PiecesOf(DeviceOf(*args.device), a, which, pieces)) {
+  const int64_t each = which == 2 ? 2 : 1;  // blocks for the same keys: of so many columns dk and dv have their own
+  const int64_t shape = (std::max<int64_t>(columns, 1) - 1) / 64;
+  const bool by_pieces =
+      IsHopper(args) && forward.has_mask == 0 && forward.queries >= (which == 0 ? kGradQueries64 : kGradQueries128);
+  if (AttentionGradPiecesArgs pieces[2]; by_pieces && PiecesOf(DeviceOf(*args.device), a, shape, pieces)) {
     TSR_RETURN_IF_ERROR(Launch(args, kGradSums[is_bf16], {(room * 16 + kThreads - 1) / kThreads, kThreads}, pieces[0]));
     const auto launch = [&](int part, const GradPiecesBlock& block, int64_t parts) {
-      return Launch(args, kGradByPieces[is_bf16][which][part], {parts, block.threads(), block.shared()}, pieces[part]);
+      return Launch(args, kGradByPieces[is_bf16][shape][part], {parts, block.threads(), block.shared()}, pieces[part]);
     };
-    TSR_RETURN_IF_ERROR(launch(0, kGradQueriesBlocks[which], forward.heads * ((forward.queries + 127) / 128)));
-    return launch(1, kGradKeysBlocks[which], kv_heads * ((forward.keys + 127) / 128));
+    TSR_RETURN_IF_ERROR(launch(0, kGradQueriesBlocks[shape], forward.heads * ((forward.queries + 127) / 128)));
+    return launch(1, kGradKeysBlocks[shape], each * kv_heads * ((forward.keys + 127) / 128));
   }
-  const int64_t pitch = (int64_t{64} << which) * 2 + (on_hopper ? 0 : 16);
-  const int64_t key_rows = which == 0 && !on_hopper ? 128 : 64, query_rows = on_hopper ? 64 : 128;
-  const int64_t step = on_hopper ? kHopperStep : which == 0 ? kGradStep64 : kGradStep128;
   const auto& kernels = on_hopper ? kGradOnHopper[is_bf16][which] : kGradMatrices[is_bf16][which][forward.has_mask];
-  const auto launch = [&](const Kernel& kernel, int64_t heads, int64_t all, int64_t own, int64_t more) {
-    const int64_t blocks = heads * ((all + own - 1) / own);
+  const auto launch = [&](const Kernel& kernel, int64_t blocks, int64_t bytes) {
     if (blocks == 0) return absl::OkStatus();
-    const int64_t bytes = (2 * own + 4 * step) * pitch + more;
     return Launch(args, kernel, {blocks, kGradThreads, static_cast<int>(bytes)}, a);
   };
-  TSR_RETURN_IF_ERROR(launch(kernels[0], forward.heads, forward.queries, query_rows, 0));
-  return launch(kernels[1], kv_heads, forward.keys, key_rows, 4 * step * 4);
+  const int64_t query_blocks = forward.heads * ((forward.queries + query_rows - 1) / query_rows);
+  const int64_t key_blocks = kv_heads * ((forward.keys + key_rows - 1) / key_rows);
+  TSR_RETURN_IF_ERROR(launch(kernels[0], query_blocks, query_bytes));
+  return launch(kernels[1], each * key_blocks, key_bytes);
 }
 
 }  // namespace tessera::cuda

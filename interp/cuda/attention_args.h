@@ -13,8 +13,9 @@ struct Matrices {
   int64_t row, col;
 };
 
-/// Keys, or queries, that go through shared memory at a time in attention_grad_mma.cu: of up to 64 columns, and of 128.
-constexpr int kGradStep64 = 64, kGradStep128 = 32;
+/// Keys, or queries, that go through shared memory at a time in attention_grad_mma.cu: of up to 64 columns, of 128, and
+/// of 256.
+constexpr int kGradStep64 = 64, kGradStep128 = 32, kGradStep256 = 16;
 
 /// Warpgroups of a block, each of 64 queries, in attention_hopper.cu; attention_grad_hopper.cu has one.
 constexpr int kHopperGroups64 = 1, kHopperGroups128 = 2;
@@ -38,7 +39,7 @@ struct alignas(128) TileMap {
   unsigned char bytes[128];
 };
 
-/// Blocks of attention_pieces_hopper.cu for heads of so many columns.
+/// Blocks of attention_pieces.cuh for heads of so many columns.
 struct PiecesBlock {
   int columns;
   int groups;  // warpgroups of 64 queries; one more brings the tiles
@@ -52,9 +53,12 @@ struct PiecesBlock {
     return 2 * (parts * groups * 64 + 2 * stages * keys) * columns + stages * 32 + parts * groups * 32;
   }
 };
-/// The third one is for few queries: of these the three groups would often have none.
+/// The third one is for few queries: of these the three groups would often have none. The last four are for a mask.
 constexpr PiecesBlock kPiecesBlocks[] = {
-    {64, 3, 96, 3, 2}, {128, 2, 128, 2, 2}, {64, 2, 128, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 64, 2, 1}};
+    {64, 3, 96, 3, 2},  {128, 2, 128, 2, 2}, {64, 2, 128, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 80, 2, 1},
+    {64, 2, 128, 2, 2}, {128, 2, 112, 2, 2}, {192, 2, 80, 2, 2}, {256, 2, 64, 2, 1},
+};
+constexpr int kMaskBlocks = 5;
 
 /// Pieces have 64 columns of 64 queries, or of as many keys as a tile has. Maps have four dims: columns, rows, and two
 /// that together are the heads; of the inner one there are `inner`. y has none but the first three.
@@ -99,8 +103,8 @@ struct GradPiecesBlock {
     return own + (stages + stages_2) * tile + (stages + stages_2) * 16 + 16;
   }
 };
-constexpr GradPiecesBlock kGradQueriesBlocks[2] = {{64, 128, 3, 2}, {128, 96, 3, 2}};
-constexpr GradPiecesBlock kGradKeysBlocks[2] = {{64, 96, 4, 0}, {128, 64, 4, 0}};
+constexpr GradPiecesBlock kGradQueriesBlocks[] = {{64, 128, 3, 2}, {128, 96, 3, 2}, {192, 64, 3, 2}, {256, 48, 3, 1}};
+constexpr GradPiecesBlock kGradKeysBlocks[] = {{64, 96, 4, 0}, {128, 64, 4, 0}, {192, 64, 2, 0}, {256, 48, 2, 0}};
 /// Numbers of queries are in rows of a multiple of this many: of all that are of one tile.
 constexpr int kGradPitch = 384;
 

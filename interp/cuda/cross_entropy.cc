@@ -12,17 +12,22 @@ namespace tessera::cuda {
 namespace {
 
 constexpr Image kRows = tessera_cuda_image_cross_entropy_rows, kHopper = tessera_cuda_image_cross_entropy_rows_hopper;
-constexpr int64_t kAccess = 16;           // bytes
-constexpr int64_t kFewAccesses = 64;      // of a row: no more than a warp, or a part of one, has at a time
-constexpr int64_t kAccessesOfThread = 4;  // that are on their way
-// A warp is enough for a row of so many accesses if it is to be written, too; if it is only read, for longer ones, as
-// long as there are rows for all warps of a device.
-constexpr int kRowsOfWarps = 4;  // of a block
-constexpr int64_t kAccessesOfWarp = 256, kReadByWarp = 4096, kWarpsOfDevice = 4096;
-// Rows that are written are in shared memory. Up to so many bytes of each block there are several blocks of a
-// multiprocessor, which cover each other's waits; longer rows are shared by a cluster. Beyond that one block holds what
-// a multiprocessor does, or each part of a cluster more.
-constexpr int64_t kPartBytes = 32 << 10, kMostPartBytes = 72 << 10, kMostRowBytes = 110 << 10;
+constexpr int64_t kAccess = 16;       // bytes
+constexpr int64_t kFewAccesses = 64;  // of a row: no more than a warp, or a part of one, has at a time
+// Threads of a row are as many as an H200 was fastest with: up to so many accesses of it, so many. Rows that are only
+// read have few, as long as there are rows for all multiprocessors: then each has more on its way.
+struct Lanes {
+  int64_t accesses;
+  int lanes;
+};
+constexpr Lanes kReading[] = {{256, 8}, {512, 16}, {2048, 32}, {4096, 64}, {16384, 128}, {INT64_MAX, kRowThreads}};
+constexpr Lanes kWriting[] = {{128, 16}, {256, 32}, {1024, 64}, {2048, 128}, {INT64_MAX, kRowThreads}};
+constexpr int64_t kLeastAccesses = 4, kBusyThreads = 128 << 10;  // of a thread; of a device
+constexpr int kSmallBlock = 128;                                  // of several rows
+// Rows that are written are in shared memory. From so many bytes on they are shared by a cluster, of which a block has
+// about so many, so that there are several blocks of a multiprocessor, which cover each other's waits; or more, up to
+// what there is. Without clusters a block holds what a multiprocessor does.
+constexpr int64_t kClusterBytes = 64 << 10, kPartBytes = 32 << 10, kMostPartBytes = 72 << 10, kMostRowBytes = 110 << 10;
 
 struct Kernels {
   Kernel f32, f64;  // any layout; f32 computes for all narrow types, too
@@ -45,12 +50,12 @@ bool HasAlignedRows(const CrossEntropyArgs& a, int64_t bytes, bool grad) {
   return steps * bytes % kAccess == 0 && a.logits.data % kAccess == 0 && (!grad || a.y % kAccess == 0);
 }
 
-/// Threads for a row that a block or a warp has.
+/// Threads for a row.
 int LanesFor(const CrossEntropyArgs& a, int64_t accesses, bool grad) {
-  if (accesses <= kAccessesOfWarp && grad) return 32;
-  if (!grad && (accesses <= kAccessesOfThread * 32 || (accesses <= kReadByWarp && a.rows >= kWarpsOfDevice))) return 32;
-  int lanes = 64;
-  while (lanes < kRowThreads && lanes * kAccessesOfThread < accesses) lanes *= 2;
+  const Lanes* row = grad ? kWriting : kReading;
+  while (accesses > row->accesses) ++row;
+  int lanes = row->lanes;
+  while (lanes < kRowThreads && lanes * kLeastAccesses < accesses && a.rows * lanes < kBusyThreads) lanes *= 2;
   return lanes;
 }
 
@@ -76,7 +81,7 @@ absl::Status Run(const interp::KernelArgs& args, const View* g, const Kernels& k
   const int64_t bytes = which == 0 ? 4 : 2, row = a.classes * bytes;
   if (which >= 0 && a.rows <= INT32_MAX / 8 && HasAlignedRows(a, bytes, g != nullptr)) {
     const Properties& device = DeviceOf(*args.device).properties();
-    if (g != nullptr && row > kPartBytes && device.major == 9 && device.minor == 0 && row <= 8 * kMostPartBytes) {
+    if (g != nullptr && row > kClusterBytes && device.major == 9 && device.minor == 0 && row <= 8 * kMostPartBytes) {
       int size = 0;
       while (size < 2 && row > (kPartBytes << (size + 1))) ++size;
       const int64_t blocks = 2 << size, part = (row / kAccess + blocks - 1) / blocks * kAccess;
@@ -84,7 +89,7 @@ absl::Status Run(const interp::KernelArgs& args, const View* g, const Kernels& k
     }
     if (g == nullptr || row <= std::min<int64_t>(kMostRowBytes, device.shared_bytes - (1 << 10))) {
       a.lanes = LanesFor(a, row / kAccess, g != nullptr);
-      const int threads = a.lanes == 32 ? kRowsOfWarps * 32 : a.lanes;
+      const int threads = std::max(a.lanes, kSmallBlock);
       const int64_t of_block = threads / a.lanes;
       Grid grid = {(a.rows + of_block - 1) / of_block, threads, 0};
       if (g != nullptr) grid.shared = static_cast<int>(row * of_block);

@@ -203,7 +203,7 @@ TEST(Compile, SettingsThatAreNoneAreAnError) {
   settings = {};
   settings.options.grain = 0;
   EXPECT_EQ(WhyNot(kChain, settings), "the grain is at least 1");
-  EXPECT_EQ(WhyNot(kChain, WithTexts({"tiles"})), "stages are graph, sched, tile, target, llvm and asm, not tiles");
+  EXPECT_EQ(WhyNot(kChain, WithTexts({"tiles"})), "stages are graph, sched, tile, target, llvm, asm and cuda, not tiles");
   settings = {};
   settings.cpu = "abacus";
   EXPECT_THAT(WhyNot(kChain, settings), HasSubstr("there is no processor abacus of "));

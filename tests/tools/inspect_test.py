@@ -66,7 +66,7 @@ class Usage(unittest.TestCase):
                    MODEL)
         self.fails(f"tessera inspect: {MODEL} has no function columns; there is rows, power, halves, pick", "inspect",
                    MODEL, "--fn", "columns")
-        self.fails("tessera inspect: there is no stage tiles; stages are gir, graph, sched, tile, target, llvm, asm", "inspect",
+        self.fails("tessera inspect: there is no stage tiles; stages are gir, graph, sched, tile, target, llvm, asm, cuda", "inspect",
                    MODEL, "--fn", "rows", "--stage", "tiles")
         self.fails("tessera inspect: --stage and --report: it is one or the other", "inspect", MODEL, "--stage", "asm",
                    "--report")

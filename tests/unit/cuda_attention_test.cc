@@ -1,5 +1,9 @@
 // Attention and its gradient on a CUDA device against the cpu: what decides between the kernels, and their edges.
 #include <bit>
+#include <cmath>
+#include <random>
+#include <utility>
+#include <vector>
 
 #include "cuda_ops_testing.h"
 
@@ -67,6 +71,8 @@ TEST_F(CudaAttention, ByPieces) {
       simple({1, 1, 2048, d}, {1, 1, 2048 + 95, d});
       // Whole parts that see no key, and queries that see one after a tile of which they see none.
       simple({1, 4, 700, d}, {1, 1, 77, d});
+      // Such parts behind others of the same block.
+      simple({2, 24, 700, d}, {2, 8, 77, d});
       for (int64_t more : {95, 127, 191, 255}) simple({1, 2, 200, d}, {1, 2, 200 + more, d});
       // One tile, exactly so; one key.
       simple({1, 2, 192, d}, {1, 2, 96, d});
@@ -96,6 +102,112 @@ TEST_F(CudaAttention, ByPieces) {
         return Run1(Op::k_transpose, {Random(dtype, {2, rows, 3, 2, d})}, {ir::Ints{3, 0, 2, 1, 4}});
       };
       compare({apart(100), apart(150), apart(150)});
+    }
+  }
+}
+
+// Heads of other columns than blocks have, of more than 128, and of values that differ in that from keys.
+TEST_F(CudaAttention, ByWidePieces) {
+  const std::pair<int64_t, int64_t> columns[] = {{80, 80},   {96, 96},   {160, 160}, {192, 192}, {256, 256},
+                                                 {192, 128}, {256, 136}, {64, 200},  {128, 184}, {8, 256}};
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    for (const auto& [d, value_d] : columns) {
+      const auto compare = [&](int64_t b, int64_t heads, int64_t kv, int64_t queries, int64_t keys) {
+        const Inputs in = {Random(dtype, {b, heads, queries, d}), Random(dtype, {b, kv, keys, d}),
+                           Random(dtype, {b, kv, keys, value_d})};
+        for (bool causal : {false, true}) Compare(Op::k_attention, in, {causal, 0.0}, 2, 2);
+      };
+      // More parts than blocks run at a time, with heads that share keys.
+      compare(3, 24, 8, 129, 140);
+      // Parts that see no key, before and between others that do.
+      compare(2, 24, 4, 300, 77);
+      // Many tiles; the last one is not whole.
+      compare(1, 2, 1, 515, 1111);
+      // One tile of any of the sizes, exactly so, and one key more; one key.
+      for (int64_t keys : {64, 80, 128}) {
+        compare(1, 2, 2, 128, keys);
+        compare(1, 1, 1, 65, keys + 1);
+      }
+      compare(2, 1, 1, 65, 1);
+      // Scores that grow by more than weights can, against the order of keys.
+      const auto k =
+          Run1(Op::k_concat, {Random(dtype, {1, 2, 180, d}, 40), Random(dtype, {1, 2, 320, d}, 0.01)}, {int64_t{2}});
+      Compare(Op::k_attention, {Random(dtype, {1, 2, 300, d}), k, Random(dtype, {1, 2, 500, value_d})}, {false, 0.0}, 2,
+              2);
+      // Heads side by side.
+      const auto lay = [&](int64_t h, int64_t rows, int64_t cols) {
+        return Run1(Op::k_transpose, {Random(dtype, {2, rows, h, cols})}, {ir::Ints{0, 2, 1, 3}});
+      };
+      Compare(Op::k_attention, {lay(4, 200, d), lay(2, 333, d), lay(2, 333, value_d)}, {true, 0.1}, 2, 2);
+    }
+  }
+}
+
+TEST_F(CudaAttention, MasksByPieces) {
+  // Added numbers, of which some are -inf, and some rows are nothing else.
+  const auto added = [&](DType dtype, std::vector<int64_t> dims) {
+    const int64_t keys = dims.back();
+    Ref<TensorImpl> wide = Make(DType::f64, std::move(dims));
+    std::normal_distribution<double> normal;
+    for (int64_t i = 0; i < wide->size(); ++i) {
+      const double x = normal(rng_);
+      const bool is_hidden = i % 5 == 2 || (wide->size() > keys && i / keys % 17 == 3);
+      wide->as<double>()[i] = is_hidden ? -INFINITY : i % 11 == 1 ? -1e4 : x;
+    }
+    return *interp::Cast(*wide, rt::Cpu(), dtype);
+  };
+  // Some of each row, some rows as a whole, and some as far as `most` keys go.
+  const auto kept = [&](std::vector<int64_t> dims, int64_t most) {
+    const int64_t keys = dims.back();
+    Ref<TensorImpl> keep = Make(DType::boolean, std::move(dims));
+    for (int64_t i = 0; i < keep->size(); ++i) {
+      const int64_t row = i / keys;
+      keep->as<bool>()[i] = rng_() % 4 != 0 && row % 13 != 5 && (row % 3 != 0 || i % keys < most);
+    }
+    return keep;
+  };
+  const std::pair<int64_t, int64_t> columns[] = {{64, 64},   {80, 80},   {128, 128}, {128, 40},
+                                                 {192, 192}, {256, 256}, {64, 160}};
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    const DType other = dtype == DType::f16 ? DType::bf16 : DType::f16;
+    for (const auto& [d, value_d] : columns) {
+      const auto compare = [&](int64_t kv, int64_t queries, int64_t keys, const Ref<TensorImpl>& mask) {
+        const Inputs in = {Random(dtype, {3, 2, queries, d}), Random(dtype, {3, kv, keys, d}),
+                           Random(dtype, {3, kv, keys, value_d}), mask};
+        for (bool causal : {false, true}) Compare(Op::k_attention, in, {causal, 0.0}, 2, 2);
+      };
+      // For all heads, for each, and for each of a batch; as many keys as queries, more and fewer, and one tile.
+      for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{{200, 200}, {129, 334}, {300, 78}}) {
+        compare(1, queries, keys, kept({queries, keys}, 20));
+        compare(2, queries, keys, kept({3, 2, queries, keys}, 60));
+        compare(2, queries, keys, kept({2, 1, keys}, keys));
+        for (DType of : {dtype, DType::f32, other}) {
+          compare(1, queries, keys, added(of, {1, 1, queries, keys}));
+          compare(2, queries, keys, added(of, {2, queries, keys}));
+          compare(2, queries, keys, added(of, {3, 1, 1, keys}));
+        }
+      }
+      // Keys up to a length, of one part of the batch none.
+      Ref<TensorImpl> lengths = Make(DType::boolean, {3, 1, 1, 610});
+      for (int64_t i = 0; i < lengths->size(); ++i)
+        lengths->as<bool>()[i] = i % 610 < std::vector<int64_t>{7, 0, 444}[static_cast<size_t>(i / 610)];
+      compare(1, 140, 610, lengths);
+      // More parts than blocks run at a time.
+      const Inputs many = {Random(dtype, {5, 16, 130, d}), Random(dtype, {5, 8, 140, d}),
+                           Random(dtype, {5, 8, 140, value_d}), added(dtype, {130, 140})};
+      Compare(Op::k_attention, many, {false, 0.0}, 2, 2);
+      // Rows that are farther apart than they are long; elements that are not neighbours; rows of an odd length.
+      const auto part = [&](const Ref<TensorImpl>& x, int64_t from, int64_t keys) {
+        return Run1(Op::k_slice, {x}, {ir::Ints{from}, ir::Ints{from + keys}, ir::Ints{}, ir::Ints{1}});
+      };
+      compare(2, 150, 200, part(added(dtype, {150, 240}), 6, 200));
+      compare(2, 150, 200, part(added(DType::f32, {150, 240}), 3, 200));
+      compare(2, 150, 200, part(kept({150, 240}, 60), 10, 200));
+      compare(2, 150, 199, part(kept({150, 240}, 60), 10, 199));
+      compare(2, 150, 200, Strided(added(dtype, {2, 150, 200}), 1));
+      compare(2, 150, 200, Strided(kept({150, 200}, 30), 1));
+      compare(2, 150, 333, added(dtype, {2, 150, 333}));
+      compare(2, 150, 333, kept({150, 333}, 100));
     }
   }
 }
@@ -158,7 +270,7 @@ TEST_F(CudaAttention, LooksAddressesUp) {
 // So many queries that gradients are copied by pieces, too.
 TEST_F(CudaAttention, GradientByPieces) {
   for (DType dtype : {DType::f16, DType::bf16}) {
-    for (int64_t d : {64, 128}) {
+    for (int64_t d : {64, 128, 160, 192, 256}) {
       const int64_t queries = d == 64 ? 2048 : 768;
       const auto compare = [&](int64_t more_queries, int64_t keys, int64_t heads, int64_t columns, bool causal) {
         const int64_t s = queries + more_queries;
@@ -176,12 +288,45 @@ TEST_F(CudaAttention, GradientByPieces) {
       compare(0, 384, 1, d, true);
       compare(33, 333, 2, 40, true);
       compare(1, queries + 200, 1, d, true);
+      // Values of more columns than keys.
+      compare(50, 130, 2, 200, true);
+      compare(0, 97, 1, 256, false);
       // Scores that grow against the order of keys, so that sums are scaled anew.
       const auto k =
           Run1(Op::k_concat, {Random(dtype, {1, 1, 180, d}, 8), Random(dtype, {1, 1, 320, d}, 0.01)}, {int64_t{2}});
       const Inputs in = {Random(dtype, {1, 1, queries, d}), k, Random(dtype, {1, 1, 500, d}),
                          Random(dtype, {1, 1, queries, d}, 0.3), Random(dtype, {1, 1, queries, d})};
       Compare(Op::k_attention_grad, in, {false, 0.0}, 16, 16);
+    }
+  }
+}
+
+TEST_F(CudaAttention, GradientOfWideHeads) {
+  const std::pair<int64_t, int64_t> columns[] = {{136, 136}, {160, 160}, {192, 192}, {256, 256},
+                                                 {256, 40},  {64, 256},  {192, 128}, {200, 240}};
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    for (const auto& [d, value_d] : columns) {
+      const auto compare = [&](int64_t heads, int64_t kv, int64_t queries, int64_t keys, bool causal,
+                               const Ref<TensorImpl>& mask = {}) {
+        // Heads side by side, as they come from one product.
+        const auto lay = [&](int64_t h, int64_t rows, int64_t cols, double scale) {
+          return Run1(Op::k_transpose, {Random(dtype, {2, rows, h, cols}, scale)}, {ir::Ints{0, 2, 1, 3}});
+        };
+        Inputs in = {lay(heads, queries, d, 1), lay(kv, keys, d, 1), lay(kv, keys, value_d, 1),
+                     lay(heads, queries, value_d, 0.3), lay(heads, queries, value_d, 1)};
+        if (mask) in.push_back(mask);
+        Compare(Op::k_attention_grad, in, {causal, 0.0}, 8, 4);
+      };
+      for (bool causal : {false, true}) {
+        compare(4, 2, 33, 65, causal);
+        compare(2, 2, 128, 64, causal);
+        compare(4, 1, 200, 333, causal);
+        compare(2, 1, 333, 150, causal);
+        Ref<TensorImpl> keep = Random(DType::boolean, {4, 97, 131});
+        for (int64_t i = 0; i < 131; ++i) keep->as<bool>()[i] = false;
+        compare(4, 2, 97, 131, causal, keep);
+        compare(4, 4, 97, 131, causal, Random(dtype, {97, 131}));
+      }
     }
   }
 }

@@ -245,16 +245,21 @@ TEST_F(CudaOps, CrossEntropyOfManyClasses) {
 }
 
 TEST_F(CudaOps, CrossEntropyOfManyRows) {
-  // A warp for each row, and more rows than a device has warps at a time.
+  // A warp for each row or a part of one, which has a row that does not count beside others, and more rows than a
+  // device has threads for at a time.
   for (DType dtype : {DType::bf16, DType::f32}) {
-    constexpr int64_t kRows = 4101;
-    for (int64_t n : {1000, 1536, 4096}) {
-      Ref<TensorImpl> targets = Make(DType::i64, {kRows});
-      for (int64_t i = 0; i < kRows; ++i) targets->as<int64_t>()[i] = i % 7 == 3 ? -100 : i * 31 % n;
-      const auto x = Random(dtype, {kRows, n}, 3);
+    for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{4101, 1000},
+                                  {4101, 1536},
+                                  {4101, 4096},
+                                  {17003, 512},
+                                  {17003, 1000},
+                                  {17003, 1024}}) {
+      Ref<TensorImpl> targets = Make(DType::i64, {rows});
+      for (int64_t i = 0; i < rows; ++i) targets->as<int64_t>()[i] = i % 7 == 3 ? -100 : i * 31 % n;
+      const auto x = Random(dtype, {rows, n}, 3);
       const double units = dtype == DType::f32 ? 256 : 2;
       Compare(Op::k_cross_entropy, {x, targets}, {}, units, 1);
-      Compare(Op::k_cross_entropy_grad, {x, targets, Random(dtype, {kRows})}, {}, units, 1e-30);
+      Compare(Op::k_cross_entropy_grad, {x, targets, Random(dtype, {rows})}, {}, units, 1e-30);
     }
   }
 }

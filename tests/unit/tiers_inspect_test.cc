@@ -54,7 +54,7 @@ TEST(TiersInspect, AnUnknownStageIsRefusedWithTheKnownOnes) {
   EXPECT_EQ(text.status().code(), Code::invalid_argument);
   EXPECT_EQ(
       text.status().message(),
-      "inspect_ir: there is no stage \"tiles\"; stages are graph, sched, tile, target, llvm and asm, and there is "
+      "inspect_ir: there is no stage \"tiles\"; stages are graph, sched, tile, target, llvm, asm and cuda, and there is "
       "report");
 }
 
@@ -166,10 +166,14 @@ TEST(TiersInspect, ACubinOfATraceForAGpu) {
               "\x7f"
               "ELF");
     EXPECT_THAT(*tiers::Inspect(**tiers::Compiler(), request, "asm"), HasSubstr(".target sm_90a"));
+    EXPECT_THAT(*tiers::Inspect(**tiers::Compiler(), request, "cuda"), HasSubstr("__global__"));
   } else {
     EXPECT_THAT(std::string(cubin.status().message()), HasSubstr("libnvJitLink"));
   }
   request.target = "";
+  const auto source = tiers::Inspect(**tiers::Compiler(), request, "cuda");
+  ASSERT_FALSE(source.ok());
+  EXPECT_THAT(std::string(source.status().message()), HasSubstr("CUDA C++ is for CUDA devices"));
   const auto host = tiers::Inspect(**tiers::Compiler(), request, "cubin");
   ASSERT_FALSE(host.ok());
   EXPECT_THAT(std::string(host.status().message()), HasSubstr("the code is for the host"));

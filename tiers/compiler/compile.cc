@@ -25,7 +25,7 @@ llvm::Error Check(const CompileSettings& settings) {
   if (settings.options.grain < 1) return llvm::createStringError("the grain is at least 1");
   for (const std::string& text : settings.texts)
     if (!llvm::is_contained(kTexts, text))
-      return llvm::createStringError("stages are graph, sched, tile, target, llvm and asm, not " + text);
+      return llvm::createStringError("stages are graph, sched, tile, target, llvm, asm and cuda, not " + text);
   return llvm::Error::success();
 }
 

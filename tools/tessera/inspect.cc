@@ -23,7 +23,7 @@ namespace {
 
 constexpr Flag kFlags[] = {
     {"fn", "NAME", "the function; may be left out where the file has one"},
-    {"stage", "STAGE", "gir, graph, sched, tile, target, llvm or asm; graph if nothing is said"},
+    {"stage", "STAGE", "gir, graph, sched, tile, target, llvm, asm or cuda; graph if nothing is said"},
     {"report", "", "what each kernel reads, writes, computes and takes, in place of a stage"},
     {"version", "N", "for a .tsr file: which combination of argument types, in the order they were met"},
     {"tier", "2|3", "2: dims are read at run time; 3: they are built in; 3 if nothing is said"},
@@ -196,7 +196,7 @@ absl::Status InspectProgram(const Arguments& arguments, const std::string& stage
 
 absl::Status Inspect(const Arguments& arguments) {
   const std::string stage = arguments.Has("report") ? "report" : arguments.Get("stage", "graph");
-  const std::vector<std::string> stages = {"gir", "graph", "sched", "tile", "target", "llvm", "asm"};
+  const std::vector<std::string> stages = {"gir", "graph", "sched", "tile", "target", "llvm", "asm", "cuda"};
   if (arguments.Has("report") && arguments.Has("stage"))
     return InvalidArgument("--stage and --report: it is one or the other");
   if (stage != "report" && std::find(stages.begin(), stages.end(), stage) == stages.end())

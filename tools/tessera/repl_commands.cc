@@ -71,8 +71,8 @@ void Tier(ReplState& repl, const std::string& rest) {
 void ShowIr(ReplState& repl, const std::string& rest) {
   const std::vector<std::string> words = absl::StrSplit(rest, ' ', absl::SkipEmpty());
   constexpr std::string_view kStages[] = {"gir",    "bytecode", "graph", "sched", "tile",
-                                          "target", "llvm",     "asm",   "report"};
-  const std::string list = "gir (Graph IR), bytecode, graph, sched, tile, target, llvm, asm and report";
+                                          "target", "llvm",     "asm",   "cuda",  "report"};
+  const std::string list = "gir (Graph IR), bytecode, graph, sched, tile, target, llvm, asm, cuda and report";
   if (words.empty() || words.size() > 2) return Fail(repl, ":ir STAGE [FUNCTION]; stages are " + list);
   if (std::find(std::begin(kStages), std::end(kStages), words[0]) == std::end(kStages))
     return Fail(repl, absl::StrCat("there is no stage ", words[0], "; stages are ", list));
@@ -196,7 +196,7 @@ const std::vector<ReplCommand>& ReplCommands() {
       {":device", "[NAME]", "where new tensors are made; with a name: from now on", SetDevice},
       {":explain", "", "what got hot and what became of it", Explain},
       {":help", "[NAME]", "this text, or what a built-in function does", Help},
-      {":ir", "STAGE [FUNCTION]", "a function as gir, graph, sched, tile, target, llvm or asm", ShowIr},
+      {":ir", "STAGE [FUNCTION]", "a function as gir, graph, sched, tile, target, llvm, asm or cuda", ShowIr},
       {":quit", "", "leaves", Quit},
       {":tier", "[1|2|3]", "which tiers do the work; with a number: the highest to use", Tier},
       {":time", "EXPRESSION", "how long it takes, first and later", Time},

@@ -5,6 +5,9 @@
 // The first kernel needs no sum of weights beforehand: as in attention, what is summed so far is scaled whenever a
 // larger score turns up. It leaves the logarithm of the sum, and the row's sum of g y, for the second.
 //
+// Of more than 128 columns the registers have room for one of dk and dv: some blocks of the second kernel are for the
+// one, others for the other. There columns beyond the last that an operand has are left out, 64 at a time.
+//
 // Rows of all operands must be runs of memory that begin at multiples of 16 bytes.
 #include "interp/cuda/attention_args.h"
 #include "interp/cuda/kernels/attention_mask.cuh"
@@ -17,11 +20,13 @@ constexpr float kLog2E = 0x1.715476p+0f;
 
 /// Keys, or queries, that go through shared memory at a time; and of those, what a warp computes scores of at a time.
 template <int kDim>
-constexpr int kStepOf = kDim <= 64 ? kGradStep64 : kGradStep128;
+constexpr int kStepOf = kDim <= 64    ? kGradStep64
+                        : kDim <= 128 ? kGradStep128
+                                      : kGradStep256;
 template <int kDim>
-constexpr int kQueriesSub = 32;
+constexpr int kQueriesSub = kDim <= 128 ? 32 : 16;
 template <int kDim>
-constexpr int kKeysSub = kDim <= 64 ? 16 : 32;
+constexpr int kKeysSub = kDim <= 64 || kDim > 128 ? 16 : 32;
 
 /// Sums of one product: kTiles of 16 rows by kCols columns.
 template <int kTiles, int kCols>
@@ -60,12 +65,12 @@ struct OwnRows {
   }
 };
 
-/// sums += a b^T; b's rows are in shared memory and begin at `b`, as the lane reads them.
-template <class Of, int kDim, int kTiles, int kCols>
+/// sums += a b^T of columns kFrom to kTo - 1; b's rows are in shared memory and begin at `b`, as the lane reads them.
+template <class Of, int kDim, int kTiles, int kCols, int kFrom = 0, int kTo = kDim>
 __device__ __forceinline__ void MultiplyRows(Sums<kTiles, kCols>& sums, const OwnRows<kDim, kTiles>& a, uint32_t b) {
   constexpr int kPitch = kDim * 2 + 16;
 #pragma unroll
-  for (int d = 0; d < kDim / 16; ++d) {
+  for (int d = kFrom / 16; d < kTo / 16; ++d) {
     uint32_t as[kTiles][4];
     a.Get(d, as);
 #pragma unroll
@@ -81,9 +86,32 @@ __device__ __forceinline__ void MultiplyRows(Sums<kTiles, kCols>& sums, const Ow
   }
 }
 
-/// sums += a b: a is what sums of an earlier product were made into, b has rows in shared memory.
+/// Two such products: of the first `cols` columns, which are all but where kDim is over 128. kBoth: or the first alone.
+template <class Of, int kDim, int kTiles, int kCols, bool kBoth = true>
+__device__ __forceinline__ void MultiplyTwo(Sums<kTiles, kCols>& sums_0, const OwnRows<kDim, kTiles>& a_0, uint32_t b_0,
+                                            Sums<kTiles, kCols>& sums_1, const OwnRows<kDim, kTiles>& a_1, uint32_t b_1,
+                                            int cols) {
+  if constexpr (kDim <= 128) {
+    MultiplyRows<Of, kDim, kTiles, kCols>(sums_0, a_0, b_0);
+    if constexpr (kBoth) MultiplyRows<Of, kDim, kTiles, kCols>(sums_1, a_1, b_1);
+  } else {
+    static_assert(kDim == 256);
+    const auto multiply = [&](auto from) {
+      constexpr int kFrom = decltype(from)::value;
+      MultiplyRows<Of, kDim, kTiles, kCols, kFrom, kFrom + 64>(sums_0, a_0, b_0);
+      if constexpr (kBoth) MultiplyRows<Of, kDim, kTiles, kCols, kFrom, kFrom + 64>(sums_1, a_1, b_1);
+    };
+    multiply(std::integral_constant<int, 0>());
+    multiply(std::integral_constant<int, 64>());
+    multiply(std::integral_constant<int, 128>());
+    if (cols > 192) multiply(std::integral_constant<int, 192>());
+  }
+}
+
+/// sums += a b: a is what sums of an earlier product were made into, b has rows in shared memory, of `cols` columns.
 template <class Of, int kDim, int kTiles, int kCols>
-__device__ __forceinline__ void MultiplySums(Sums<kTiles, kDim>& sums, const Sums<kTiles, kCols>& a, uint32_t b) {
+__device__ __forceinline__ void MultiplySums(Sums<kTiles, kDim>& sums, const Sums<kTiles, kCols>& a, uint32_t b,
+                                             int cols) {
   constexpr int kPitch = kDim * 2 + 16;
 #pragma unroll
   for (int d = 0; d < kCols / 16; ++d) {
@@ -95,6 +123,7 @@ __device__ __forceinline__ void MultiplySums(Sums<kTiles, kDim>& sums, const Sum
         as[t][i] = Of::Pack2(a[t][2 * d + i / 2][i % 2 * 2], a[t][2 * d + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
     for (int n = 0; n < kDim / 16; ++n) {
+      if (kDim > 128 && n % 4 == 0 && n * 16 >= cols) break;
       uint32_t bs[4];
       LoadTransposed(bs, b + d * 16 * kPitch + n * 32);
 #pragma unroll
@@ -178,7 +207,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   const int64_t mask_at = kMask ? OffsetOf(a.mask.at, head) : 0;
   const float scale = static_cast<float>(a.scale) * kLog2E;
   const int last = q0 + kRows < a.queries ? q0 + kRows : a.queries;
-  const int keys = Seen(a, last - 1);
+  const int keys = Seen(a, last - 1), cols = a.dim > a.value_dim ? a.dim : a.value_dim;
   // Keys that all queries of the warp see, and those that any of them sees.
   const int all_see = kMask ? 0 : Seen(a, row0);
   const int row_end = row0 + 16 * kTiles < a.queries ? row0 + 16 * kTiles : a.queries;
@@ -228,8 +257,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
       if (kSub < kStep && k0 >= any_sees) break;
       const uint32_t k_tile = kv_tiles + stage * 2 * kTile + sub * kPitch, v_tile = k_tile + kTile;
       Sums<kTiles, kSub> s = {}, e = {};
-      MultiplyRows<Of, kDim, kTiles, kSub>(s, qs, k_tile + right);
-      MultiplyRows<Of, kDim, kTiles, kSub>(e, gs, v_tile + right);
+      MultiplyTwo<Of, kDim, kTiles, kSub>(s, qs, k_tile + right, e, gs, v_tile + right, cols);
 
       const bool is_edge = kMask || k0 + kSub > all_see;
 #pragma unroll
@@ -282,7 +310,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
           }
         }
       }
-      MultiplySums<Of, kDim, kTiles, kSub>(dq, e, k_tile + turned);
+      MultiplySums<Of, kDim, kTiles, kSub>(dq, e, k_tile + turned, a.dim);
     }
   }
   WaitForCopies<0>();
@@ -308,9 +336,10 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   WriteRows<Of, kDim, kTiles>(dq, by, args.dq, head, row0, a.queries, a.dim);
 }
 
-/// dk and dv: a block has kWarps * kTiles * 16 keys. Scores are computed the other way round: a row for each key.
-template <class Of, int kDim, int kTiles, bool kMask>
-__device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
+/// dk and dv, or one of them: a block has kWarps * kTiles * 16 keys. Scores are computed the other way round: a row for
+/// each key.
+template <class Of, int kDim, int kTiles, bool kMask, bool kKeys = true, bool kValues = true>
+__device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args, uint32_t block) {
   using T = typename Of::Element;
   constexpr int kRows = kWarps * 16 * kTiles, kPitch = kDim * 2 + 16, kStep = kStepOf<kDim>, kTile = kStep * kPitch;
   constexpr int kSub = kKeysSub<kDim>;
@@ -320,9 +349,9 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
   const uint32_t k_tile = SharedAddress(shared), v_tile = k_tile + kRows * kPitch, stages = v_tile + kRows * kPitch;
   unsigned char* const stage_bytes = shared + 2 * kRows * kPitch;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int64_t kv_heads = a.heads / a.share, kv = blockIdx.x % kv_heads;
-  const int k0 = static_cast<int>(blockIdx.x / kv_heads) * kRows;
-  const int row0 = k0 + warp * 16 * kTiles;
+  const int64_t kv_heads = a.heads / a.share, kv = block % kv_heads;
+  const int k0 = static_cast<int>(block / kv_heads) * kRows;
+  const int row0 = k0 + warp * 16 * kTiles, cols = a.dim > a.value_dim ? a.dim : a.value_dim;
   const float scale = static_cast<float>(a.scale) * kLog2E;
   // The first query that sees the first key.
   int first = a.causal ? k0 + a.queries - a.keys : 0;
@@ -396,8 +425,7 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
       }
 
       Sums<kTiles, kSub> p = {}, e = {};
-      MultiplyRows<Of, kDim, kTiles, kSub>(p, ks, q_tile + right);
-      MultiplyRows<Of, kDim, kTiles, kSub>(e, vs, g_tile + right);
+      MultiplyTwo<Of, kDim, kTiles, kSub, kKeys>(p, ks, q_tile + right, e, vs, g_tile + right, cols);
 
       const bool is_edge = kMask || (a.causal && Seen(a, q0) < row0 + 16 * kTiles);
 #pragma unroll
@@ -429,8 +457,8 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
           }
         }
       }
-      MultiplySums<Of, kDim, kTiles, kSub>(dv, p, g_tile + turned);
-      MultiplySums<Of, kDim, kTiles, kSub>(dk, e, q_tile + turned);
+      if constexpr (kValues) MultiplySums<Of, kDim, kTiles, kSub>(dv, p, g_tile + turned, a.value_dim);
+      if constexpr (kKeys) MultiplySums<Of, kDim, kTiles, kSub>(dk, e, q_tile + turned, a.dim);
     }
     stage ^= 1;
     q_first += kStep;
@@ -446,8 +474,22 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
   for (int t = 0; t < kTiles; ++t)
 #pragma unroll
     for (int h = 0; h < 2; ++h) by[t][h] = static_cast<float>(a.scale), one[t][h] = 1.0f;
-  WriteRows<Of, kDim, kTiles>(dk, by, args.dk, kv, row0, a.keys, a.dim);
-  WriteRows<Of, kDim, kTiles>(dv, one, args.dv, kv, row0, a.keys, a.value_dim);
+  if constexpr (kKeys) WriteRows<Of, kDim, kTiles>(dk, by, args.dk, kv, row0, a.keys, a.dim);
+  if constexpr (kValues) WriteRows<Of, kDim, kTiles>(dv, one, args.dv, kv, row0, a.keys, a.value_dim);
+}
+
+template <class Of, int kDim, int kTiles, bool kMask>
+__device__ __forceinline__ void GradOfBlock(const AttentionGradArgs& args) {
+  if constexpr (kDim <= 128) {
+    GradOfKeys<Of, kDim, kTiles, kMask>(args, blockIdx.x);
+  } else {
+    // Those of keys have more to do: they go first.
+    const uint32_t half = gridDim.x / 2;
+    if (blockIdx.x < half)
+      GradOfKeys<Of, kDim, kTiles, kMask, true, false>(args, blockIdx.x);
+    else
+      GradOfKeys<Of, kDim, kTiles, kMask, false, true>(args, blockIdx.x - half);
+  }
 }
 
 }  // namespace
@@ -458,14 +500,16 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
       attention_grad_##part##_##name##_##dim##suffix(const __grid_constant__ AttentionGradArgs a) { \
     fn<of, dim, tiles, mask>(a);                                                                    \
   }
-#define TSR_GRAD_KERNELS(name, of, dim, key_tiles)                          \
-  TSR_GRAD_KERNEL(queries, GradOfQueries, name, of, dim, 2, 2, , false)     \
-  TSR_GRAD_KERNEL(queries, GradOfQueries, name, of, dim, 2, 2, _mask, true) \
-  TSR_GRAD_KERNEL(keys, GradOfKeys, name, of, dim, key_tiles, 2, , false)   \
-  TSR_GRAD_KERNEL(keys, GradOfKeys, name, of, dim, key_tiles, 2, _mask, true)
-TSR_GRAD_KERNELS(f16, OfF16, 64, 2)
-TSR_GRAD_KERNELS(f16, OfF16, 128, 1)
-TSR_GRAD_KERNELS(bf16, OfBF16, 64, 2)
-TSR_GRAD_KERNELS(bf16, OfBF16, 128, 1)
+#define TSR_GRAD_KERNELS(name, of, dim, query_tiles, key_tiles)                       \
+  TSR_GRAD_KERNEL(queries, GradOfQueries, name, of, dim, query_tiles, 2, , false)     \
+  TSR_GRAD_KERNEL(queries, GradOfQueries, name, of, dim, query_tiles, 2, _mask, true) \
+  TSR_GRAD_KERNEL(keys, GradOfBlock, name, of, dim, key_tiles, 2, , false)            \
+  TSR_GRAD_KERNEL(keys, GradOfBlock, name, of, dim, key_tiles, 2, _mask, true)
+TSR_GRAD_KERNELS(f16, OfF16, 64, 2, 2)
+TSR_GRAD_KERNELS(f16, OfF16, 128, 2, 1)
+TSR_GRAD_KERNELS(f16, OfF16, 256, 1, 1)
+TSR_GRAD_KERNELS(bf16, OfBF16, 64, 2, 2)
+TSR_GRAD_KERNELS(bf16, OfBF16, 128, 2, 1)
+TSR_GRAD_KERNELS(bf16, OfBF16, 256, 1, 1)
 
 }  // namespace tessera::cuda

@@ -2,7 +2,8 @@
 // that the copy engine brings, for operands it has maps of. Three kernels: sums of rows of g y; dq, and the logarithms
 // of weights' sums; dk and dv.
 //
-// A block has two groups, which share the tiles that come, and a warp that only starts copies.
+// A block has two groups, which share the tiles that come, and a warp that only starts copies. Of more than 128 columns
+// the registers have room for one of dk and dv: some blocks are for the one, others for the other.
 #include "interp/cuda/attention_args.h"
 #include "interp/cuda/kernels/attention_mask.cuh"
 #include "interp/cuda/kernels/pieces.cuh"
@@ -30,13 +31,15 @@ __device__ __forceinline__ void SumRows(const AttentionGradPiecesArgs& m) {
   const int64_t head = at / m.pitch, row = at - head * m.pitch;
   if (head >= a.heads) return;
   float sum = 0;
-  if (row < a.queries && lane * 8 < a.value_dim) {
-    const T* y = reinterpret_cast<const T*>(m.a.y.data) + OffsetOf(m.a.y.at, head) + row * m.a.y.row + lane * 8;
-    const T* g = reinterpret_cast<const T*>(m.a.g.data) + OffsetOf(m.a.g.at, head) + row * m.a.g.row + lane * 8;
-    const auto ys = *reinterpret_cast<const Pack<T, 8>*>(y);
-    const auto gs = *reinterpret_cast<const Pack<T, 8>*>(g);
+  if (row < a.queries) {
+    const T* y = reinterpret_cast<const T*>(m.a.y.data) + OffsetOf(m.a.y.at, head) + row * m.a.y.row;
+    const T* g = reinterpret_cast<const T*>(m.a.g.data) + OffsetOf(m.a.g.at, head) + row * m.a.g.row;
+    for (int c = lane * 8; c < a.value_dim; c += 128) {
+      const auto ys = *reinterpret_cast<const Pack<T, 8>*>(y + c);
+      const auto gs = *reinterpret_cast<const Pack<T, 8>*>(g + c);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum = fmaf(Get<float>(ys.at[i]), Get<float>(gs.at[i]), sum);
+      for (int i = 0; i < 8; ++i) sum = fmaf(Get<float>(ys.at[i]), Get<float>(gs.at[i]), sum);
+    }
   }
 #pragma unroll
   for (int lanes = 8; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
@@ -65,9 +68,9 @@ struct Part {
   uint32_t head;
   int row;
 };
-__device__ __forceinline__ Part PartOf(uint32_t heads, int rows, uint32_t together, bool last_first) {
-  const uint32_t blocks = (rows + kOwnRows - 1) / kOwnRows, first = blockIdx.x / (blocks * together) * together;
-  const uint32_t rest = blockIdx.x - first * blocks, now = heads - first < together ? heads - first : together;
+__device__ __forceinline__ Part PartOf(uint32_t number, uint32_t heads, int rows, uint32_t together, bool last_first) {
+  const uint32_t blocks = (rows + kOwnRows - 1) / kOwnRows, first = number / (blocks * together) * together;
+  const uint32_t rest = number - first * blocks, now = heads - first < together ? heads - first : together;
   const uint32_t block = rest / now;
   return {first + (rest - block * now), static_cast<int>(last_first ? blocks - 1 - block : block) * kOwnRows};
 }
@@ -126,7 +129,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradPiecesArgs& m) 
     ShowBarriers();
   }
   __syncthreads();
-  const Part part = PartOf(static_cast<uint32_t>(a.heads), a.queries, m.together, true);
+  const Part part = PartOf(blockIdx.x, static_cast<uint32_t>(a.heads), a.queries, m.together, true);
   const int last = part.row + kOwnRows < a.queries ? part.row + kOwnRows : a.queries;
   const int tiles = (Seen(a, last - 1) + kKeys - 1) / kKeys;
   if (threadIdx.x >= kGroups * kGroupThreads) {
@@ -174,15 +177,18 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradPiecesArgs& m) 
 
   const auto step = [&](int tile, auto is_first) {
     constexpr bool kFirst = decltype(is_first)::value;
+    uint32_t own_q = q_tile, own_g = g_tile;
+    // Where each of their columns begins is computed anew: there are no registers to remember it.
+    if constexpr (kDim > 128) asm volatile("" : "+r"(own_q), "+r"(own_g));
     WaitAt(ks.full(), ks.parity);
     MeetAt(3 + group, 2 * kGroupThreads);  // groups start products in turns
     BeginProducts();
-    MultiplyRows<Products, kDim, 64, kKeys>(s, q_tile, k_tiles + ks.stage * kTile);
+    MultiplyRows<Products, kDim, 64, kKeys>(s, own_q, k_tiles + ks.stage * kTile);
     CommitProducts();
     ks.Next();
     WaitAt(vs.full(), vs.parity);
     BeginProducts();
-    MultiplyRows<Products, kDim, 64, kKeys>(e, g_tile, v_tiles + vs.stage * kTile);
+    MultiplyRows<Products, kDim, 64, kKeys>(e, own_g, v_tiles + vs.stage * kTile);
     CommitProducts();
     if constexpr (!kFirst) {
       AddWide<Products, kDim, kKeys>(dq, weights, k_tiles + old.stage * kTile);
@@ -291,9 +297,9 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradPiecesArgs& m) 
   if (threadIdx.x % kGroupThreads == 0) WaitForStores();
 }
 
-/// dk and dv. Scores are computed the other way round: a row for each key.
-template <class Of, class Products, int kDim, int kQueries, int kStages>
-__device__ __forceinline__ void GradOfKeys(const AttentionGradPiecesArgs& m) {
+/// dk and dv, or one of them. Scores are computed the other way round: a row for each key.
+template <class Of, class Products, int kDim, int kQueries, int kStages, bool kKeys = true, bool kValues = true>
+__device__ __forceinline__ void GradOfKeys(const AttentionGradPiecesArgs& m, uint32_t number) {
   constexpr int kOwn = 64 * kDim * 2, kTile = kQueries * kDim * 2, kNumbers = kQueries * 4;
   const AttentionArgs& a = m.a.forward;
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -308,7 +314,7 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradPiecesArgs& m) {
     ShowBarriers();
   }
   __syncthreads();
-  const Part part = PartOf(static_cast<uint32_t>(a.heads / a.share), a.keys, m.together, false);
+  const Part part = PartOf(number, static_cast<uint32_t>(a.heads / a.share), a.keys, m.together, false);
   // The first query that sees the first key, and its tile.
   int first = a.causal ? part.row + a.queries - a.keys : 0;
   first = first < 0 ? 0 : first / kQueries;
@@ -318,11 +324,11 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradPiecesArgs& m) {
     GiveRegisters<kLeft>();
     if (threadIdx.x != kGroups * kGroupThreads) return;
     const Place k_at(part.head, m.inner_k), v_at(part.head, m.inner_v);
-    ArriveExpecting(own_full, 2 * kGroups * kOwn);
+    ArriveExpecting(own_full, (kKeys ? 2 : 1) * kGroups * kOwn);
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       BringTile<kDim, 64>(shared + g * kOwn, m.k, own_full, part.row + g * 64, k_at);
-      BringTile<kDim, 64>(v_tiles + g * kOwn, m.v, own_full, part.row + g * 64, v_at);
+      if (kKeys) BringTile<kDim, 64>(v_tiles + g * kOwn, m.v, own_full, part.row + g * 64, v_at);
     }
 #pragma unroll 1
     for (uint32_t head = head0; head < heads_end; ++head) {
@@ -365,9 +371,11 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradPiecesArgs& m) {
     BeginProducts();
     MultiplyRows<Products, kDim, 64, kQueries>(p, k_tile, q_tile);
     CommitProducts();
-    MultiplyRows<Products, kDim, 64, kQueries>(e, v_tile, g_tile);
-    CommitProducts();
-    Scores::template Wait<1>(p);
+    if constexpr (kKeys) {
+      MultiplyRows<Products, kDim, 64, kQueries>(e, v_tile, g_tile);
+      CommitProducts();
+    }
+    Scores::template Wait<kKeys ? 1 : 0>(p);
     const int q0 = tile * kQueries;
     if (++tile == tiles) tile = first;
     if (a.causal && Seen(a, q0) < row0 + 64) {
@@ -395,32 +403,52 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradPiecesArgs& m) {
     // A wait follows where a block of instructions begins: within one the assembler would put it before the weights.
     // That for the keys is over.
     WaitAt(own_full, 0);
-    Scores::template Wait<0>(e);
-    PackWide<Of, kQueries>(p, weights);
-    BeginProducts();
-    AddWide<Products, kDim, kQueries>(dv, weights, g_tile);
-    CommitProducts();
-#pragma unroll
-    for (int n = 0; n < kQueries / 8; ++n) {
-      const float2 less = *reinterpret_cast<const float2*>(logs + kQueries + n * 8);
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        e[n * 4 + 2 * h] = p[n * 4 + 2 * h] * (e[n * 4 + 2 * h] - less.x);
-        e[n * 4 + 2 * h + 1] = p[n * 4 + 2 * h + 1] * (e[n * 4 + 2 * h + 1] - less.y);
-      }
+    if constexpr (kKeys) Scores::template Wait<0>(e);
+    if constexpr (kValues) {
+      PackWide<Of, kQueries>(p, weights);
+      BeginProducts();
+      AddWide<Products, kDim, kQueries>(dv, weights, g_tile);
+      CommitProducts();
     }
-    PackWide<Of, kQueries>(e, grads);
-    BeginProducts();
-    AddWide<Products, kDim, kQueries>(dk, grads, q_tile);
-    CommitProducts();
-    Outs::template Wait<0>(dv);
-    Outs::template Wait<0>(dk);
+    if constexpr (kKeys) {
+#pragma unroll
+      for (int n = 0; n < kQueries / 8; ++n) {
+        const float2 less = *reinterpret_cast<const float2*>(logs + kQueries + n * 8);
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          e[n * 4 + 2 * h] = p[n * 4 + 2 * h] * (e[n * 4 + 2 * h] - less.x);
+          e[n * 4 + 2 * h + 1] = p[n * 4 + 2 * h + 1] * (e[n * 4 + 2 * h + 1] - less.y);
+        }
+      }
+      PackWide<Of, kQueries>(e, grads);
+      BeginProducts();
+      AddWide<Products, kDim, kQueries>(dk, grads, q_tile);
+      CommitProducts();
+    }
+    if constexpr (kValues) Outs::template Wait<0>(dv);
+    if constexpr (kKeys) Outs::template Wait<0>(dk);
     Release(ring);
   }
   const float by[2] = {static_cast<float>(a.scale), static_cast<float>(a.scale)}, one[2] = {1.0f, 1.0f};
-  WriteByPieces<Of, kDim>(dk, by, k_tile, m.results[0], row0, part.head, a.dim, group);
-  WriteByPieces<Of, kDim>(dv, one, v_tile, m.results[1], row0, part.head, a.value_dim, group);
+  if constexpr (kKeys) WriteByPieces<Of, kDim>(dk, by, k_tile, m.results[0], row0, part.head, a.dim, group);
+  if constexpr (kValues) WriteByPieces<Of, kDim>(dv, one, v_tile, m.results[1], row0, part.head, a.value_dim, group);
   if (threadIdx.x % kGroupThreads == 0) WaitForStores();
+}
+
+template <class Of, class Products, int kWhich>
+__device__ __forceinline__ void GradOfBlock(const AttentionGradPiecesArgs& m) {
+  constexpr GradPiecesBlock kBlock = kGradKeysBlocks[kWhich];
+  constexpr int kDim = kBlock.columns, kQueries = kBlock.rows, kStages = kBlock.stages;
+  if constexpr (kDim <= 128) {
+    GradOfKeys<Of, Products, kDim, kQueries, kStages>(m, blockIdx.x);
+  } else {
+    // Those of keys have more to do: they go first.
+    const uint32_t half = gridDim.x / 2;
+    if (blockIdx.x < half)
+      GradOfKeys<Of, Products, kDim, kQueries, kStages, true, false>(m, blockIdx.x);
+    else
+      GradOfKeys<Of, Products, kDim, kQueries, kStages, false, true>(m, blockIdx.x - half);
+  }
 }
 
 }  // namespace
@@ -434,12 +462,16 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradPiecesArgs& m) {
   }                                                                                                     \
   extern "C" __global__ void __launch_bounds__(GradPiecesBlock::threads(), 1)                           \
       attention_grad_pieces_keys_##name##_##dim(const __grid_constant__ AttentionGradPiecesArgs m) {    \
-    GradOfKeys<of, products, dim, kGradKeysBlocks[which].rows, kGradKeysBlocks[which].stages>(m);       \
+    GradOfBlock<of, products, which>(m);                                                                \
   }
 TSR_GRAD(f16, OfF16, GroupOfF16, 0, 64)
 TSR_GRAD(f16, OfF16, GroupOfF16, 1, 128)
+TSR_GRAD(f16, OfF16, GroupOfF16, 2, 192)
+TSR_GRAD(f16, OfF16, GroupOfF16, 3, 256)
 TSR_GRAD(bf16, OfBF16, GroupOfBF16, 0, 64)
 TSR_GRAD(bf16, OfBF16, GroupOfBF16, 1, 128)
+TSR_GRAD(bf16, OfBF16, GroupOfBF16, 2, 192)
+TSR_GRAD(bf16, OfBF16, GroupOfBF16, 3, 256)
 extern "C" __global__ void attention_grad_pieces_sums_f16(const __grid_constant__ AttentionGradPiecesArgs m) {
   SumRows<OfF16>(m);
 }

@@ -1,9 +1,16 @@
-// cross_entropy and cross_entropy_grad of f32, f16 and bf16 where rows lie dense: a warp or a block for each row. The
-// gradient has the whole row on its way to shared memory at once, and computes from there: memory is read once.
+// cross_entropy and cross_entropy_grad of f32, f16 and bf16 where rows lie dense: a part of a warp, a warp or a block
+// for each row. The gradient has the whole row on its way to shared memory at once, and computes from there: memory is
+// read once.
 #include "interp/cuda/kernels/cross_entropy_rows.cuh"
 
 namespace tessera::cuda {
 namespace {
+
+/// The loss of a row, of which `chosen` is the target's element.
+template <class T>
+__device__ __forceinline__ float LossOf(const RunningRow<T>& r, float chosen) {
+  return (r.max - chosen) + logf(r.sum);
+}
 
 /// Adds up a row of memory, if it counts, which is asked for when the first accesses are on their way. An access is
 /// sent for as soon as the one before it, U further up, is in registers as numbers.
@@ -52,9 +59,10 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ RunningRow<T> shared[32];
   const int lanes = a.lanes, t = threadIdx.x % lanes, group = threadIdx.x / lanes;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * (blockDim.x / lanes) + group;
-  // A row is of whole warps, and where it is of several the block has no other.
-  if (row >= a.rows) return;
+  const int64_t own = static_cast<int64_t>(blockIdx.x) * (blockDim.x / lanes) + group;
+  // All threads of a warp exchange numbers, those that have no row, too.
+  const bool is_row = own < a.rows;
+  const int64_t row = is_row ? own : a.rows - 1;
   const int n = static_cast<int>(a.classes), count = n / kOfAccess<T>;
   const T* x = At<const T>(a.logits.data) + OffsetOf(a.logits.layout, row);
   RunningRow<T> r = RunningRow<T>::Start();
@@ -66,9 +74,10 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
     const float g = GradOfRow<T>(a, row);
     const TargetOfRow of(a, row, t == 0);
     WaitForOwnCopies();
-    if (!of.counts) return WriteZeros<T>(a, row, t, count, lanes);
-    AddKept(kept, t, count, lanes, r);
+    if (of.counts) AddKept(kept, t, count, lanes, r);
     r = GroupMerge(r, lanes, shared, RunningRow<T>::Start(), merge);
+    if (!is_row) return;
+    if (!of.counts) return WriteZeros<T>(a, row, t, count, lanes);
     WriteGrad(a, row, kept, t, count, lanes, r, static_cast<int>(of.target), g);
   } else {
     bool counts = false;
@@ -79,12 +88,8 @@ __device__ __forceinline__ void Rows(const CrossEntropyArgs& a) {
       if (counts) chosen = Get<float>(x[of.target]);
       return counts;
     });
-    // The same for all threads of the row.
-    if (counts) r = GroupMerge(r, lanes, shared, RunningRow<T>::Start(), merge);
-    if (t == 0) {
-      const float loss = (r.max - chosen) + static_cast<float>(Log(static_cast<double>(r.sum)));
-      Put(counts ? loss : 0.0f, At<T>(a.y)[row]);
-    }
+    r = GroupMerge(r, lanes, shared, RunningRow<T>::Start(), merge);
+    if (is_row && t == 0) Put(counts ? LossOf(r, chosen) : 0.0f, At<T>(a.y)[row]);
   }
 }
 

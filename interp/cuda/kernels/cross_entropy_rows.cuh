@@ -71,14 +71,10 @@ __device__ __forceinline__ uint32_t LargerPair(uint32_t a, uint32_t b) {
 template <class T, int n>
 __device__ __forceinline__ float LargestOf(const Access (&e)[n]) {
   if constexpr (sizeof(T) == 2) {
-    uint32_t words[n * 4];
+    uint32_t most[2] = {e[0].words[0], e[0].words[1]};
 #pragma unroll
-    for (int i = 0; i < n * 4; ++i) words[i] = e[i / 4].words[i % 4];
-#pragma unroll
-    for (int half = n * 2; half > 0; half /= 2)
-#pragma unroll
-      for (int i = 0; i < half; ++i) words[i] = LargerPair<T>(words[i], words[i + half]);
-    const Access pair[1] = {{{words[0]}}};
+    for (int i = 2; i < n * 4; ++i) most[i % 2] = LargerPair<T>(most[i % 2], e[i / 4].words[i % 4]);
+    const Access pair[1] = {{{LargerPair<T>(most[0], most[1])}}};
     return Maximum(ElementOf<T>(pair, 0), ElementOf<T>(pair, 1));
   } else {
     float m = ElementOf<T>(e, 0);

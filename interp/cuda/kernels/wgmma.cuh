@@ -88,6 +88,8 @@ struct GroupOfBF16;
 #define TSR_SUM_NAMES_80 "{" TSR_LIST_32 ", " TSR_NAMES_32 "}"
 #define TSR_SUMS_96(how, s) TSR_SUMS_32(how, s, 0), TSR_SUMS(how, s, 32), TSR_SUMS(how, s, 40)
 #define TSR_SUM_NAMES_96 "{" TSR_LIST_32 ", " TSR_NAMES_32 ", " TSR_NAMES_40 "}"
+#define TSR_SUMS_112(how, s) TSR_SUMS_32(how, s, 0), TSR_SUMS(how, s, 32), TSR_SUMS(how, s, 40), TSR_SUMS(how, s, 48)
+#define TSR_SUM_NAMES_112 "{" TSR_LIST_32 ", " TSR_NAMES_32 ", " TSR_NAMES_40 ", " TSR_NAMES_48 "}"
 #define TSR_SUMS_128(how, s) TSR_SUMS_32(how, s, 0), TSR_SUMS_32(how, s, 32)
 #define TSR_SUM_NAMES_128 "{" TSR_LIST_64 "}"
 #define TSR_SUMS_192(how, s) TSR_SUMS_128(how, s), TSR_SUMS_32(how, s, 64)
@@ -132,6 +134,8 @@ TSR_WIDE(GroupOfF16, "f16", 80, 40, 41, 42, 43, 44)
 TSR_WIDE(GroupOfBF16, "bf16", 80, 40, 41, 42, 43, 44)
 TSR_WIDE(GroupOfF16, "f16", 96, 48, 49, 50, 51, 52)
 TSR_WIDE(GroupOfBF16, "bf16", 96, 48, 49, 50, 51, 52)
+TSR_WIDE(GroupOfF16, "f16", 112, 56, 57, 58, 59, 60)
+TSR_WIDE(GroupOfBF16, "bf16", 112, 56, 57, 58, 59, 60)
 TSR_WIDE(GroupOfF16, "f16", 128, 64, 65, 66, 67, 68)
 TSR_WIDE(GroupOfBF16, "bf16", 128, 64, 65, 66, 67, 68)
 TSR_WIDE(GroupOfF16, "f16", 192, 96, 97, 98, 99, 100)
@@ -147,6 +151,8 @@ TSR_WIDE(GroupOfBF16, "bf16", 256, 128, 129, 130, 131, 132)
 #undef TSR_SUMS_80
 #undef TSR_SUM_NAMES_96
 #undef TSR_SUMS_96
+#undef TSR_SUM_NAMES_112
+#undef TSR_SUMS_112
 #undef TSR_SUM_NAMES_128
 #undef TSR_SUMS_128
 #undef TSR_SUM_NAMES_192
