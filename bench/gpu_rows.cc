@@ -16,7 +16,7 @@ using tessera::DType;
 using tessera::Function;
 using tessera::Tensor;
 
-constexpr int64_t kBytes = int64_t{1} << 28;  // of all rows
+constexpr int64_t kBytes = int64_t{1} << 30;  // of all rows
 
 /// T: the rows, R: one of them, S: a number for each, I: indices.
 struct RowOp {

@@ -23,7 +23,7 @@ struct Lanes {
 constexpr Lanes kReading[] = {{256, 8}, {512, 16}, {2048, 32}, {4096, 64}, {16384, 128}, {INT64_MAX, kRowThreads}};
 constexpr Lanes kWriting[] = {{128, 16}, {256, 32}, {1024, 64}, {2048, 128}, {INT64_MAX, kRowThreads}};
 constexpr int64_t kLeastAccesses = 4, kBusyThreads = 128 << 10;  // of a thread; of a device
-constexpr int kSmallBlock = 128;                                  // of several rows
+constexpr int kSmallBlock = 128;                                 // of several rows
 // Rows that are written are in shared memory. From so many bytes on they are shared by a cluster, of which a block has
 // about so many, so that there are several blocks of a multiprocessor, which cover each other's waits; or more, up to
 // what there is. Without clusters a block holds what a multiprocessor does.
@@ -89,7 +89,8 @@ absl::Status Run(const interp::KernelArgs& args, const View* g, const Kernels& k
     }
     if (g == nullptr || row <= std::min<int64_t>(kMostRowBytes, device.shared_bytes - (1 << 10))) {
       a.lanes = LanesFor(a, row / kAccess, g != nullptr);
-      const int threads = std::max(a.lanes, kSmallBlock);
+      // A row of several warps has a block for itself.
+      const int threads = a.lanes > 32 ? a.lanes : kSmallBlock;
       const int64_t of_block = threads / a.lanes;
       Grid grid = {(a.rows + of_block - 1) / of_block, threads, 0};
       if (g != nullptr) grid.shared = static_cast<int>(row * of_block);

@@ -15,9 +15,11 @@ tsr_graph.trace "alone" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
 
 // -----
 
-// Symbols were seen to be small.
+// Symbols were seen to be small. From nine rows on, groups of warps share the sum on sm_90a.
 // CHECK-LABEL: tsr_graph.trace "seen"
-// CHECK: tsr_sched.kernel @k1 {{.*}}form = "few"{{.*}}rows = 16
+// CHECK: tsr_sched.kernel @k1 {{.*}}cluster = 2{{.*}}columns = 64{{.*}}form = "split"{{.*}}rows = 64
+// OLD-LABEL: tsr_graph.trace "seen"
+// OLD: tsr_sched.kernel @k1 {{.*}}form = "few"{{.*}}rows = 16
 !x = tensor<?x?xbf16, [0, 1]>
 !w = tensor<?x?xbf16, [2, 1]>
 !y = tensor<?x?xbf16, [0, 2]>
@@ -66,12 +68,25 @@ tsr_graph.trace "others" values [0, 1, 2, 3] strides [[], [], [], []] (%v0: !x, 
 
 // -----
 
-// With more rows the library is faster.
+// With more rows each block has some of the sum; with many columns no other block has. With nothing after it, or still
+// more rows, the library is faster.
 // CHECK-LABEL: tsr_graph.trace "more"
-// CHECK-NOT: form = "few"
+// CHECK: tsr_sched.kernel @k1 {{.*}}cluster = 2{{.*}}columns = 64{{.*}}form = "split"
+// CHECK: tsr_sched.kernel @k3 {{.*}}cluster = 0{{.*}}columns = 128{{.*}}form = "split"
+// CHECK-NOT: form = "split"
+// OLD-LABEL: tsr_graph.trace "more"
+// OLD-NOT: form = "few"
 !x = tensor<64x4096xbf16>
 !w = tensor<4096x4096xbf16>
-tsr_graph.trace "more" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
-  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] : (!x, !w) -> !x
-  %v3 = tsr_graph.relu %v2 step 1 values [3] until [end] : (!x) -> !x
+!v = tensor<4096x14336xbf16>
+!y = tensor<64x14336xbf16>
+!z = tensor<100x4096xbf16>
+tsr_graph.trace "more" values [0, 1, 2, 3] strides [[], [], [], []] (%v0: !x, %v1: !w, %v2: !v, %v3: !z) {
+  %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [1] : (!x, !w) -> !x
+  %v5 = tsr_graph.relu %v4 step 1 values [5] until [end] : (!x) -> !x
+  %v6 = tsr_graph.matmul %v0, %v2 step 2 values [6] until [3] : (!x, !v) -> !y
+  %v7 = tsr_graph.relu %v6 step 3 values [7] until [end] : (!y) -> !y
+  %v8 = tsr_graph.matmul %v0, %v1 step 4 values [8] until [end] : (!x, !w) -> !x
+  %v9 = tsr_graph.matmul %v3, %v1 step 5 values [9] until [6] : (!z, !w) -> !z
+  %v10 = tsr_graph.relu %v9 step 6 values [10] until [end] : (!z) -> !z
 }

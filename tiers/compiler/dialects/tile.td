@@ -719,7 +719,7 @@ def TsrTile_LeaveGroupOp : TsrTile_Op<"leave_group", [MemoryEffects<[MemWrite]>]
     `slot`.
 
     ```mlir
-    tsr_tile.leave_group %sums to %slot pitch 544 columns 128 : vector<64xf32>
+    tsr_tile.leave_group %v64 to %slot pitch 544 columns 128 : vector<64xf32>
     ```
   }];
   let arguments = (ins VectorOfRankAndType<[1], [F32]>:$sums, I64:$slot, I64Attr:$pitch, I64Attr:$columns);
