@@ -229,9 +229,13 @@ Timed GpuProgramTask(const std::string& task) {
   }
   if (name == "paged_decode") {
     int64_t b = 0, h = 0, kv = 0, s = 0, d = 0, page = 0;
-    words >> b >> h >> kv >> s >> d >> page;
-    const Tensor q = normal({b, h, 1, d}, 1), k = normal({b * s / page, page, kv, d}, 2);
-    const Tensor v = normal({b * s / page, page, kv, d}, 3);
+    std::string first;  // positions or heads, in a page's memory
+    words >> b >> h >> kv >> s >> d >> page >> first;
+    const auto pool = [&](int64_t seed) {
+      if (first == "positions") return normal({b * s / page, page, kv, d}, seed);
+      return transpose(normal({b * s / page, kv, page, d}, seed), {0, 2, 1, 3});
+    };
+    const Tensor q = normal({b, h, 1, d}, 1), k = pool(2), v = pool(3);
     // Each page once, in a random order.
     const Tensor order = tessera::sort(tessera::random_uniform(4, 0, {b * s / page}), 0).indices;
     const Tensor table = reshape(order, {b, s / page}), lengths = tessera::full({b}, s, tessera::i64);
@@ -431,14 +435,17 @@ void GpuDecode() {
   }
   // PyTorch has none to compare with.
   const std::string sizes = "128 32 8 8192 128";
-  std::vector<Timed> contenders = {PeerProcess::Task(ours, "paged_decode " + sizes + " 64")};
-  std::vector<std::string> peers;
-  AddPeer(contenders, peers, ours, "decode " + sizes, "the same without pages");
-  Report({.name = "gpu_decode/bf16_128_32_8_8192_128_paged",
-          .unit = Rate("GB/s", 4.0 * 128 * 8 * 8192 * 128 * 1e-9),
-          .goal = {Goal::ratio_at_least, 0.95},
-          .note = "as above, keys and values in pages of 64 positions in random order"},
-         RunRace(contenders, Budget()), peers);
+  for (const std::string first : {"positions", "heads"}) {
+    std::vector<Timed> contenders = {PeerProcess::Task(ours, "paged_decode " + sizes + " 64 " + first)};
+    std::vector<std::string> peers;
+    AddPeer(contenders, peers, ours, "decode " + sizes, "the same without pages");
+    Report({.name = "gpu_decode/bf16_128_32_8_8192_128_paged_" + first,
+            .unit = Rate("GB/s", 4.0 * 128 * 8 * 8192 * 128 * 1e-9),
+            .goal = {Goal::ratio_at_least, 0.95},
+            .note = "as above, keys and values in pages of 64 positions in random order, in whose memory " + first +
+                    " come first"},
+           RunRace(contenders, Budget()), peers);
+  }
 }
 
 void GpuUntil() {

@@ -152,14 +152,16 @@ TEST(GpuCorpus, EveryDevice) {
         // Groups that hold 128 sums put some addresses away, once for each tile. (ptxas by itself does not; nvJitLink
         // assembles what might be linked to more.)
         const bool is_hopper = llvm::StringRef(device) == "sm_90a";
-        // Products of few rows are by warps everywhere.
-        const bool is_by_warps = !is_hopper || llvm::StringRef(trace.name).starts_with("few_rows");
-        const bool holds_sums = ptx.find(is_by_warps ? "mma.sync" : "wgmma") != std::string::npos;
+        // Products of few rows may be by warps there, too.
+        const bool has_few_rows = llvm::StringRef(trace.name).starts_with("few_rows");
+        const bool has_groups = ptx.find("wgmma") != std::string::npos;
+        const bool holds_sums =
+            is_hopper && !has_few_rows ? has_groups : has_groups || ptx.find("mma.sync") != std::string::npos;
         const int64_t most = is_old ? 8 : holds_sums ? 32 : 0;
         if (!may_spill) EXPECT_LE(kernel.code.spills, most);
         if (!may_spill) EXPECT_LE(kernel.code.reloads, most);
         EXPECT_EQ(holds_sums, trace.text.find("matmul") != std::string::npos);
-        if (is_by_warps) EXPECT_EQ(ptx.find("wgmma"), std::string::npos);
+        if (!is_hopper) EXPECT_FALSE(has_groups);
         json << comma << "  {\"trace\": \"" << trace.name << "\", \"device\": \"" << device << "\", \"kernel\": \""
              << kernel.name << "\", \"threads\": " << kernel.threads << ", \"registers\": " << kernel.code.registers
              << ", \"shared_bytes\": " << kernel.code.shared_bytes << ", \"spills\": " << kernel.code.spills

@@ -1,6 +1,6 @@
 // The sums of tensor cores are values of their own in LLVM IR, also around the loop that adds to them. No vector of all of
 // them is left.
-// RUN: tessera-opt %s --tier=3 --target=sm_90a --stage=llvm | FileCheck %s
+// RUN: tessera-opt %s --tier=3 --target=sm_90a "--schedule=*:rows=128,columns=128,stages=6,apart=1,cluster=2" --stage=llvm | FileCheck %s
 
 // CHECK-LABEL: define ptx_kernel void @k1
 // CHECK-NOT: <128 x float>

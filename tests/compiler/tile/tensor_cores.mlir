@@ -1,11 +1,12 @@
 // tsr-lower-kernels-gpu: matrix products on the tensor cores of sm_90a, with what follows them
-// RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90a --tsr-fuse --tsr-lower-kernels-gpu --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90a "--schedule=*:rows=128,columns=128,stages=5,apart=1,cluster=2" --tsr-fuse --tsr-lower-kernels-gpu --canonicalize --cse | FileCheck %s
 // RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90a --tsr-fuse | FileCheck %s --check-prefix=SCHED
 // RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90 --tsr-fuse | FileCheck %s --check-prefix=OTHER
 
-// Two groups have tiles in turn, and two blocks share the right factor. The bias is a row for all.
+// Two groups have tiles in turn, and two blocks share the right factor. The bias is a row for all. (The model would
+// rather have tiles of 256 columns, which the groups share.)
 // SCHED-LABEL: tsr_sched.kernel @k2
-// SCHED-SAME: apart = 1 : i64, cluster = 2 : i64
+// SCHED-SAME: apart = 0 : i64, cluster = 2 : i64, columns = 256
 // SCHED-SAME: form = "tensor", rows = 128
 // OTHER-LABEL: tsr_sched.kernel @k2 at 2 steps [0, 1, 2]
 // OTHER-SAME: form = "tensor", rows = 256
@@ -44,7 +45,7 @@
 // CHECK: tsr_tile.fetched {{.*}} in_pairs : bf16 -> vector<8xf32>
 // CHECK: tsr_tile.map "gelu_f32_narrow"
 // CHECK: tsr_tile.take {{.*}}[16] : vector<128xf32> -> vector<8xf32>
-// CHECK: tsr_tile.await_out pending 1
+// CHECK: tsr_tile.await_out pending 3
 // CHECK: tsr_tile.warp_barrier
 // CHECK: tsr_tile.lay_down {{.*}} half 0 : vector<8xf32> -> bf16
 // CHECK: tsr_tile.lay_down {{.*}} half 1 : vector<8xf32> -> bf16
