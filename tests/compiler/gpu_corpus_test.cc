@@ -196,7 +196,8 @@ TEST(GpuCorpus, OtherCutsOfFewRows) {
         settings.texts = {"asm"};
         llvm::Expected<Compiled> other = Compile(trace.text, settings);
         ASSERT_TRUE(static_cast<bool>(other)) << llvm::toString(other.takeError());
-        const bool multiplies = other->texts["asm"].find("mma.sync") != std::string::npos;
+        const std::string& ptx = other->texts["asm"];
+        const bool multiplies = ptx.find("mma.sync") != std::string::npos || ptx.find("wgmma") != std::string::npos;
         EXPECT_EQ(multiplies, choice != "form=library");
       }
     }
