@@ -544,7 +544,7 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
     const double multiply = static_cast<double>(Blocks(k, schedule.depth)) * area * kTensorDepth / (2048 * t.part);
     const double follow = area / 30;
     const double tile = t.apart != 0 ? std::max(multiply, (multiply + follow) / 2) + 850 : multiply + 1.5 * follow;
-    // Blocks that begin their last tile later find the others' power and caches.
+    // The last round, of fewer blocks, takes less than the others.
     const double rounds = static_cast<double>(tiles) / kMultiprocessors;
     const double time = (0.76 * std::ceil(rounds) + 0.24 * std::max(1.0, rounds)) * tile;
     if (time >= least) continue;

@@ -264,15 +264,6 @@ int64_t FollowProductGpu::Ahead() {
   return moving == 0 ? 1 : std::max<int64_t>(1, room / (2 * kLanes * moving));
 }
 
-void FollowProductGpu::CollectOperands(Value v, llvm::SmallPtrSet<Value, 8>& into) {
-  if (v.getDefiningOp() == product_) return;
-  if (isa<BlockArgument>(v)) {
-    into.insert(v);
-    return;
-  }
-  for (Value o : v.getDefiningOp()->getOperands()) CollectOperands(o, into);
-}
-
 FollowProductGpu::Steps FollowProductGpu::BeginSteps(ArrayRef<Value> batch, Value first, Value column) {
   Steps steps;
   Value lane = Rem(thread_, I64(32));

@@ -80,7 +80,6 @@ class FollowProductGpu : public ProductPieces {
   int64_t NumSteps() const { return s_.OwnRows() / 64 * (s_.columns / kStep); }
   /// How many steps operands are loaded ahead: as many as there are registers for.
   int64_t Ahead();
-  void CollectOperands(mlir::Value v, llvm::SmallPtrSet<mlir::Value, 8>& into);
   Steps BeginSteps(llvm::ArrayRef<mlir::Value> batch, mlir::Value first, mlir::Value column);
   void TurnTo(Part& part);
   void LoadUntil(Steps& steps, int64_t end);

@@ -80,19 +80,10 @@ int64_t FollowSumsGpu::NumParts() const {
 
 bool FollowSumsGpu::ReadsFirst() {
   llvm::SmallPtrSet<Value, 8> arguments;
-  for (Value v : Yield().getValues()) CollectAfter(v, arguments);
+  for (Value v : Yield().getValues()) CollectOperands(v, arguments);
   int64_t moving = 0;
   for (Value v : arguments) moving += MovesInside(cast<BlockArgument>(v).getArgNumber());
   return NumParts() * Lanes() * moving <= kMostAhead;
-}
-
-void FollowSumsGpu::CollectAfter(Value v, llvm::SmallPtrSet<Value, 8>& into) {
-  if (v.getDefiningOp() == product_) return;
-  if (isa<BlockArgument>(v)) {
-    into.insert(v);
-    return;
-  }
-  for (Value o : v.getDefiningOp()->getOperands()) CollectAfter(o, into);
 }
 
 SmallVector<FollowSumsGpu::Part> FollowSumsGpu::PartsOf(const Where& where) {

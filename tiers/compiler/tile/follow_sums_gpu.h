@@ -59,7 +59,6 @@ class FollowSumsGpu : public ProductPieces {
   int64_t NumParts() const;
   /// Are operands so few that they are read before the sums are there?
   bool ReadsFirst();
-  void CollectAfter(mlir::Value v, llvm::SmallPtrSet<mlir::Value, 8>& into);
   /// Number and count of the block, or of its cluster.
   mlir::Value Own(llvm::StringRef what);
   Where Locate(mlir::Value tile);

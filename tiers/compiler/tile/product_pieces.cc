@@ -61,6 +61,15 @@ Value ProductPieces::Multiply(Value sums, Value left, Value right, int64_t colum
                                   right_dtype_ == dtype_ ? TypeAttr() : TypeAttr::get(right_dtype_));
 }
 
+void ProductPieces::CollectOperands(Value v, llvm::SmallPtrSet<Value, 8>& into) {
+  if (v.getDefiningOp() == product_) return;
+  if (isa<BlockArgument>(v)) {
+    into.insert(v);
+    return;
+  }
+  for (Value o : v.getDefiningOp()->getOperands()) CollectOperands(o, into);
+}
+
 std::pair<Value, Value> ProductPieces::Split(Value x, Value by) {
   auto narrow = [&](Value v) { return arith::TruncIOp::create(b_, loc_, b_.getI32Type(), v).getResult(); };
   Value quotient = arith::DivUIOp::create(b_, loc_, narrow(x), narrow(by));

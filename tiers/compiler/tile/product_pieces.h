@@ -44,6 +44,8 @@ class ProductPieces : public GpuRows {
             mlir::Value slot, mlir::Value signal, int64_t lines, int64_t blocks = 1);
   mlir::Value Multiply(mlir::Value sums, mlir::Value left, mlir::Value right, int64_t columns, bool by_warps = false,
                        bool fresh = false);
+  /// Operands that what follows the product is computed from, to give `v`.
+  void CollectOperands(mlir::Value v, llvm::SmallPtrSet<mlir::Value, 8>& into);
   /// Quotient and rest of numbers of tiles and pieces, which fit 32 bits: a division of 64 takes as long as some
   /// copies.
   std::pair<mlir::Value, mlir::Value> Split(mlir::Value x, mlir::Value by);
