@@ -69,25 +69,26 @@ __device__ __forceinline__ void AttendFew(const AttentionFewArgs& few) {
   const T* const v = At<const T>(a.v.data) + OffsetOf(a.v.at, group) + g * 8;
 
   uint4 q[2][kChunks];
-  int seen[2];
+  int seen[2], from[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = tile * 16 + g + h * 8;
     const bool is_row = row < rows;
     const int head = is_row ? row / a.queries : 0, query = is_row ? row % a.queries : 0;
-    const T* from = At<const T>(a.q.data) + OffsetOf(a.q.at, group * a.share + head) + query * a.q.row + t * 8;
+    const T* row_at = At<const T>(a.q.data) + OffsetOf(a.q.at, group * a.share + head) + query * a.q.row + t * 8;
     seen[h] = is_row ? Seen(a, query) : 0;
+    from[h] = First(a, query);
 #pragma unroll
-    for (int j = 0; j < kChunks; ++j) q[h][j] = Read(from + j * 32, is_row && j * 32 + t * 8 < a.dim);
+    for (int j = 0; j < kChunks; ++j) q[h][j] = Read(row_at + j * 32, is_row && j * 32 + t * 8 < a.dim);
   }
-  // The later a query, the more it sees; all of a tile's rows see keys from the first one on.
+  // The later a query, the later its last key.
   int most = seen[0] > seen[1] ? seen[0] : seen[1];
 #pragma unroll
   for (int w = 4; w < 32; w *= 2) {
     const int other = __shfl_xor_sync(kAllLanes, most, w);
     most = most > other ? most : other;
   }
-  const int begin = stretch * few.stretch;
+  const int begin = few.first + stretch * few.stretch;
   const int end = begin + few.stretch < most ? begin + few.stretch : most;
 
   float out[kHalves * 8][4] = {};
@@ -126,13 +127,13 @@ __device__ __forceinline__ void AttendFew(const AttentionFewArgs& few) {
 
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int left = (seen[h] < end ? seen[h] : end) - key - 2 * t;
+      const int left = (seen[h] < end ? seen[h] : end) - key - 2 * t, before = from[h] - key - 2 * t;
       float m = max[h];
 #pragma unroll
       for (int n = 0; n < 2; ++n)
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          if (n * 8 + e >= left) s[n][2 * h + e] = -Inf(0.0f);
+          if (n * 8 + e >= left || n * 8 + e < before) s[n][2 * h + e] = -Inf(0.0f);
           m = fmaxf(m, s[n][2 * h + e]);
         }
       m = fmaxf(m, __shfl_xor_sync(kAllLanes, m, 1));
