@@ -57,11 +57,10 @@ constexpr Image kMaskPieces = tessera_cuda_image_attention_pieces_mask_hopper;
   }
 const Kernel kByPieces[2][std::size(kPiecesBlocks)] = {TSR_PIECES("f16"), TSR_PIECES("bf16")};
 #undef TSR_PIECES
-/// The same under a window, for blocks that there are for it.
+/// The same under a window, which the first of those blocks is not for.
 constexpr Image kWindowPieces = tessera_cuda_image_attention_pieces_window_hopper;
 #define TSR_PIECES(dtype)                                            \
   {                                                                  \
-      {},                                                            \
       {kWindowPieces, "attention_pieces_" dtype "_128_window"},      \
       {kWindowPieces, "attention_pieces_" dtype "_64_window"},       \
       {kWindowPieces, "attention_pieces_" dtype "_192_window"},      \
@@ -71,7 +70,7 @@ constexpr Image kWindowPieces = tessera_cuda_image_attention_pieces_window_hoppe
       {kWindowPieces, "attention_pieces_" dtype "_192_mask_window"}, \
       {kWindowPieces, "attention_pieces_" dtype "_256_mask_window"}, \
   }
-const Kernel kByWindowPieces[2][std::size(kPiecesBlocks)] = {TSR_PIECES("f16"), TSR_PIECES("bf16")};
+const Kernel kByWindowPieces[2][std::size(kPiecesBlocks) - 1] = {TSR_PIECES("f16"), TSR_PIECES("bf16")};
 #undef TSR_PIECES
 /// From so many queries on, blocks with more of them are faster.
 constexpr int32_t kManyQueries = 1536;
@@ -263,8 +262,8 @@ absl::Status OnTensorCores(const interp::KernelArgs& args, const AttentionArgs& 
   const PiecesBlock& block = kPiecesBlocks[shape];
   if (AttentionPiecesArgs pieces; IsHopper(args) && PiecesOf(DeviceOf(*args.device), a, block, &pieces)) {
     const int64_t parts = a.heads * ((a.queries + 64 * block.groups - 1) / (64 * block.groups));
-    const auto& kernels = a.window > 0 ? kByWindowPieces : kByPieces;
-    return Launch(args, kernels[is_bf16][shape], {parts, block.threads(), block.shared(), 1}, pieces);
+    const Kernel& kernel = a.window > 0 ? kByWindowPieces[is_bf16][shape - 1] : kByPieces[is_bf16][shape];
+    return Launch(args, kernel, {parts, block.threads(), block.shared(), 1}, pieces);
   }
   if (SuitsHopper(args, a)) {
     const int groups = which == 0 ? kHopperGroups64 : kHopperGroups128;
