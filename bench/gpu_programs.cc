@@ -211,15 +211,16 @@ Timed GpuProgramTask(const std::string& task) {
   };
   if (name == "attention" || name == "attention_grad") {
     int64_t b = 0, h = 0, kv = 0, s = 0, d = 0;
-    std::string which;
-    words >> b >> h >> kv >> s >> d >> which;
+    std::string which, word;
+    int64_t window = 0;
+    words >> b >> h >> kv >> s >> d >> which >> word >> window;
     const bool causal = which == "causal";
     const Tensor added = which == "mask" ? normal({1, 1, s, s}, 5) : Tensor();
     const auto mask = [added, has_mask = which == "mask"] { return has_mask ? tessera::Arg(added) : tessera::Arg(); };
     const Tensor q = normal({b, h, s, d}, 1), k = normal({b, kv, s, d}, 2), v = normal({b, kv, s, d}, 3);
-    if (name == "attention") return GpuWork([=] { tessera::attention(q, k, v, mask(), causal); });
-    const Tensor y = tessera::attention(q, k, v, mask(), causal), g = normal({b, h, s, d}, 4);
-    return GpuWork([=] { tessera::attention_grad(q, k, v, y, g, mask(), causal); });
+    if (name == "attention") return GpuWork([=] { tessera::attention(q, k, v, mask(), causal, 0, window); });
+    const Tensor y = tessera::attention(q, k, v, mask(), causal, 0, window), g = normal({b, h, s, d}, 4);
+    return GpuWork([=] { tessera::attention_grad(q, k, v, y, g, mask(), causal, 0, window); });
   }
   if (name == "decode") {
     int64_t b = 0, h = 0, kv = 0, s = 0, d = 0;
@@ -365,6 +366,7 @@ void GpuAttention() {
     int64_t b, h, kv, s, d;
     std::string_view which;
     bool is_gradient = false;
+    int64_t window = 0;
   };
   for (const Shape& s : {Shape{4, 16, 16, 2048, 128, "full"},
                          {4, 16, 16, 4096, 128, "full"},
@@ -378,33 +380,39 @@ void GpuAttention() {
                          {4, 16, 16, 4096, 256, "full"},
                          {4, 16, 16, 4096, 256, "causal"},
                          {4, 16, 16, 4096, 128, "mask"},
+                         {4, 16, 16, 16384, 128, "causal", false, 1024},
                          {4, 16, 16, 4096, 128, "full", true},
                          {2, 16, 16, 8192, 128, "full", true},
                          {2, 16, 16, 8192, 128, "causal", true},
                          {4, 16, 16, 4096, 192, "full", true},
-                         {4, 16, 16, 4096, 256, "full", true}}) {
+                         {4, 16, 16, 4096, 256, "full", true},
+                         {4, 16, 16, 16384, 128, "causal", true, 1024}}) {
     std::ostringstream shape;
     shape << s.b << " " << s.h << " " << s.kv << " " << s.s << " " << s.d << " " << s.which;
+    if (s.window > 0) shape << " window " << s.window;
     const std::string task = (s.is_gradient ? "attention_grad " : "attention ") + shape.str();
     std::vector<Timed> contenders = {PeerProcess::Task(ours, task)};
     std::vector<std::string> peers;
-    // FlashAttention-2 takes no mask.
+    // FlashAttention-2 takes no mask, and there is no peer for a window.
     if (s.which == "mask")
       AddPeer(contenders, peers, torch, "efficient_" + task, "PyTorch (memory-efficient)");
-    else
+    else if (s.window == 0)
       AddPeer(contenders, peers, torch, task, "PyTorch (FlashAttention-2)");
-    AddPeer(contenders, peers, torch, "cudnn_" + task, "PyTorch (cuDNN)");
-    const auto n = static_cast<double>(s.s);
+    if (s.window == 0) AddPeer(contenders, peers, torch, "cudnn_" + task, "PyTorch (cuDNN)");
+    const auto n = static_cast<double>(s.s), w = static_cast<double>(s.window);
+    // Scores that are there: all, the lower half, or a band of it.
+    const double scores = s.window > 0 ? n * w - w * w / 2 : s.which == "causal" ? n * n / 2 : n * n;
     // Two products, five in the gradient.
-    const double flop =
-        (s.is_gradient ? 10.0 : 4.0) * static_cast<double>(s.b * s.h * s.d) * n * n * (s.which == "causal" ? 0.5 : 1);
+    const double flop = (s.is_gradient ? 10.0 : 4.0) * static_cast<double>(s.b * s.h * s.d) * scores;
     std::string name = shape.str();
     std::replace(name.begin(), name.end(), ' ', '_');
-    Report({.name = std::string("gpu_attention/") + (s.is_gradient ? "gradient_" : "") + "bf16_" + name,
-            .unit = Rate("TFLOP/s", flop * 1e-12),
-            .goal = {Goal::ratio_at_least, s.is_gradient ? 0.9 : 1.0},
-            .note = "tier 1: batch, heads, heads of keys, length, columns; the mask is added, one for all heads"},
-           RunRace(contenders, Budget()), peers);
+    Report(
+        {.name = std::string("gpu_attention/") + (s.is_gradient ? "gradient_" : "") + "bf16_" + name,
+         .unit = Rate("TFLOP/s", flop * 1e-12),
+         .goal = s.window > 0 ? Goal() : Goal{Goal::ratio_at_least, s.is_gradient ? 0.9 : 1.0},
+         .note = "tier 1: batch, heads, heads of keys, length, columns; the mask is added, one for all heads; causal "
+                 "may have a window"},
+        RunRace(contenders, Budget()), peers);
   }
 }
 

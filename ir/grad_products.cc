@@ -134,8 +134,10 @@ struct Attended {
       // Counted from the end, a key may not come before its query.
       const Expr from_last_key = c.Emit(Op::k_flip, {c.Iota({&tk.dims[r - 2], 1}, 0)}, {Ints()});
       const Expr from_last_row = c.Unsqueeze(c.Emit(Op::k_flip, {c.Iota({&tq.dims[r - 2], 1}, 0)}, {Ints()}), {1});
-      const Expr causal = Ge(from_last_key, from_last_row);
-      kept = kept.given() ? And(kept, causal) : causal;
+      Expr seen = Ge(from_last_key, from_last_row);
+      if (const int64_t window = c.integer(2); window > 0)
+        seen = And(seen, Lt(from_last_key - from_last_row, Expr(nullptr, Arg(window))));
+      kept = kept.given() ? And(kept, seen) : seen;
     }
     // An added mask of -inf must not make NaN of a whole row either.
     if (additive) scores = Maximum(scores, kLow);
@@ -198,8 +200,8 @@ void Grad_attention(GradCall& c) {
   // Narrow floats have a kernel that never has all scores in memory.
   if (IsNarrowFloat(c.OutType().dtype) && !c.Wants(3)) {
     const Expr in[] = {c.In(0), c.In(1), c.In(2), c.Out(), c.Grad(), c.Given(3) ? c.In(3) : Expr()};
-    const std::vector<Expr> grads =
-        c.EmitMany(Op::k_attention_grad, {in, c.Given(3) ? size_t{6} : size_t{5}}, {c.flag(0), c.number(1)});
+    const std::vector<Expr> grads = c.EmitMany(Op::k_attention_grad, {in, c.Given(3) ? size_t{6} : size_t{5}},
+                                               {c.flag(0), c.number(1), c.integer(2)});
     for (size_t i = 0; i < 3; ++i)
       if (c.Wants(i)) c.Give(i, grads[i]);
     return;

@@ -276,11 +276,19 @@ absl::Status shape_pool(const InferArgs& args, absl::Span<TensorType> out) {
 
 namespace {
 
-/// What attention asks of q, k, v and a mask, which is operand number `mask_at`.
+/// What attention asks of q, k, v, a mask, which is operand number `mask_at`, and the attributes.
 absl::Status CheckAttention(const InferArgs& args, size_t mask_at) {
   const TensorType &q = *args.in[0], &k = *args.in[1], &v = *args.in[2];
   const TensorType* mask = args.in.size() > mask_at ? args.in[mask_at] : nullptr;
   SymbolTable* t = args.symbols;
+  if (const int64_t window = args.integer(2); window != 0) {
+    if (window < 0)
+      return InvalidArgument("window is ", window, "; it must be the number of keys that a query sees, or 0 for all");
+    if (!args.flag(0))
+      return InvalidArgument("window is ", window,
+                             ", but causal is false; a window ends at the query's own position, "
+                             "so it needs causal = true");
+  }
   if (q.rank < 3 || k.rank != q.rank || v.rank != q.rank) {
     return InvalidArgument("q is ", Type(args, 0), ", k is ", Type(args, 1), ", v is ", Type(args, 2),
                            "; they must be q [...,H,S,D], k [...,G,T,D] and v [...,G,T,E] of one rank, at least 3");

@@ -24,6 +24,9 @@ AttentionOptions Checked(AttentionOptions options, int64_t width) {
   if (options.groups < 1 || options.heads % options.groups != 0)
     Refuse("Attention: " + std::to_string(options.heads) + " heads cannot share " + std::to_string(options.groups) +
            " groups of keys evenly");
+  if (options.window < 0 || (options.window > 0 && !options.causal))
+    Refuse("Attention: a window of " + std::to_string(options.window) +
+           (options.window < 0 ? " places; 0 is none" : " places needs causal"));
   if (options.rotary && width / options.heads % 2 != 0)
     Refuse("Attention: rotary needs heads of an even width, not " + std::to_string(width / options.heads));
   return options;
@@ -85,7 +88,7 @@ Tensor Attention::operator()(const Tensor& x) const {
     q = rotary(q, positions, options.base);
     k = rotary(k, positions, options.base);
   }
-  const Tensor y = attention(q, k, v, {}, options.causal);
+  const Tensor y = attention(q, k, v, {}, options.causal, 0, options.window);
   return dropout(out(y.transpose({0, 2, 1, 3}).reshape({batch, length, width})));
 }
 

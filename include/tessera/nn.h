@@ -149,6 +149,7 @@ struct AttentionOptions {
   int64_t heads = 1;
   int64_t groups = 0;    // heads of keys and values, which heads share evenly; 0: as many as heads
   bool causal = true;    // a place sees itself and what is before it
+  int64_t window = 0;    // a place sees itself and window - 1 places before it; 0: all of them
   bool rotary = false;   // turn queries and keys by their place
   double base = 10000;   // of the rotation
   bool bias = true;      // in the projections

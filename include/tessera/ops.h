@@ -210,15 +210,16 @@ TSR_API RmsNormGrads rms_norm_grad(const Arg& x, const Arg& g, const Arg& weight
 TSR_API Tensor gelu_tanh_grad(const Arg& x, const Arg& g);
 TSR_API Tensor batch_norm(const Arg& x, const Arg& mean, const Arg& var, const Arg& weight = {}, const Arg& bias = {},
                           int axis = 1, double eps = 1e-5);
-/// q [...,H,S,D]; k, v [...,G,T,D]; mask bool (true = keep) or added. scale 0 means 1/sqrt(D).
+/// q [...,H,S,D]; k, v [...,G,T,D]; mask bool (true = keep) or added. scale 0 means 1/sqrt(D). With a window, which
+/// needs causal, a query sees only the last so many keys up to its own position.
 TSR_API Tensor attention(const Arg& q, const Arg& k, const Arg& v, const Arg& mask = {}, bool causal = false,
-                         double scale = 0);
+                         double scale = 0, int64_t window = 0);
 /// The gradients of attention's q, k and v: y is its result, g the gradient of that.
 struct AttentionGrads {
   Tensor q, k, v;
 };
 TSR_API AttentionGrads attention_grad(const Arg& q, const Arg& k, const Arg& v, const Arg& y, const Arg& g,
-                                      const Arg& mask = {}, bool causal = false, double scale = 0);
+                                      const Arg& mask = {}, bool causal = false, double scale = 0, int64_t window = 0);
 /// Attention over keys and values in pages, as for serving. q [B,H,S,D]; k [P,N,G,D] and v [P,N,G,E] are pools of P
 /// pages of N positions; table [B,T] has the pages of each sequence in order, lengths [B] how many positions it has.
 /// The queries are the last S of these, and each sees the positions up to its own. There is no gradient.

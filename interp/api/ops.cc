@@ -109,13 +109,13 @@ Tensor batch_norm(const Arg& x, const Arg& mean, const Arg& var, const Arg& weig
                   double eps) {
   return Run(Op::k_batch_norm, {&x, &mean, &var, &weight, &bias}, {Int(axis), eps}, TSR_SITE);
 }
-Tensor attention(const Arg& q, const Arg& k, const Arg& v, const Arg& mask, bool causal, double scale) {
-  return Run(Op::k_attention, {&q, &k, &v, &mask}, {causal, scale}, TSR_SITE);
+Tensor attention(const Arg& q, const Arg& k, const Arg& v, const Arg& mask, bool causal, double scale, int64_t window) {
+  return Run(Op::k_attention, {&q, &k, &v, &mask}, {causal, scale, window}, TSR_SITE);
 }
 AttentionGrads attention_grad(const Arg& q, const Arg& k, const Arg& v, const Arg& y, const Arg& g, const Arg& mask,
-                              bool causal, double scale) {
+                              bool causal, double scale, int64_t window) {
   const Arg* args[] = {&q, &k, &v, &y, &g, &mask};
-  const Attr attrs[] = {causal, scale};
+  const Attr attrs[] = {causal, scale, window};
   std::vector<Tensor> r = RunMany(Op::k_attention_grad, args, attrs, TSR_SITE);
   return {std::move(r[0]), std::move(r[1]), std::move(r[2])};
 }

@@ -56,7 +56,8 @@ class Runner {
 
  private:
   void Block(int64_t head, int64_t query, int64_t rows, void* scratch, T* out) const {
-    const int64_t keys = s_.Seen(query + rows - 1);
+    // Of the keys that any of the rows sees.
+    const int64_t first = s_.First(query), keys = s_.Seen(query + rows - 1) - first;
     // What a mask row is gathered into comes first: its elements have up to 8 bytes.
     void* raw = scratch;
     T* scores = reinterpret_cast<T*>(static_cast<int64_t*>(scratch) + s_.keys);
@@ -70,25 +71,28 @@ class Runner {
     if (s_.dim == 0) {
       std::fill_n(scores, rows * keys, T(0));
     } else {
-      const T* from = q.At(head) + query * (q.form.transposed ? 1 : q.form.ld);
+      const T* from = q.RowAt(head, query);
       const BlasMatrix k_transposed = {!k.form.transposed, k.form.ld};
-      BlasGemm(blas_, rows, keys, s_.dim, static_cast<T>(s_.scale), from, q.form, k.At(kv), k_transposed, T(0), scores,
-               keys);
+      BlasGemm(blas_, rows, keys, s_.dim, static_cast<T>(s_.scale), from, q.form, k.RowAt(kv, first), k_transposed,
+               T(0), scores, keys);
     }
     for (int64_t r = 0; r < rows; ++r) {
       T* row = scores + r * keys;
-      const int64_t seen = s_.Seen(query + r);
-      if (mask_.view != nullptr && seen > 0) mask_.Apply<T>(loops_, head, query + r, seen, row, raw, wide);
-      const T max = loops_.max(row, seen);
+      const int64_t begin = s_.First(query + r) - first, end = s_.Seen(query + r) - first, seen = end - begin;
+      if (mask_.view != nullptr && seen > 0)
+        mask_.Apply<T>(loops_, head, query + r, first + begin, seen, row + begin, raw, wide);
+      const T max = loops_.max(row + begin, seen);
       if (max == -std::numeric_limits<T>::infinity()) {
         std::fill_n(row, keys, T(0));
         sums[r] = T(0);
         continue;
       }
-      sums[r] = loops_.exp(row, seen, max);
-      std::fill(row + seen, row + keys, T(0));
+      std::fill(row, row + begin, T(0));
+      sums[r] = loops_.exp(row + begin, seen, max);
+      std::fill(row + end, row + keys, T(0));
     }
-    BlasGemm(blas_, rows, s_.value_dim, keys, T(1), scores, {false, keys}, v.At(kv), v.form, T(0), out, s_.value_dim);
+    BlasGemm(blas_, rows, s_.value_dim, keys, T(1), scores, {false, keys}, v.RowAt(kv, first), v.form, T(0), out,
+             s_.value_dim);
     for (int64_t r = 0; r < rows; ++r) {
       T* row = out + r * s_.value_dim;
       if (sums[r] == T(0)) {

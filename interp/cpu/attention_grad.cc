@@ -50,7 +50,8 @@ class Runner {
 
  private:
   void Block(int64_t head, int64_t query, int64_t rows, void* scratch, T* dq, T* dk, T* dv) const {
-    const int64_t keys = s_.Seen(query + rows - 1);
+    // Of the keys that any of the rows sees.
+    const int64_t first = s_.First(query), keys = s_.Seen(query + rows - 1) - first;
     if (keys == 0) {
       std::fill_n(dq, rows * s_.dim, T(0));
       return;
@@ -60,30 +61,33 @@ class Runner {
     T* e = p + block_ * s_.keys;
     T* wide = e + block_ * s_.keys;
     const int64_t kv = head / s_.share;
-    const auto rows_of = [&](const Matrices<T>& m) { return m.At(head) + query * (m.form.transposed ? 1 : m.form.ld); };
     const auto turned = [](BlasMatrix m) { return BlasMatrix{!m.transposed, m.ld}; };
-    const T *qs = rows_of(q), *gs = rows_of(g);
-    Product(rows, keys, s_.dim, static_cast<T>(s_.scale), qs, q.form, k.At(kv), turned(k.form), T(0), p, keys);
-    Product(rows, keys, s_.value_dim, T(1), gs, g.form, v.At(kv), turned(v.form), T(0), e, keys);
+    const T *qs = q.RowAt(head, query), *gs = g.RowAt(head, query), *ks = k.RowAt(kv, first);
+    Product(rows, keys, s_.dim, static_cast<T>(s_.scale), qs, q.form, ks, turned(k.form), T(0), p, keys);
+    Product(rows, keys, s_.value_dim, T(1), gs, g.form, v.RowAt(kv, first), turned(v.form), T(0), e, keys);
     for (int64_t r = 0; r < rows; ++r) {
       T *weights = p + r * keys, *row = e + r * keys;
-      const int64_t seen = s_.Seen(query + r);
-      if (mask_.view != nullptr && seen > 0) mask_.Apply<T>(loops_, head, query + r, seen, weights, raw, wide);
-      const T max = loops_.max(weights, seen);
+      const int64_t begin = s_.First(query + r) - first, end = s_.Seen(query + r) - first, seen = end - begin;
+      T *own = weights + begin, *own_row = row + begin;
+      if (mask_.view != nullptr && seen > 0)
+        mask_.Apply<T>(loops_, head, query + r, first + begin, seen, own, raw, wide);
+      const T max = loops_.max(own, seen);
       if (max == -std::numeric_limits<T>::infinity()) {
         std::fill_n(weights, keys, T(0));
         std::fill_n(row, keys, T(0));
         continue;
       }
-      const T sum = loops_.exp(weights, seen, max);
-      loops_.scale(weights, weights, T(1) / sum, seen);
-      std::fill(weights + seen, weights + keys, T(0));
-      loops_.weigh(row, weights, RowSum(head, query + r), static_cast<T>(s_.scale), seen);
-      std::fill(row + seen, row + keys, T(0));
+      const T sum = loops_.exp(own, seen, max);
+      loops_.scale(own, own, T(1) / sum, seen);
+      loops_.weigh(own_row, own, RowSum(head, query + r), static_cast<T>(s_.scale), seen);
+      for (T* x : {weights, row}) {
+        std::fill(x, x + begin, T(0));
+        std::fill(x + end, x + keys, T(0));
+      }
     }
-    Product(rows, s_.dim, keys, T(1), e, {false, keys}, k.At(kv), k.form, T(0), dq, s_.dim);
-    Product(keys, s_.dim, rows, T(1), e, {true, keys}, qs, q.form, T(1), dk, s_.dim);
-    Product(keys, s_.value_dim, rows, T(1), p, {true, keys}, gs, g.form, T(1), dv, s_.value_dim);
+    Product(rows, s_.dim, keys, T(1), e, {false, keys}, ks, k.form, T(0), dq, s_.dim);
+    Product(keys, s_.dim, rows, T(1), e, {true, keys}, qs, q.form, T(1), dk + first * s_.dim, s_.dim);
+    Product(keys, s_.value_dim, rows, T(1), p, {true, keys}, gs, g.form, T(1), dv + first * s_.value_dim, s_.value_dim);
   }
 
   /// BlasGemm that takes dims of 0; where beta is 0, c has no gaps.
@@ -97,8 +101,7 @@ class Runner {
   /// The sum of g y over a row: what all weights of the row together add to its gradient.
   T RowSum(int64_t head, int64_t query) const {
     const auto step = [](const Matrices<T>& m) { return m.form.transposed ? m.form.ld : 1; };
-    const auto row = [&](const Matrices<T>& m) { return m.At(head) + query * (m.form.transposed ? 1 : m.form.ld); };
-    const T *a = row(y), *b = row(g);
+    const T *a = y.RowAt(head, query), *b = g.RowAt(head, query);
     double sum = 0;
     for (int64_t i = 0; i < s_.value_dim; ++i)
       sum += static_cast<double>(a[i * step(y)]) * static_cast<double>(b[i * step(g)]);

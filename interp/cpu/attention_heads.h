@@ -36,6 +36,7 @@ struct Matrices {
     if (wide == nullptr) return view->as<const T>() + MatrixOffset(*view, i);
     return wide + (i - first) * view->dims[view->rank - 2] * view->dims[view->rank - 1];
   }
+  const T* RowAt(int64_t i, int64_t row) const { return At(i) + row * (form.transposed ? 1 : form.ld); }
 };
 
 /// Elements [first, first + n) of v, in order, as f32.
@@ -58,12 +59,14 @@ struct AttentionShape {
   int64_t heads, queries, keys, dim, value_dim, share;  // share: heads of q for each head of k and v
   bool causal;
   double scale;
+  int64_t window;  // 0: none, nor where it has room for all keys
 
-  /// Keys that query number i may see.
+  /// Query number i may see the keys from First(i) up to, but without, Seen(i).
   int64_t Seen(int64_t i) const { return causal ? std::clamp<int64_t>(i + 1 + keys - queries, 0, keys) : keys; }
+  int64_t First(int64_t i) const { return window > 0 ? std::max<int64_t>(0, Seen(i) - window) : 0; }
 };
 
-/// Of q, k and v, the first operands, and the attributes causal and scale, the first ones.
+/// Of q, k and v, the first operands, and the attributes.
 inline absl::StatusOr<AttentionShape> AttentionShapeOf(const interp::KernelArgs& args) {
   const View &q = *args.in[0], &k = *args.in[1], &v = *args.in[2];
   AttentionShape s;
@@ -75,6 +78,7 @@ inline absl::StatusOr<AttentionShape> AttentionShapeOf(const interp::KernelArgs&
   s.share = s.heads / std::max<int64_t>(1, k.dims[k.rank - 3]);
   s.causal = args.flag(0);
   s.scale = args.number(1);
+  s.window = args.integer(2) < s.keys ? args.integer(2) : 0;
   if (s.scale == 0) s.scale = s.dim > 0 ? 1 / std::sqrt(static_cast<double>(s.dim)) : 1;
   if (std::max({s.queries, s.keys, s.dim, s.value_dim}) >= int64_t{1} << 31) {
     return Unsupported("q ", ToString(q), " with k ", ToString(k), ": dims must be below 2^31");
@@ -95,17 +99,19 @@ struct MaskRows {
     return {wide};
   }
 
-  /// Applies row `query` of matrix i to n scores. `raw` has room for n elements of the mask, `wide` for n of T.
+  /// Applies row `query` of matrix i to the scores of n keys from `first` on. `raw` has room for n elements of the
+  /// mask, `wide` for n of T.
   template <class T>
-  void Apply(const ScoreLoops<T>& loops, int64_t i, int64_t query, int64_t n, T* scores, void* raw, T* wide) const {
+  void Apply(const ScoreLoops<T>& loops, int64_t i, int64_t query, int64_t first, int64_t n, T* scores, void* raw,
+             T* wide) const {
     const View& m = *view;
     View row;
     row.dtype = m.dtype;
     row.rank = 1;
     row.dims[0] = n;
     row.strides[0] = m.strides[m.rank - 1];
-    row.data =
-        m.as<char>() + (MatrixOffset(m, i) + query * m.strides[m.rank - 2]) * static_cast<int64_t>(SizeOf(m.dtype));
+    const int64_t at = MatrixOffset(m, i) + query * m.strides[m.rank - 2] + first * m.strides[m.rank - 1];
+    row.data = m.as<char>() + at * static_cast<int64_t>(SizeOf(m.dtype));
     const void* elements = row.data;
     if (row.strides[0] != 1) {
       GatherBlock(row, 0, n, raw);

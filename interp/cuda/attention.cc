@@ -14,6 +14,7 @@ extern "C" const unsigned char* tessera_cuda_image_attention_mma();
 extern "C" const unsigned char* tessera_cuda_image_attention_hopper();
 extern "C" const unsigned char* tessera_cuda_image_attention_pieces_hopper();
 extern "C" const unsigned char* tessera_cuda_image_attention_pieces_mask_hopper();
+extern "C" const unsigned char* tessera_cuda_image_attention_pieces_window_hopper();
 extern "C" const unsigned char* tessera_cuda_image_attention_few();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad();
 extern "C" const unsigned char* tessera_cuda_image_attention_grad_mma();
@@ -56,6 +57,21 @@ constexpr Image kMaskPieces = tessera_cuda_image_attention_pieces_mask_hopper;
   }
 const Kernel kByPieces[2][std::size(kPiecesBlocks)] = {TSR_PIECES("f16"), TSR_PIECES("bf16")};
 #undef TSR_PIECES
+/// The same under a window, which the first of those blocks is not for.
+constexpr Image kWindowPieces = tessera_cuda_image_attention_pieces_window_hopper;
+#define TSR_PIECES(dtype)                                            \
+  {                                                                  \
+      {kWindowPieces, "attention_pieces_" dtype "_128_window"},      \
+      {kWindowPieces, "attention_pieces_" dtype "_64_window"},       \
+      {kWindowPieces, "attention_pieces_" dtype "_192_window"},      \
+      {kWindowPieces, "attention_pieces_" dtype "_256_window"},      \
+      {kWindowPieces, "attention_pieces_" dtype "_64_mask_window"},  \
+      {kWindowPieces, "attention_pieces_" dtype "_128_mask_window"}, \
+      {kWindowPieces, "attention_pieces_" dtype "_192_mask_window"}, \
+      {kWindowPieces, "attention_pieces_" dtype "_256_mask_window"}, \
+  }
+const Kernel kByWindowPieces[2][std::size(kPiecesBlocks) - 1] = {TSR_PIECES("f16"), TSR_PIECES("bf16")};
+#undef TSR_PIECES
 /// From so many queries on, blocks with more of them are faster.
 constexpr int32_t kManyQueries = 1536;
 /// Gradients are copied by pieces from so many queries on: below that blocks are too few, or too much of one is empty.
@@ -93,9 +109,13 @@ constexpr Image kGradPieces = tessera_cuda_image_attention_grad_pieces_hopper;
   {                                                                                                           \
     {kGradPieces, "attention_grad_pieces_queries_" what}, { kGradPieces, "attention_grad_pieces_keys_" what } \
   }
-const Kernel kGradByPieces[2][4][2] = {
-    {TSR_GRAD_PARTS("f16_64"), TSR_GRAD_PARTS("f16_128"), TSR_GRAD_PARTS("f16_192"), TSR_GRAD_PARTS("f16_256")},
-    {TSR_GRAD_PARTS("bf16_64"), TSR_GRAD_PARTS("bf16_128"), TSR_GRAD_PARTS("bf16_192"), TSR_GRAD_PARTS("bf16_256")}};
+#define TSR_GRAD_SHAPES(dtype, end)                                                                     \
+  {TSR_GRAD_PARTS(dtype "_64" end), TSR_GRAD_PARTS(dtype "_128" end), TSR_GRAD_PARTS(dtype "_192" end), \
+   TSR_GRAD_PARTS(dtype "_256" end)}
+/// By dtype, window, columns and part.
+const Kernel kGradByPieces[2][2][4][2] = {{TSR_GRAD_SHAPES("f16", ""), TSR_GRAD_SHAPES("f16", "_window")},
+                                          {TSR_GRAD_SHAPES("bf16", ""), TSR_GRAD_SHAPES("bf16", "_window")}};
+#undef TSR_GRAD_SHAPES
 #undef TSR_GRAD_PARTS
 const Kernel kGradSums[2] = {{kGradPieces, "attention_grad_pieces_sums_f16"},
                              {kGradPieces, "attention_grad_pieces_sums_bf16"}};
@@ -172,9 +192,10 @@ bool MapResults(Device& device, Address data, int64_t matrices, int64_t rows, in
   return MapMatrices(device, {data, {1, 0, {matrices}, {rows * cols}}, cols, 1}, rows, cols, 64, map, &all);
 }
 
-/// Heads to work on at a time. Without a causal mask all parts are of one size, and those of one head go together.
+/// Heads to work on at a time. Without a causal mask, and under a window, all parts are of one size, and those of one
+/// head go together.
 int32_t Together(const AttentionArgs& a, int64_t heads, int64_t rows, int64_t share) {
-  if (a.causal == 0) return 1;
+  if (a.causal == 0 || a.window > 0) return 1;
   const int64_t bytes = rows * (a.dim + a.value_dim) * 2;
   return static_cast<int32_t>(std::min(heads, std::max<int64_t>(1, kBytesTogether / bytes) * share));
 }
@@ -193,7 +214,7 @@ bool HasPairs(const AttentionArgs& a) {
 int ShapeOf(const AttentionArgs& a) {
   const int dim = std::max(a.dim, a.value_dim);
   if (a.has_mask != 0) return kMaskBlocks + (dim - 1) / 64;
-  if (dim <= 64) return a.queries < kManyQueries ? 2 : 0;
+  if (dim <= 64) return a.queries < kManyQueries || a.window > 0 ? 2 : 0;
   return dim <= 128 ? 1 : dim <= 192 ? 3 : 4;
 }
 
@@ -241,7 +262,8 @@ absl::Status OnTensorCores(const interp::KernelArgs& args, const AttentionArgs& 
   const PiecesBlock& block = kPiecesBlocks[shape];
   if (AttentionPiecesArgs pieces; IsHopper(args) && PiecesOf(DeviceOf(*args.device), a, block, &pieces)) {
     const int64_t parts = a.heads * ((a.queries + 64 * block.groups - 1) / (64 * block.groups));
-    return Launch(args, kByPieces[is_bf16][shape], {parts, block.threads(), block.shared(), 1}, pieces);
+    const Kernel& kernel = a.window > 0 ? kByWindowPieces[is_bf16][shape - 1] : kByPieces[is_bf16][shape];
+    return Launch(args, kernel, {parts, block.threads(), block.shared(), 1}, pieces);
   }
   if (SuitsHopper(args, a)) {
     const int groups = which == 0 ? kHopperGroups64 : kHopperGroups128;
@@ -269,11 +291,12 @@ absl::Status OfFewQueries(const interp::KernelArgs& args, const AttentionArgs& a
   few.groups = a.heads / a.share;
   few.tiles = static_cast<int32_t>((rows + kFewRows - 1) / kFewRows);
   const int64_t resident = units * kFewWarps * (std::max(a.dim, a.value_dim) > 64 ? 2 : 3);
-  const int64_t each = few.groups * few.tiles, most = std::max<int64_t>(1, a.keys / kShortestStretch);
+  if (a.window > 0) few.first = static_cast<int32_t>(std::max<int64_t>(0, int64_t{a.keys} - a.queries + 1 - a.window));
+  const int64_t each = few.groups * few.tiles, keys = a.keys - few.first;
+  const int64_t most = std::max<int64_t>(1, keys / kShortestStretch);
   const int64_t wanted = std::clamp<int64_t>(kWaves * resident / each, 1, most);
-  few.stretch = static_cast<int32_t>(((a.keys + wanted - 1) / wanted + kFewRows - 1) / kFewRows * kFewRows);
-  few.stretches =
-      static_cast<int32_t>(std::max<int64_t>(1, (int64_t{a.keys} + few.stretch - 1) / std::max(1, few.stretch)));
+  few.stretch = static_cast<int32_t>(((keys + wanted - 1) / wanted + kFewRows - 1) / kFewRows * kFewRows);
+  few.stretches = static_cast<int32_t>(std::max<int64_t>(1, (keys + few.stretch - 1) / std::max(1, few.stretch)));
   const auto& kernels = kFew[static_cast<DType>(a.dtype) == DType::bf16];
   const Kernel& walk = kernels[std::max(a.dim, a.value_dim) > 64];
   const auto grid = [](int64_t warps) { return Grid{(warps + kFewWarps - 1) / kFewWarps, kFewWarps * 32}; };
@@ -319,6 +342,7 @@ absl::StatusOr<AttentionArgs> ArgsOf(const interp::KernelArgs& args, size_t mask
   a.dtype = static_cast<int32_t>(args.out[0]->dtype);
   a.causal = args.flag(0);
   a.scale = args.number(1);
+  a.window = args.integer(2) < keys ? args.integer(2) : 0;
   if (a.scale == 0) a.scale = dim > 0 ? 1 / std::sqrt(static_cast<double>(dim)) : 1;
   return a;
 }
@@ -384,7 +408,8 @@ absl::Status k_attention_grad(const interp::KernelArgs& args) {
   if (AttentionGradPiecesArgs pieces[2]; by_pieces && PiecesOf(DeviceOf(*args.device), a, shape, pieces)) {
     TSR_RETURN_IF_ERROR(Launch(args, kGradSums[is_bf16], {(room * 16 + kThreads - 1) / kThreads, kThreads}, pieces[0]));
     const auto launch = [&](int part, const GradPiecesBlock& block, int64_t parts) {
-      return Launch(args, kGradByPieces[is_bf16][shape][part], {parts, block.threads(), block.shared()}, pieces[part]);
+      return Launch(args, kGradByPieces[is_bf16][forward.window > 0][shape][part],
+                    {parts, block.threads(), block.shared()}, pieces[part]);
     };
     TSR_RETURN_IF_ERROR(launch(0, kGradQueriesBlocks[shape], forward.heads * ((forward.queries + 127) / 128)));
     return launch(1, kGradKeysBlocks[shape], each * kv_heads * ((forward.keys + 127) / 128));

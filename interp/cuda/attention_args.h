@@ -32,6 +32,7 @@ struct AttentionArgs {
   int32_t dtype, mask_dtype;
   int32_t has_mask, causal;
   double scale;
+  int64_t window;  // 0: none; it is below the number of keys
 };
 
 /// What the device's kernels are given of a view that they copy pieces of: rt::PieceMap.
@@ -75,10 +76,11 @@ struct AttentionFewArgs {
   AttentionArgs a;
   int64_t groups;     // heads of keys, of all batches
   int32_t tiles;      // of 16 rows, of a group
-  int32_t stretches;  // of the keys
+  int32_t stretches;  // of the keys from `first` on, which is the first one that a query sees
   int32_t stretch;    // keys of one
-  Address sums;       // [groups, stretches, rows, columns] f32: weighted sums of values
-  Address weights;    // [groups, stretches, rows] of two f32: the largest score as a power of two, the sum of weights
+  int32_t first;
+  Address sums;     // [groups, stretches, rows, columns] f32: weighted sums of values
+  Address weights;  // [groups, stretches, rows] of two f32: the largest score as a power of two, the sum of weights
 };
 
 /// forward.y is not used.

@@ -226,6 +226,9 @@ class Attention:
         self.causal = g.chance(0.4)
         if self.causal or g.chance(0.3):
             self.attrs['causal'] = self.causal
+        self.window = g.pick([1, 2, 5, 30, 100]) if self.causal and g.chance(0.5) else 0
+        if self.window or g.chance(0.2):
+            self.attrs['window'] = self.window
         if g.chance(0.4):
             self.attrs['scale'] = g.pick([0.125, 1.0, 0.3])
         self.mask = None
@@ -258,8 +261,9 @@ class Attention:
                 score = score + added
                 off = off + 8 * ep * np.where(np.isfinite(added), np.abs(added), 0)
         if self.causal:
-            late = np.arange(self.t)[None, :] > np.arange(self.s)[:, None] + self.t - self.s
-            score = np.where(late, -np.inf, score)
+            behind = np.arange(self.s)[:, None] + self.t - self.s - np.arange(self.t)[None, :]
+            hidden = (behind < 0) | (behind >= (self.window or np.inf))
+            score = np.where(hidden, -np.inf, score)
         top = score.max(-1, keepdims=True)
         none = np.isneginf(top)
         score = score - np.where(none, 0, top)

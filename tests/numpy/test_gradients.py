@@ -211,12 +211,14 @@ def products():
     case('dot_general', 'no contraction', [S(2), S(3)], lambda a, b: torch.einsum('i,j->ij', a, b), contract_a=[],
          contract_b=[])
 
-    def attend(q, k, v, mask=None, causal=False, scale=None):
+    def attend(q, k, v, mask=None, causal=False, scale=None, window=0):
         if q.ndim >= 3 and q.shape[-3] != k.shape[-3]:
             k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
         if causal:
             s, t = q.shape[-2], k.shape[-2]
             sees = torch.ones(s, t, dtype=torch.bool).tril(t - s)
+            if window:
+                sees = sees.triu(t - s - window + 1)
             mask = sees if mask is None else mask & sees if mask.dtype == torch.bool else mask.masked_fill(~sees,
                                                                                                          -torch.inf)
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
@@ -231,9 +233,13 @@ def products():
     case('attention', 'mask that keeps', [S(2, 2, 4, 3), S(2, 1, 5, 3), S(2, 1, 5, 3), keep],
          lambda q, k, v, m: attend(q, k, v, m, True), causal=True)
 
+    case('attention', 'window, shared keys', [S(1, 4, 4, 2), S(1, 2, 6, 2), S(1, 2, 6, 3), None],
+         lambda q, k, v: attend(q, k, v, None, True, window=2), causal=True, window=2)
+
     for what, dims, attrs in [('', [(2, 4, 3), (2, 5, 3), (2, 5, 2)], {}),
                               ('causal, shared keys', [(1, 4, 3, 2), (1, 2, 5, 2), (1, 2, 5, 3)],
-                               {'causal': True, 'scale': 0.7})]:
+                               {'causal': True, 'scale': 0.7}),
+                              ('window', [(2, 4, 3), (2, 6, 3), (2, 6, 2)], {'causal': True, 'window': 3})]:
         q, k, v = (S(*d) for d in dims)
         y = attend(*(torch.from_numpy(x) for x in (q, k, v)), **attrs)
         case('attention_grad', what, [q, k, v, y.numpy(), S(*y.shape), None],
@@ -253,14 +259,17 @@ def products():
          interleaved=True)
 
 
-def attention_grad(q, k, v, y, g, causal=False, scale=None):
+def attention_grad(q, k, v, y, g, causal=False, scale=None, window=0):
     """As the op has it, where y is an operand of its own: dS = P * (g v^T - rowsum(y * g))."""
     scale, groups = scale or q.shape[-1] ** -0.5, q.shape[-3] // k.shape[-3]
     kk, vv = (x.repeat_interleave(groups, -3) for x in (k, v))
     scores = scale * q @ kk.transpose(-1, -2)
     if causal:
         s, t = scores.shape[-2:]
-        scores = scores.masked_fill(~torch.ones(s, t, dtype=torch.bool).tril(t - s), -torch.inf)
+        sees = torch.ones(s, t, dtype=torch.bool).tril(t - s)
+        if window:
+            sees = sees.triu(t - s - window + 1)
+        scores = scores.masked_fill(~sees, -torch.inf)
     p = scores.softmax(-1)
     ds = p * (g @ vv.transpose(-1, -2) - (y * g).sum(-1, keepdim=True))
     fold = lambda x, like: x.unflatten(-3, (like.shape[-3], groups)).sum(-3)

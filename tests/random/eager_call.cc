@@ -109,7 +109,7 @@ template <int kSite>
     case Op::k_dot_general: return One(dot_general(a, b, c.ints(0), c.ints(1), c.ints(2), c.ints(3)));
     case Op::k_conv: return One(conv(a, b, d, c.ints(0), c.ints(1), c.ints(2), c.integer(3)));
     case Op::k_avg_pool: return One(avg_pool(a, c.ints(0), c.ints(1), c.ints(2), c.ints(3), c.flag(4)));
-    case Op::k_attention: return One(attention(a, b, d, {}, c.flag(0), c.real(1)));
+    case Op::k_attention: return One(attention(a, b, d, {}, c.flag(0), c.real(1), c.integer(2)));
     case Op::k_paged_attention: return One(paged_attention(a, b, d, arg(3), arg(4), c.real(0)));
     case Op::k_softmax: return One(softmax(a, c.axis(0)));
     case Op::k_log_softmax: return One(log_softmax(a, c.axis(0)));

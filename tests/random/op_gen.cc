@@ -263,7 +263,9 @@ bool OpGen::Product(Place place) {
   const Operand a = ValueWhere(place, IsRanked);
   if (a.kind == Operand::Kind::absent) return false;
   if (rng_.Chance(8)) {
-    return Try(place, Op::k_attention, {a, a, a}, {{"causal", rng_.Chance(50)}}) ||
+    const bool causal = rng_.Chance(50);
+    const int64_t keys = causal && rng_.Chance(50) ? rng_.Between(1, 4) : 0;
+    return Try(place, Op::k_attention, {a, a, a}, {{"causal", causal}, {"window", keys}}) ||
            Try(place, Op::k_avg_pool, {a}, {{"window", Ints{2}}, {"stride", Ints{1}}}) ||
            Try(place, Op::k_conv, {a, Value(place)}, {{"padding", Ints{1}}});
   }

@@ -43,6 +43,8 @@ std::vector<Case> Cases() {
       {"softmax int", [=] { softmax(i); }},
       {"layer_norm weight", [=] { layer_norm(a, zeros({2})); }},
       {"attention heads", [=] { attention(zeros({1, 3, 4, 8}), zeros({1, 2, 4, 8}), zeros({1, 2, 4, 8})); }},
+      {"attention window", [=] { attention(image, image, image, {}, false, 0, 4); }},
+      {"attention window below 0", [=] { attention(image, image, image, {}, true, 0, -1); }},
       {"paged_attention table", [=] { paged_attention(query, pages, pages, i, i); }},
       {"paged_attention page",
        [=] { paged_attention(query, pages, pages, Tensor::from({0, 3}, {1, 2}), Tensor::from({5})); }},

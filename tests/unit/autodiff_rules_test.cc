@@ -266,6 +266,10 @@ std::vector<Case> Products() {
        {U({2, 2, 4, 3}), U({2, 1, 5, 3}, 2), U({2, 1, 5, 3}, 3)},
        [=](const Tensors& v) { return attention(v[0], v[1], v[2], keep, true); }},
       {"attention",
+       "window, shared keys",
+       {U({1, 4, 4, 2}), U({1, 2, 6, 2}, 2), U({1, 2, 6, 3}, 3)},
+       [](const Tensors& v) { return attention(v[0], v[1], v[2], {}, true, 0, 2); }},
+      {"attention",
        "queries that see nothing",
        {U({1, 4, 2}), U({1, 2, 2}, 2), U({1, 2, 2}, 3)},
        [](const Tensors& v) { return attention(v[0], v[1], v[2], {}, true); }},
@@ -281,6 +285,13 @@ std::vector<Case> Products() {
        {U({1, 4, 3, 2}), U({1, 2, 5, 2}, 2), U({1, 2, 5, 3}, 3), U({1, 4, 3, 3}, 4), U({1, 4, 3, 3}, 5), U({3, 5}, 6)},
        [](const Tensors& v) {
          const AttentionGrads d = attention_grad(v[0], v[1], v[2], v[3], v[4], v[5], true, 0.7);
+         return concat({d.q.reshape({-1}), d.k.reshape({-1}), d.v.reshape({-1})});
+       }},
+      {"attention_grad",
+       "window",
+       {U({2, 4, 3}), U({2, 6, 3}, 2), U({2, 6, 2}, 3), U({2, 4, 2}, 4), U({2, 4, 2}, 5)},
+       [](const Tensors& v) {
+         const AttentionGrads d = attention_grad(v[0], v[1], v[2], v[3], v[4], {}, true, 0, 3);
          return concat({d.q.reshape({-1}), d.k.reshape({-1}), d.v.reshape({-1})});
        }},
       {"attention_grad",

@@ -18,7 +18,7 @@ double MaskAt(const Array* mask, const Dims& index) {
 }
 
 void CheckAttention(const Array& q, const Array& k, const Array& v, const Array* mask, bool causal, double scale,
-                    const Array& y) {
+                    const Array& y, int64_t window = 0) {
   const int r = q.v.rank;
   const int64_t heads = q.v.dims[r - 3], queries = q.v.dims[r - 2], keys = k.v.dims[r - 2], dim = q.v.dims[r - 1];
   const int64_t values = v.v.dims[r - 1], share = std::max<int64_t>(1, heads / std::max<int64_t>(1, k.v.dims[r - 3]));
@@ -43,7 +43,9 @@ void CheckAttention(const Array& q, const Array& k, const Array& v, const Array*
         s += q.At(qa) * k.At(ka);
         terms += std::abs(q.At(qa) * k.At(ka));
       }
-      const double m = causal && t > at[r - 2] + keys - queries ? -INFINITY : MaskAt(mask, ma);
+      const int64_t behind = at[r - 2] + keys - queries - t;
+      const bool is_hidden = causal && (behind < 0 || (window > 0 && behind >= window));
+      const double m = is_hidden ? -INFINITY : MaskAt(mask, ma);
       score[t] = m == -INFINITY ? m : scale * s + m;
       if (score[t] != -INFINITY) spread = std::max(spread, std::abs(scale) * terms + std::abs(m));
       max = std::max(max, score[t]);
@@ -100,11 +102,13 @@ TEST(Attention, RandomShapesStridesMasksAndDtypes) {
     const Array* m = rng() % 2 ? &mask : nullptr;
     const bool causal = rng() % 2;
     const double scale = rng() % 2 ? 0 : 0.7;
+    const int64_t window = causal && rng() % 2 ? Pick(rng, 1, rng() % 2 ? 4 : 160) : 0;
     SCOPED_TRACE(absl::StrCat("round ", round, ": q ", ToString(q.v), " k ", ToString(k.v), " v ", ToString(v.v),
-                              m ? " mask " + ToString(mask.v) : "", causal ? " causal" : ""));
-    auto y = RunOp(Op::k_attention, cpu::k_attention, {&q, &k, &v, m}, {causal, scale});
+                              m ? " mask " + ToString(mask.v) : "", causal ? " causal" : "",
+                              window > 0 ? absl::StrCat(" window ", window) : ""));
+    auto y = RunOp(Op::k_attention, cpu::k_attention, {&q, &k, &v, m}, {causal, scale, window});
     ASSERT_TRUE(y.ok()) << y.status();
-    CheckAttention(q, k, v, m, causal, scale, *y);
+    CheckAttention(q, k, v, m, causal, scale, *y, window);
     if (HasFatalFailure()) return;
   }
 }

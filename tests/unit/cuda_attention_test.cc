@@ -369,5 +369,102 @@ TEST_F(CudaAttention, Gradient) {
   }
 }
 
+// Windows: of one key, within a tile, of whole tiles and not, over several parts, and just not of all keys.
+TEST_F(CudaAttention, Window) {
+  for (DType dtype : kFloats) {
+    const double units = dtype == DType::f64 || dtype == DType::f32 ? 2 * 64 : 2;
+    const bool by_pieces = dtype == DType::f16 || dtype == DType::bf16;
+    for (int64_t d : {40, 64, 128, 192, 256}) {
+      const auto compare = [&](int64_t b, int64_t heads, int64_t kv, int64_t queries, int64_t keys, int64_t window) {
+        const Inputs in = {Random(dtype, {b, heads, queries, d}), Random(dtype, {b, kv, keys, d}),
+                           Random(dtype, {b, kv, keys, d})};
+        Compare(Op::k_attention, in, {true, 0.0, window}, units, 2);
+      };
+      for (int64_t window : {1, 17, 64, 100, 128, 200, 332, 1000}) {
+        compare(1, 2, 1, 200, 333, window);
+        compare(1, 2, 2, 333, 150, window);
+      }
+      // Few queries, of which the first may see no key.
+      for (int64_t window : {1, 30, 700}) {
+        compare(2, 4, 2, 1, 901, window);
+        compare(2, 4, 1, 7, 901, window);
+        compare(1, 2, 2, 8, 5, window);
+      }
+      if (!by_pieces) continue;
+      // More parts than blocks run at a time, and among them some that see no key.
+      compare(3, 24, 8, 300, 310, 70);
+      compare(2, 24, 8, 700, 177, 33);
+      // Many tiles, of which each part sees few.
+      for (int64_t window : {1, 100, 513}) compare(1, 2, 1, 2050, 2200, window);
+      // Of these there are no maps.
+      const auto repeated = Run1(Op::k_broadcast, {Random(dtype, {1, 2, 450, d})}, {ir::Ints{3, 2, 450, d}});
+      for (int64_t window : {20, 150})
+        Compare(Op::k_attention, {Random(dtype, {3, 2, 400, d}), repeated, repeated}, {true, 0.0, window}, units, 2);
+      // Scores that grow by more than weights can, against the order of keys, within a window and beyond it.
+      const auto k =
+          Run1(Op::k_concat, {Random(dtype, {1, 2, 180, d}, 40), Random(dtype, {1, 2, 320, d}, 0.01)}, {int64_t{2}});
+      for (int64_t window : {90, 250})
+        Compare(Op::k_attention, {Random(dtype, {1, 2, 300, d}), k, Random(dtype, {1, 2, 500, d})}, {true, 0.0, window},
+                2, 2);
+    }
+  }
+}
+
+TEST_F(CudaAttention, WindowWithMask) {
+  for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (int64_t d : {64, 128, 192, 256}) {
+      for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{{300, 300}, {129, 434}, {300, 78}}) {
+        for (int64_t window : {1, 50, 130, 290}) {
+          const auto compare = [&](const Ref<TensorImpl>& mask) {
+            const Inputs in = {Random(dtype, {2, 2, queries, d}), Random(dtype, {2, 1, keys, d}),
+                               Random(dtype, {2, 1, keys, d}), mask};
+            Compare(Op::k_attention, in, {true, 0.0, window}, dtype == DType::f32 ? 2 * 64 : 2, 2);
+          };
+          // Rows and stretches of keys that the mask hides as a whole: a window may leave nothing else.
+          Ref<TensorImpl> keep = Random(DType::boolean, {2, queries, keys});
+          for (int64_t i = 0; i < keep->size(); ++i)
+            if (i / keys % 13 == 5 || i % keys / 100 == 1) keep->as<bool>()[i] = false;
+          compare(keep);
+          compare(Random(dtype, {queries, keys}));
+          compare(Random(DType::f32, {2, 1, 1, keys}));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaAttention, GradientUnderAWindow) {
+  for (DType dtype : kFloats) {
+    const bool narrow = dtype != DType::f64 && dtype != DType::f32;
+    const bool by_pieces = dtype == DType::f16 || dtype == DType::bf16;
+    for (int64_t d : {40, 64, 128, 192, 256}) {
+      const auto compare = [&](int64_t heads, int64_t kv, int64_t queries, int64_t keys, int64_t window,
+                               const Ref<TensorImpl>& mask = {}) {
+        Inputs in = {Random(dtype, {1, heads, queries, d}), Random(dtype, {1, kv, keys, d}),
+                     Random(dtype, {1, kv, keys, d}), Random(dtype, {1, heads, queries, d}, 0.3),
+                     Random(dtype, {1, heads, queries, d})};
+        if (mask) in.push_back(mask);
+        Compare(Op::k_attention_grad, in, {true, 0.0, window}, narrow ? 8 : 256, 4);
+      };
+      for (int64_t window : {1, 17, 64, 100, 149, 1000}) {
+        compare(2, 1, 200, 333, window);
+        compare(2, 2, 333, 150, window);
+      }
+      for (int64_t window : {1, 60}) {
+        compare(2, 1, 150, 233, window, Random(DType::boolean, {2, 150, 233}));
+        compare(2, 1, 150, 233, window, Random(dtype, {150, 233}));
+      }
+      if (!by_pieces) continue;
+      // So many queries that gradients are copied by pieces; keys that no query sees, and queries that see none.
+      const int64_t queries = d <= 64 ? 2048 : 768;
+      for (int64_t window : {1, 50, 128, 400}) {
+        compare(2, 1, queries, queries, window);
+        compare(1, 1, queries + 33, queries + 250, window);
+        compare(2, 2, queries + 50, 500, window);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera

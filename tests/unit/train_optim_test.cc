@@ -225,6 +225,20 @@ TEST(TrainNn, GroupedRotaryAttentionSeesThePastAlone) {
             "Attention: 4 heads cannot share 3 groups of keys evenly");
 }
 
+TEST(TrainNn, AWindowOfAttentionIsWhatAPlaceSees) {
+  nn::Params params(7, f64);
+  const nn::Attention attention(params, 16, {.heads = 2, .window = 3});
+  const Tensor x = random_normal(1, 0, {1, 8, 16}, 0, 1, f64);
+  Tensor other = x.clone();
+  other.write<double>()[2 * 16] = 100;  // place 2, which places 2 to 4 see
+  const Doubles a = attention(x).to_vector<double>(), b = attention(other).to_vector<double>();
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(a[i * 16] != b[i * 16], i >= 2 && i < 5) << i;
+  EXPECT_EQ(MessageOf([&] { nn::Attention(params / "a", 16, {.causal = false, .window = 3}); }),
+            "Attention: a window of 3 places needs causal");
+  EXPECT_EQ(MessageOf([&] { nn::Attention(params / "b", 16, {.window = -1}); }),
+            "Attention: a window of -1 places; 0 is none");
+}
+
 TEST(TrainNn, DropoutDropsInTrainingOnly) {
   manual_seed(1);
   nn::Params params;

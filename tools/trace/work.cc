@@ -1,6 +1,7 @@
 #include "tools/trace/work.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -318,10 +319,15 @@ Work WorkTable::OfStep(const Version& version, const StepText& step) {
     work.is_product = true;
     if (operands.size() < 3 || !operands[0].known || !operands[1].known) return Work();
     work.dtype = operands[0].dtype;
-    // Two products of queries and keys; five of them for the gradients. A causal mask leaves half of the scores.
-    const double products = step.op == "attention" ? 2 : 5;
-    work.flops = products * 2 * operands[0].elements() * operands[1].FromEnd(2) *
-                 (absl::StrContains(step.attrs, "causal=true") ? 0.5 : 1);
+    // Two products of queries and keys; five of them for the gradients. A causal mask leaves half of the scores, and of
+    // those a window leaves a band.
+    const double products = step.op == "attention" ? 2 : 5, keys = operands[1].FromEnd(2);
+    double seen = absl::StrContains(step.attrs, "causal=true") ? keys / 2 : keys;
+    if (const size_t at = step.attrs.find("window="); at != std::string::npos) {
+      const double window = std::strtod(step.attrs.c_str() + at + 7, nullptr);
+      if (window > 0 && window < keys) seen = window * (1 - window / keys / 2);
+    }
+    work.flops = products * 2 * operands[0].elements() * seen;
   } else {
     work.flops = most;
   }

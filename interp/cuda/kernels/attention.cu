@@ -106,7 +106,7 @@ __device__ __forceinline__ void Tiles(const AttentionArgs& a) {
   const int64_t q_at = OffsetOf(a.q.at, head), k_at = OffsetOf(a.k.at, kv), v_at = OffsetOf(a.v.at, kv);
   const int64_t mask_at = a.has_mask ? OffsetOf(a.mask.at, head) : 0;
   const int last = q0 + kQueries < a.queries ? q0 + kQueries : a.queries;
-  const int keys = Seen(a, last - 1);
+  const int keys = Seen(a, last - 1), first = First(a, q0) / kKeys * kKeys;
 
   float out[kParts][4][4] = {};
   float max[4], sum[4];
@@ -114,7 +114,7 @@ __device__ __forceinline__ void Tiles(const AttentionArgs& a) {
   for (int i = 0; i < 4; ++i) max[i] = -Inf(0.0f), sum[i] = 0;
 
 #pragma unroll 1
-  for (int k0 = 0; k0 < keys; k0 += kKeys) {
+  for (int k0 = first; k0 < keys; k0 += kKeys) {
     if (a.has_mask) {
       // Where the weights will be; a thread reads only what it has written.
 #pragma unroll 1
@@ -138,13 +138,13 @@ __device__ __forceinline__ void Tiles(const AttentionArgs& a) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int query = q0 + 4 * ty + i;
-      const int seen = query < a.queries ? Seen(a, query) : 0;
+      const int from = First(a, query), seen = query < a.queries ? Seen(a, query) : 0;
       float m = max[i];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int key = k0 + 4 * tx + j;
         float x = s[i][j] * scale;
-        if (key >= seen)
+        if (key >= seen || key < from)
           x = -Inf(0.0f);
         else if (a.has_mask)
           x = Masked(a, x, weights[4 * tx + j][4 * ty + i]);
@@ -229,7 +229,7 @@ __device__ __forceinline__ void Row(const AttentionArgs& a, int64_t head, int qu
   C max = -Inf(C(0)), out = 0;
   double sum = 0;
 #pragma unroll 1
-  for (int k0 = 0; k0 < keys; k0 += kRowKeys) {
+  for (int k0 = First(a, query); k0 < keys; k0 += kRowKeys) {
     const int count = keys - k0 < kRowKeys ? keys - k0 : kRowKeys;
     __syncthreads();  // the scores of the tile before are used up
 #pragma unroll 1

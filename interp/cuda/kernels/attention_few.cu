@@ -45,13 +45,14 @@ __device__ __forceinline__ void AttendFew(const AttentionFewArgs& few) {
     const int row = tile * 16 + g + h * 8;
     const bool is_row = row < rows;
     const int head = is_row ? row / a.queries : 0, query = is_row ? row % a.queries : 0;
-    const T* from = At<const T>(a.q.data) + OffsetOf(a.q.at, group * a.share + head) + query * a.q.row + t * 8;
+    const T* row_at = At<const T>(a.q.data) + OffsetOf(a.q.at, group * a.share + head) + query * a.q.row + t * 8;
     own.seen[h] = is_row ? Seen(a, query) : 0;
-    own.ReadQuery(h, from, is_row, a.dim, t);
+    own.from[h] = First(a, query);
+    own.ReadQuery(h, row_at, is_row, a.dim, t);
   }
-  // The later a query, the more it sees; all of a tile's rows see keys from the first one on.
+  // The later a query, the later its last key.
   const int most = own.Most();
-  const int begin = stretch * few.stretch;
+  const int begin = few.first + stretch * few.stretch;
   const int end = begin + few.stretch < most ? begin + few.stretch : most;
 
   uint4 keys[2][kChunks];

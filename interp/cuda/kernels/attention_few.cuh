@@ -54,7 +54,7 @@ struct FewRows {
   static constexpr int kChunks = kDim / 32, kHalves = kDim / 64;
 
   uint4 q[2][kChunks];
-  int seen[2];  // keys, from the first one on
+  int seen[2], from[2] = {};  // keys before the one, from the other on
   float out[kHalves * 8][4] = {};
   float max[2] = {-Inf(0.0f), -Inf(0.0f)}, sum[2] = {};
 
@@ -64,7 +64,7 @@ struct FewRows {
     for (int j = 0; j < kChunks; ++j) q[h][j] = Read(from + j * 32, is_row && j * 32 + t * 8 < dim);
   }
 
-  /// What the row that sees most sees.
+  /// The end of the keys that any of the rows sees.
   __device__ __forceinline__ int Most() const {
     int most = seen[0] > seen[1] ? seen[0] : seen[1];
 #pragma unroll
@@ -93,13 +93,13 @@ struct FewRows {
                                       float scale) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int left = (seen[h] < end ? seen[h] : end) - key - 2 * t;
+      const int left = (seen[h] < end ? seen[h] : end) - key - 2 * t, before = from[h] - key - 2 * t;
       float m = max[h];
 #pragma unroll
       for (int n = 0; n < 2; ++n)
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          if (n * 8 + e >= left) s[n][2 * h + e] = -Inf(0.0f);
+          if (n * 8 + e >= left || n * 8 + e < before) s[n][2 * h + e] = -Inf(0.0f);
           m = fmaxf(m, s[n][2 * h + e]);
         }
       m = fmaxf(m, __shfl_xor_sync(kAllLanes, m, 1));

@@ -23,7 +23,7 @@ __device__ __forceinline__ C Dot(const T* a, int64_t a_step, const T* b, int64_t
 /// Query `query` of a head against one key, scaled and masked; -inf where it may not be seen.
 template <class C, class T>
 __device__ __forceinline__ C Score(const AttentionArgs& a, const T* q, const T* k, int64_t mask_at, int query, int key) {
-  if (key >= Seen(a, query)) return -Inf(C(0));
+  if (key >= Seen(a, query) || key < First(a, query)) return -Inf(C(0));
   const C score = Dot<C>(q, a.q.col, k, a.k.col, a.dim) * static_cast<C>(a.scale);
   return a.has_mask ? Masked(a, score, MaskAt<C>(a, mask_at + query * a.mask.row + key * a.mask.col)) : score;
 }
@@ -41,7 +41,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   const int t = threadIdx.x;
   for (int64_t row = blockIdx.x; row < a.heads * a.queries; row += gridDim.x) {
     const int64_t head = row / a.queries, kv = head / a.share;
-    const int query = static_cast<int>(row - head * a.queries), seen = Seen(a, query);
+    const int query = static_cast<int>(row - head * a.queries), first = First(a, query), seen = Seen(a, query);
     const T* q = At<const T>(a.q.data) + OffsetOf(a.q.at, head) + query * a.q.row;
     const T* g = At<const T>(args.g.data) + OffsetOf(args.g.at, head) + query * args.g.row;
     const T* y = At<const T>(args.y.data) + OffsetOf(args.y.at, head) + query * args.y.row;
@@ -50,7 +50,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
     const int64_t mask_at = a.has_mask ? OffsetOf(a.mask.at, head) : 0;
 
     Weights<C> mine = {-Inf(C(0)), 0};
-    for (int key = t; key < seen; key += kThreads) {
+    for (int key = first + t; key < seen; key += kThreads) {
       const C s = Score<C>(a, q, k + key * a.k.row, mask_at, query, key);
       const C m = Larger(mine.max, s);
       if (m == -Inf(C(0))) continue;
@@ -73,7 +73,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
     for (int c0 = 0; c0 < a.dim; c0 += kThreads) {
       const int c = c0 + t;
       C total = 0;
-      for (int k0 = 0; k0 < seen; k0 += kThreads) {
+      for (int k0 = first; k0 < seen; k0 += kThreads) {
         const int key = k0 + t;
         __syncthreads();  // the chunk before is used up
         if (key < seen) {
@@ -100,7 +100,7 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
   const int columns = a.dim > a.value_dim ? a.dim : a.value_dim;
   for (int64_t row = blockIdx.x; row < kv_heads * a.keys; row += gridDim.x) {
     const int64_t kv = row / a.keys;
-    const int key = static_cast<int>(row - kv * a.keys);
+    const int key = static_cast<int>(row - kv * a.keys), first = FirstQuery(a, key), end = QueriesEnd(a, key);
     const T* k = At<const T>(a.k.data) + OffsetOf(a.k.at, kv) + key * a.k.row;
     const T* v = At<const T>(a.v.data) + OffsetOf(a.v.at, kv) + key * a.v.row;
     for (int c0 = 0; c0 < columns; c0 += kThreads) {
@@ -110,10 +110,10 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
         const T* q = At<const T>(a.q.data) + OffsetOf(a.q.at, head);
         const T* g = At<const T>(args.g.data) + OffsetOf(args.g.at, head);
         const int64_t mask_at = a.has_mask ? OffsetOf(a.mask.at, head) : 0;
-        for (int q0 = 0; q0 < a.queries; q0 += kThreads) {
+        for (int q0 = first; q0 < end; q0 += kThreads) {
           const int query = q0 + t;
           __syncthreads();  // the chunk before is used up
-          if (query < a.queries) {
+          if (query < end) {
             const int64_t at = head * a.queries + query;
             const C w = Exp(Score<C>(a, q + query * a.q.row, k, mask_at, query, key) - At<const C>(args.logs)[at]);
             chunk[0][t] = w;
@@ -121,7 +121,7 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
                                At<const C>(args.sums)[at]);
           }
           __syncthreads();
-          const int n = a.queries - q0 < kThreads ? a.queries - q0 : kThreads;
+          const int n = end - q0 < kThreads ? end - q0 : kThreads;
           for (int i = 0; i < n; ++i) {
             if (c < a.dim) dk = Fma(chunk[1][i], Get<C>(q[(q0 + i) * a.q.row + c * a.q.col]), dk);
             if (c < a.value_dim) dv = Fma(chunk[0][i], Get<C>(g[(q0 + i) * args.g.row + c * args.g.col]), dv);

@@ -55,13 +55,13 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   const int q0 = static_cast<int>(blocks - 1 - blockIdx.x / a.heads) * kRows, row0 = q0 + group * 64;
   const float scale = static_cast<float>(a.scale) * kLog2E;
   const int last = q0 + kRows < a.queries ? q0 + kRows : a.queries;
-  const int keys = Seen(a, last - 1);
-  // Keys that all queries of the group see, and those that any of them sees.
-  const int all_see = Seen(a, row0);
+  const int keys = Seen(a, last - 1), first = First(a, q0) / kStep * kStep;
+  // The end of keys that all queries of the group see; any of them sees those from `any_from` up to `any_sees`.
+  const int all_see = Seen(a, row0), any_from = First(a, row0);
   const int row_end = row0 + 64 < a.queries ? row0 + 64 : a.queries;
   const int any_sees = row0 < row_end ? Seen(a, row_end - 1) : 0;
-  TileCopier<T, kStep, kDim, kThreads> ks(At<const T>(a.k.data) + OffsetOf(a.k.at, kv), a.k.row, 0, a.keys, a.dim);
-  TileCopier<T, kStep, kDim, kThreads> vs(At<const T>(a.v.data) + OffsetOf(a.v.at, kv), a.v.row, 0, a.keys,
+  TileCopier<T, kStep, kDim, kThreads> ks(At<const T>(a.k.data) + OffsetOf(a.k.at, kv), a.k.row, first, a.keys, a.dim);
+  TileCopier<T, kStep, kDim, kThreads> vs(At<const T>(a.v.data) + OffsetOf(a.v.at, kv), a.v.row, first, a.keys,
                                           a.value_dim);
   const auto copy = [&](int stage) {
     ks.Next(kv_tiles + stage * 2 * kTile);
@@ -81,12 +81,12 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   float max[2] = {-Inf(0.0f), -Inf(0.0f)}, sum[2] = {};
 
 #pragma unroll 1
-  for (int k0 = 0, stage = 0; k0 < keys; k0 += kStep, stage ^= 1) {
+  for (int k0 = first, stage = 0; k0 < keys; k0 += kStep, stage ^= 1) {
     WaitForCopies<0>();
     ShowStores();
     __syncthreads();  // the tile is there, and the other is used up
     if (k0 + kStep < keys) copy(stage ^ 1);
-    if (k0 >= any_sees) continue;
+    if (k0 >= any_sees || (kGroups > 1 && k0 + kStep <= any_from)) continue;
     const uint32_t k_tile = kv_tiles + stage * 2 * kTile, v_tile = k_tile + kTile;
     GroupSums s, e;
     BeginProducts();
@@ -96,7 +96,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
     CommitProducts();
     WaitForProducts<1>(s);
 
-    const bool is_edge = k0 + kStep > all_see;
+    const bool is_edge = k0 + kStep > all_see || (a.window != 0 && k0 < First(a, row_end - 1));
     float alphas[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -104,11 +104,12 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
       if (is_edge) {
         const int query = row0 + warp * 16 + lane / 4 + h * 8;
         const int seen = (query < a.queries ? Seen(a, query) : 0) - k0 - lane % 4 * 2;
+        const int from = First(a, query) - k0 - lane % 4 * 2;
 #pragma unroll
         for (int n = 0; n < 8; ++n)
 #pragma unroll
           for (int j = 0; j < 2; ++j)
-            if (n * 8 + j >= seen) s[n * 4 + 2 * h + j] = -Inf(0.0f);
+            if (n * 8 + j >= seen || n * 8 + j < from) s[n * 4 + 2 * h + j] = -Inf(0.0f);
       }
 #pragma unroll
       for (int n = 0; n < 8; ++n) m = fmaxf(m, fmaxf(s[n * 4 + 2 * h], s[n * 4 + 2 * h + 1]));
@@ -189,11 +190,10 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
   const int64_t kv_heads = a.heads / a.share, kv = blockIdx.x % kv_heads;
   const int k0 = static_cast<int>(blockIdx.x / kv_heads) * kRows, row0 = k0 + group * 64;
   const float scale = static_cast<float>(a.scale) * kLog2E;
-  // The first query that sees the first key.
-  int first = a.causal ? k0 + a.queries - a.keys : 0;
-  first = first < 0 ? 0 : first / kStep * kStep;
+  // Queries that see a key of the block.
+  const int first = FirstQuery(a, k0) / kStep * kStep, end = QueriesEnd(a, k0 + kRows - 1);
   // Over all heads that share the keys, one after the other.
-  const int64_t head0 = kv * a.share, heads_end = first < a.queries ? head0 + a.share : head0;
+  const int64_t head0 = kv * a.share, heads_end = first < end ? head0 + a.share : head0;
   using Copier = TileCopier<T, kStep, kDim, kThreads>;
   const auto queries_of = [&](int64_t head) {
     return Copier(At<const T>(a.q.data) + OffsetOf(a.q.at, head), a.q.row, first, a.queries, a.dim);
@@ -216,7 +216,7 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
     }
     CommitCopies();
     next_q += kStep;
-    if (next_q >= a.queries) {
+    if (next_q >= end) {
       next_q = first;
       if (++next_head < heads_end) qs = queries_of(next_head), gs = grads_of(next_head);
     }
@@ -242,12 +242,12 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
     if (next_head < heads_end) copy(stage ^ 1);
     const int q = q0;
     q0 += kStep;
-    if (q0 >= a.queries) {
+    if (q0 >= end) {
       q0 = first;
       ++head;
     }
     // None of these queries sees a key of the group.
-    if (a.causal && Seen(a, q + kStep - 1) <= row0) continue;
+    if (a.causal && (Seen(a, q + kStep - 1) <= row0 || First(a, q) >= row0 + 64)) continue;
     const uint32_t q_tile = stages + stage * 2 * kTile, g_tile = q_tile + kTile;
     const float* logs =
         reinterpret_cast<const float*>(shared + 2 * kOwn + 4 * kTile) + stage * 2 * kStep + lane % 4 * 2;
@@ -259,16 +259,17 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args) {
     CommitProducts();
     WaitForProducts<1>(p);
 
-    if (a.causal && Seen(a, q) < row0 + 64) {
+    if (a.causal && (Seen(a, q) < row0 + 64 || First(a, q + kStep - 1) > row0)) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        // Query number c of the tile sees the key where c >= `from`.
+        // Query number c of the tile sees the key where c >= `from` and c < `to`.
         const int from = row0 + warp * 16 + lane / 4 + h * 8 - (a.keys - a.queries) - q - lane % 4 * 2;
+        const int to = a.window == 0 ? kStep : from + static_cast<int>(a.window);
 #pragma unroll
         for (int n = 0; n < 8; ++n)
 #pragma unroll
           for (int j = 0; j < 2; ++j)
-            if (n * 8 + j < from) p[n * 4 + 2 * h + j] = -Inf(0.0f);
+            if (n * 8 + j < from || n * 8 + j >= to) p[n * 4 + 2 * h + j] = -Inf(0.0f);
       }
     }
 #pragma unroll

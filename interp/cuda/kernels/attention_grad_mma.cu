@@ -208,10 +208,12 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   const float scale = static_cast<float>(a.scale) * kLog2E;
   const int last = q0 + kRows < a.queries ? q0 + kRows : a.queries;
   const int keys = Seen(a, last - 1), cols = a.dim > a.value_dim ? a.dim : a.value_dim;
-  // Keys that all queries of the warp see, and those that any of them sees.
-  const int all_see = kMask ? 0 : Seen(a, row0);
+  const int first = First(a, q0) / kStep * kStep;
+  // Any query of the warp sees keys from `any_from` up to `any_sees`, all of them those from `all_from` up to
+  // `all_see`.
+  const int all_see = kMask ? 0 : Seen(a, row0), any_from = First(a, row0);
   const int row_end = row0 + 16 * kTiles < a.queries ? row0 + 16 * kTiles : a.queries;
-  const int any_sees = row0 < row_end ? Seen(a, row_end - 1) : 0;
+  const int any_sees = row0 < row_end ? Seen(a, row_end - 1) : 0, all_from = First(a, row_end - 1);
   const auto copy = [&](int k0, int stage) {
     const uint32_t to = kv_tiles + stage * 2 * kTile;
     CopyRows<T, kStep, kDim>(k, a.k.row, k0, a.keys, a.dim, to);
@@ -222,7 +224,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   CopyRows<T, kRows, kDim>(At<const T>(a.q.data) + OffsetOf(a.q.at, head), a.q.row, q0, a.queries, a.dim, q_tile);
   CopyRows<T, kRows, kDim>(At<const T>(args.g.data) + OffsetOf(args.g.at, head), args.g.row, q0, a.queries, a.value_dim,
                            g_tile);
-  copy(0, 0);
+  copy(first, 0);
   float less[kTiles][2];
   SumRows<Of>(args, head, row0, less);
 
@@ -242,7 +244,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
   const OwnRows<kDim, kTiles> qs(q_tile + left), gs(g_tile + left);
 
 #pragma unroll 1
-  for (int i0 = 0, stage = 0; i0 < keys; i0 += kStep, stage ^= 1) {
+  for (int i0 = first, stage = 0; i0 < keys; i0 += kStep, stage ^= 1) {
     __syncthreads();  // the other stage is used up
     if (i0 + kStep < keys) {
       copy(i0 + kStep, stage ^ 1);
@@ -255,11 +257,12 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
     for (int sub = 0; sub < kStep; sub += kSub) {
       const int k0 = i0 + sub;
       if (kSub < kStep && k0 >= any_sees) break;
+      if (kSub < kStep && k0 + kSub <= any_from) continue;
       const uint32_t k_tile = kv_tiles + stage * 2 * kTile + sub * kPitch, v_tile = k_tile + kTile;
       Sums<kTiles, kSub> s = {}, e = {};
       MultiplyTwo<Of, kDim, kTiles, kSub>(s, qs, k_tile + right, e, gs, v_tile + right, cols);
 
-      const bool is_edge = kMask || k0 + kSub > all_see;
+      const bool is_edge = kMask || k0 + kSub > all_see || k0 < all_from;
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
@@ -267,14 +270,14 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradArgs& args) {
           float m = max[t][h];
           if (is_edge) {
             const int query = row0 + t * 16 + lane / 4 + h * 8;
-            const int seen = query < a.queries ? Seen(a, query) : 0;
+            const int from = First(a, query), seen = query < a.queries ? Seen(a, query) : 0;
 #pragma unroll
             for (int n = 0; n < kSub / 8; ++n) {
 #pragma unroll
               for (int j = 0; j < 2; ++j) {
                 const int key = k0 + n * 8 + lane % 4 * 2 + j;
                 float& x = s[t][n][2 * h + j];
-                if (key >= seen)
+                if (key >= seen || key < from)
                   x = -Inf(0.0f);
                 else if constexpr (kMask)
                   x = Masked(a, x * scale, MaskAt<float>(a, mask_at + query * a.mask.row + key * a.mask.col) * kLog2E);
@@ -353,11 +356,10 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args, uint32
   const int k0 = static_cast<int>(block / kv_heads) * kRows;
   const int row0 = k0 + warp * 16 * kTiles, cols = a.dim > a.value_dim ? a.dim : a.value_dim;
   const float scale = static_cast<float>(a.scale) * kLog2E;
-  // The first query that sees the first key.
-  int first = a.causal ? k0 + a.queries - a.keys : 0;
-  first = first < 0 ? 0 : first / kStep * kStep;
+  // Queries that see a key of the block.
+  const int first = FirstQuery(a, k0) / kStep * kStep, end = QueriesEnd(a, k0 + kRows - 1);
   // Over all heads that share the keys, one after the other.
-  const int64_t head0 = kv * a.share, heads_end = first < a.queries ? head0 + a.share : head0;
+  const int64_t head0 = kv * a.share, heads_end = first < end ? head0 + a.share : head0;
   int64_t next_head = head0;
   int next_q = first;
   /// The queries that come next.
@@ -377,7 +379,7 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args, uint32
           !inside ? (is_log ? Inf(0.0f) : 0.0f) : At<const float>(is_log ? args.logs : args.sums)[at];
     }
     next_q += kStep;
-    if (next_q >= a.queries) {
+    if (next_q >= end) {
       next_q = first;
       ++next_head;
     }
@@ -419,22 +421,22 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args, uint32
       const float* sums = logs + kStep;
       const int q0 = q_first + sub;
       if constexpr (kSub < kStep) {
-        if (q0 >= a.queries) break;
+        if (q0 >= end) break;
         // None of these queries sees a key of the warp.
-        if (a.causal && Seen(a, q0 + kSub - 1) <= row0) continue;
+        if (a.causal && (Seen(a, q0 + kSub - 1) <= row0 || First(a, q0) >= row0 + 16 * kTiles)) continue;
       }
 
       Sums<kTiles, kSub> p = {}, e = {};
       MultiplyTwo<Of, kDim, kTiles, kSub, kKeys>(p, ks, q_tile + right, e, vs, g_tile + right, cols);
 
-      const bool is_edge = kMask || (a.causal && Seen(a, q0) < row0 + 16 * kTiles);
+      const bool is_edge = kMask || (a.causal && (Seen(a, q0) < row0 + 16 * kTiles || First(a, q0 + kSub - 1) > row0));
 #pragma unroll
       for (int n = 0; n < kSub / 8; ++n) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           const int c = n * 8 + lane % 4 * 2 + j, query = q0 + c;
           const float log = logs[c], less = sums[c];
-          const int seen = is_edge ? Seen(a, query) : a.keys;
+          const int seen = is_edge ? Seen(a, query) : a.keys, from = is_edge ? First(a, query) : 0;
 #pragma unroll
           for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
@@ -443,7 +445,7 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args, uint32
               float score = x * scale;
               if (is_edge) {
                 const int key = row0 + t * 16 + lane / 4 + h * 8;
-                if (key >= seen)
+                if (key >= seen || key < from)
                   score = -Inf(0.0f);
                 else if constexpr (kMask) {
                   if (query < a.queries)
@@ -462,7 +464,7 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradArgs& args, uint32
     }
     stage ^= 1;
     q_first += kStep;
-    if (q_first >= a.queries) {
+    if (q_first >= end) {
       q_first = first;
       ++head;
     }

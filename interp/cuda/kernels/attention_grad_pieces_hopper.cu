@@ -112,7 +112,7 @@ __device__ __forceinline__ void PackWide(const WideSums<kColumns>& s, GroupRows 
 }
 
 /// dq, and the logarithms.
-template <class Of, class Products, int kDim, int kKeys, int kStages, int kStages2>
+template <class Of, class Products, bool kWindow, int kDim, int kKeys, int kStages, int kStages2>
 __device__ __forceinline__ void GradOfQueries(const AttentionGradPiecesArgs& m) {
   constexpr int kOwn = 64 * kDim * 2, kTile = kKeys * kDim * 2;
   const AttentionArgs& a = m.a.forward;
@@ -131,7 +131,8 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradPiecesArgs& m) 
   __syncthreads();
   const Part part = PartOf(blockIdx.x, static_cast<uint32_t>(a.heads), a.queries, m.together, true);
   const int last = part.row + kOwnRows < a.queries ? part.row + kOwnRows : a.queries;
-  const int tiles = (Seen(a, last - 1) + kKeys - 1) / kKeys;
+  // If there are tiles, the first is one of them.
+  const int tiles = (Seen(a, last - 1) + kKeys - 1) / kKeys, first = kWindow ? First(a, part.row) / kKeys : 0;
   if (threadIdx.x >= kGroups * kGroupThreads) {
     GiveRegisters<kLeft>();
     if (threadIdx.x != kGroups * kGroupThreads) return;
@@ -145,7 +146,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradPiecesArgs& m) 
       BringTile<kDim, 64>(g_tiles + g * kOwn, m.g, own_full, part.row + g * 64, g_at);
     }
 #pragma unroll 1
-    for (int tile = tiles - 1; tile >= 0; --tile) {
+    for (int tile = tiles - 1; tile >= first; --tile) {
       WaitAt(ks.empty(), ks.parity ^ 1);
       ArriveExpecting(ks.full(), kTile);
       BringTile<kDim, kKeys>(k_tiles + ks.stage * kTile, m.k, ks.full(), tile * kKeys, k_at);
@@ -169,7 +170,8 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradPiecesArgs& m) 
   float less[2], max[2] = {-Inf(0.0f), -Inf(0.0f)}, sum[2] = {};
 #pragma unroll
   for (int h = 0; h < 2; ++h) less[h] = reinterpret_cast<const float*>(m.a.sums)[numbers + h * 8];
-  const int all_see = Seen(a, row0);
+  // All queries of the group see the keys from `all_from` up to `all_see`.
+  const int all_see = Seen(a, row0), all_from = kWindow ? First(a, row0 + 64 < last ? row0 + 63 : last - 1) : 0;
   WideSums<kDim> dq = {};
   WideSums<kKeys> s, e;
   GroupRows weights[kKeys / 16];
@@ -197,15 +199,16 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradPiecesArgs& m) 
     PassBy(4 - group, 2 * kGroupThreads);
     Scores::template Wait<kFirst ? 1 : 2>(s);
     const int k0 = tile * kKeys;
-    if (k0 + kKeys > all_see) {
+    if (k0 + kKeys > all_see || (kWindow && k0 < all_from)) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int seen = Seen(a, row + h * 8) - k0 - lane % 4 * 2;
+        const int from = kWindow ? First(a, row + h * 8) - k0 - lane % 4 * 2 : 0;
 #pragma unroll
         for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
           for (int j = 0; j < 2; ++j)
-            if (n * 8 + j >= seen) s[n * 4 + 2 * h + j] = -Inf(0.0f);
+            if (n * 8 + j >= seen || (kWindow && n * 8 + j < from)) s[n * 4 + 2 * h + j] = -Inf(0.0f);
       }
     }
     float most[2], alphas[2] = {1.0f, 1.0f};
@@ -275,7 +278,7 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradPiecesArgs& m) 
   if (tiles > 0) {
     step(tiles - 1, std::true_type());
 #pragma unroll 1
-    for (int tile = tiles - 2; tile >= 0; --tile) step(tile, std::false_type());
+    for (int tile = tiles - 2; tile >= first; --tile) step(tile, std::false_type());
     BeginProducts();
     AddWide<Products, kDim, kKeys>(dq, weights, k_tiles + old.stage * kTile);
     CommitProducts();
@@ -298,7 +301,8 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradPiecesArgs& m) 
 }
 
 /// dk and dv, or one of them. Scores are computed the other way round: a row for each key.
-template <class Of, class Products, int kDim, int kQueries, int kStages, bool kKeys = true, bool kValues = true>
+template <class Of, class Products, bool kWindow, int kDim, int kQueries, int kStages, bool kKeys = true,
+          bool kValues = true>
 __device__ __forceinline__ void GradOfKeys(const AttentionGradPiecesArgs& m, uint32_t number) {
   constexpr int kOwn = 64 * kDim * 2, kTile = kQueries * kDim * 2, kNumbers = kQueries * 4;
   const AttentionArgs& a = m.a.forward;
@@ -315,10 +319,11 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradPiecesArgs& m, uin
   }
   __syncthreads();
   const Part part = PartOf(number, static_cast<uint32_t>(a.heads / a.share), a.keys, m.together, false);
-  // The first query that sees the first key, and its tile.
+  // The tiles of queries that see a key of the block.
   int first = a.causal ? part.row + a.queries - a.keys : 0;
   first = first < 0 ? 0 : first / kQueries;
-  const int tiles = (a.queries + kQueries - 1) / kQueries;
+  const int end = kWindow ? QueriesEnd(a, part.row + kOwnRows - 1) : a.queries;
+  const int tiles = (end + kQueries - 1) / kQueries;
   const uint32_t head0 = part.head * static_cast<uint32_t>(a.share), heads_end = head0 + static_cast<uint32_t>(a.share);
   if (threadIdx.x >= kGroups * kGroupThreads) {
     GiveRegisters<kLeft>();
@@ -378,16 +383,17 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradPiecesArgs& m, uin
     Scores::template Wait<kKeys ? 1 : 0>(p);
     const int q0 = tile * kQueries;
     if (++tile == tiles) tile = first;
-    if (a.causal && Seen(a, q0) < row0 + 64) {
+    if (a.causal && (Seen(a, q0) < row0 + 64 || (kWindow && First(a, q0 + kQueries - 1) > row0))) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        // Query number c of the tile sees the key where c >= `from`.
+        // Query number c of the tile sees the key where c >= `from`, and c < `to`.
         const int from = row0 + warp * 16 + lane / 4 + h * 8 - (a.keys - a.queries) - q0 - lane % 4 * 2;
+        const int to = kWindow ? from + static_cast<int>(a.window) : 0;
 #pragma unroll
         for (int n = 0; n < kQueries / 8; ++n)
 #pragma unroll
           for (int j = 0; j < 2; ++j)
-            if (n * 8 + j < from) p[n * 4 + 2 * h + j] = -Inf(0.0f);
+            if (n * 8 + j < from || (kWindow && n * 8 + j >= to)) p[n * 4 + 2 * h + j] = -Inf(0.0f);
       }
     }
 #pragma unroll
@@ -435,35 +441,39 @@ __device__ __forceinline__ void GradOfKeys(const AttentionGradPiecesArgs& m, uin
   if (threadIdx.x % kGroupThreads == 0) WaitForStores();
 }
 
-template <class Of, class Products, int kWhich>
+template <class Of, class Products, bool kWindow, int kWhich>
 __device__ __forceinline__ void GradOfBlock(const AttentionGradPiecesArgs& m) {
   constexpr GradPiecesBlock kBlock = kGradKeysBlocks[kWhich];
   constexpr int kDim = kBlock.columns, kQueries = kBlock.rows, kStages = kBlock.stages;
   if constexpr (kDim <= 128) {
-    GradOfKeys<Of, Products, kDim, kQueries, kStages>(m, blockIdx.x);
+    GradOfKeys<Of, Products, kWindow, kDim, kQueries, kStages>(m, blockIdx.x);
   } else {
     // Those of keys have more to do: they go first.
     const uint32_t half = gridDim.x / 2;
     if (blockIdx.x < half)
-      GradOfKeys<Of, Products, kDim, kQueries, kStages, true, false>(m, blockIdx.x);
+      GradOfKeys<Of, Products, kWindow, kDim, kQueries, kStages, true, false>(m, blockIdx.x);
     else
-      GradOfKeys<Of, Products, kDim, kQueries, kStages, false, true>(m, blockIdx.x - half);
+      GradOfKeys<Of, Products, kWindow, kDim, kQueries, kStages, false, true>(m, blockIdx.x - half);
   }
 }
 
 }  // namespace
 
-// attention_grad_pieces_sums_bf16, attention_grad_pieces_queries_bf16_64, attention_grad_pieces_keys_f16_128, ...
-#define TSR_GRAD(name, of, products, which, dim)                                                        \
-  extern "C" __global__ void __launch_bounds__(GradPiecesBlock::threads(), 1)                           \
-      attention_grad_pieces_queries_##name##_##dim(const __grid_constant__ AttentionGradPiecesArgs m) { \
-    GradOfQueries<of, products, dim, kGradQueriesBlocks[which].rows, kGradQueriesBlocks[which].stages,  \
-                  kGradQueriesBlocks[which].stages_2>(m);                                               \
-  }                                                                                                     \
-  extern "C" __global__ void __launch_bounds__(GradPiecesBlock::threads(), 1)                           \
-      attention_grad_pieces_keys_##name##_##dim(const __grid_constant__ AttentionGradPiecesArgs m) {    \
-    GradOfBlock<of, products, which>(m);                                                                \
+// attention_grad_pieces_sums_bf16, attention_grad_pieces_queries_bf16_64, attention_grad_pieces_keys_f16_128_window,
+// ...
+#define TSR_GRAD_KERNELS(name, of, products, which, suffix, window)                                        \
+  extern "C" __global__ void __launch_bounds__(GradPiecesBlock::threads(), 1)                              \
+      attention_grad_pieces_queries_##name##_##suffix(const __grid_constant__ AttentionGradPiecesArgs m) { \
+    GradOfQueries<of, products, window, kGradQueriesBlocks[which].columns, kGradQueriesBlocks[which].rows, \
+                  kGradQueriesBlocks[which].stages, kGradQueriesBlocks[which].stages_2>(m);                \
+  }                                                                                                        \
+  extern "C" __global__ void __launch_bounds__(GradPiecesBlock::threads(), 1)                              \
+      attention_grad_pieces_keys_##name##_##suffix(const __grid_constant__ AttentionGradPiecesArgs m) {    \
+    GradOfBlock<of, products, window, which>(m);                                                           \
   }
+#define TSR_GRAD(name, of, products, which, dim)          \
+  TSR_GRAD_KERNELS(name, of, products, which, dim, false) \
+  TSR_GRAD_KERNELS(name, of, products, which, dim##_window, true)
 TSR_GRAD(f16, OfF16, GroupOfF16, 0, 64)
 TSR_GRAD(f16, OfF16, GroupOfF16, 1, 128)
 TSR_GRAD(f16, OfF16, GroupOfF16, 2, 192)

@@ -26,13 +26,13 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
   const int q0 = static_cast<int>(blocks - 1 - blockIdx.x / a.heads) * kRows, row0 = q0 + group * 64;
   const float scale = static_cast<float>(a.scale) * kLog2E;
   const int last = q0 + kRows < a.queries ? q0 + kRows : a.queries;
-  const int keys = Seen(a, last - 1);
-  // Keys that all queries of the group see, and those that any of them sees.
-  const int all_see = Seen(a, row0);
+  const int keys = Seen(a, last - 1), first = First(a, q0) / kStep * kStep;
+  // The end of keys that all queries of the group see; any of them sees those from `any_from` up to `any_sees`.
+  const int all_see = Seen(a, row0), any_from = First(a, row0);
   const int row_end = row0 + 64 < a.queries ? row0 + 64 : a.queries;
   const int any_sees = row0 < row_end ? Seen(a, row_end - 1) : 0;
-  TileCopier<T, kStep, kDim, kThreads> ks(At<const T>(a.k.data) + OffsetOf(a.k.at, kv), a.k.row, 0, a.keys, a.dim);
-  TileCopier<T, kStep, kDim, kThreads> vs(At<const T>(a.v.data) + OffsetOf(a.v.at, kv), a.v.row, 0, a.keys,
+  TileCopier<T, kStep, kDim, kThreads> ks(At<const T>(a.k.data) + OffsetOf(a.k.at, kv), a.k.row, first, a.keys, a.dim);
+  TileCopier<T, kStep, kDim, kThreads> vs(At<const T>(a.v.data) + OffsetOf(a.v.at, kv), a.v.row, first, a.keys,
                                           a.value_dim);
   const auto copy = [&](int stage) {
     ks.Next(kv_tiles + stage * 2 * kTile);
@@ -47,12 +47,12 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
   float max[2] = {-Inf(0.0f), -Inf(0.0f)}, sum[2] = {};
 
 #pragma unroll 1
-  for (int k0 = 0, stage = 0; k0 < keys; k0 += kStep, stage ^= 1) {
+  for (int k0 = first, stage = 0; k0 < keys; k0 += kStep, stage ^= 1) {
     WaitForCopies<0>();
     ShowStores();
     __syncthreads();  // the tile is there, and the other is used up
     if (k0 + kStep < keys) copy(stage ^ 1);
-    if (k0 >= any_sees) continue;
+    if (k0 >= any_sees || (kGroups > 1 && k0 + kStep <= any_from)) continue;
     const uint32_t k_tile = kv_tiles + stage * 2 * kTile, v_tile = k_tile + kTile;
     GroupSums s;
     BeginProducts();
@@ -60,18 +60,19 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
     CommitProducts();
     WaitForProducts<0>(s);
 
-    const bool is_edge = k0 + kStep > all_see;
+    const bool is_edge = k0 + kStep > all_see || (a.window != 0 && k0 < First(a, row_end - 1));
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float m = max[h];
       if (is_edge) {
         const int query = row0 + warp * 16 + lane / 4 + h * 8;
         const int seen = (query < a.queries ? Seen(a, query) : 0) - k0 - lane % 4 * 2;
+        const int from = First(a, query) - k0 - lane % 4 * 2;
 #pragma unroll
         for (int n = 0; n < 8; ++n)
 #pragma unroll
           for (int j = 0; j < 2; ++j)
-            if (n * 8 + j >= seen) s[n * 4 + 2 * h + j] = -Inf(0.0f);
+            if (n * 8 + j >= seen || n * 8 + j < from) s[n * 4 + 2 * h + j] = -Inf(0.0f);
       }
 #pragma unroll
       for (int n = 0; n < 8; ++n) m = fmaxf(m, fmaxf(s[n * 4 + 2 * h], s[n * 4 + 2 * h + 1]));

@@ -14,6 +14,26 @@ __device__ __forceinline__ int Seen(const AttentionArgs& a, int i) {
   return n < 0 ? 0 : n > a.keys ? a.keys : static_cast<int>(n);
 }
 
+/// The first of them.
+__device__ __forceinline__ int First(const AttentionArgs& a, int i) {
+  if (a.window == 0) return 0;
+  const int64_t n = static_cast<int64_t>(i) + 1 + a.keys - a.queries - a.window;
+  return n < 0 ? 0 : n > a.keys ? a.keys : static_cast<int>(n);
+}
+
+/// Queries before this one do not see key number i, nor a later one.
+__device__ __forceinline__ int FirstQuery(const AttentionArgs& a, int i) {
+  const int64_t n = static_cast<int64_t>(i) + a.queries - a.keys;
+  return !a.causal || n < 0 ? 0 : static_cast<int>(n);
+}
+
+/// Queries from this one on do not see key number i, nor an earlier one.
+__device__ __forceinline__ int QueriesEnd(const AttentionArgs& a, int i) {
+  if (a.window == 0) return a.queries;
+  const int64_t n = i + a.window + a.queries - a.keys;
+  return n < 0 ? 0 : n > a.queries ? a.queries : static_cast<int>(n);
+}
+
 /// What the mask adds to a score; of a bool one, 0 or -inf.
 template <class C>
 __device__ __forceinline__ C MaskAt(const AttentionArgs& a, int64_t at) {

@@ -48,12 +48,12 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
   const int64_t mask_at = kMask ? OffsetOf(a.mask.at, head) : 0;
   const float scale = static_cast<float>(a.scale) * kLog2E;
   const int last = q0 + kRows < a.queries ? q0 + kRows : a.queries;
-  const int keys = Seen(a, last - 1);
-  // Keys that all queries of the block see.
-  const int all_see = kMask ? 0 : Seen(a, q0);
+  const int keys = Seen(a, last - 1), first = First(a, q0) / kTileKeys * kTileKeys;
+  // All queries of the block see the keys from `all_from` up to `all_see`.
+  const int all_see = kMask ? 0 : Seen(a, q0), all_from = First(a, last - 1);
 
   CopyRows<T, kRows, kDim>(q, a.q.row, q0, a.queries, a.dim, q_tile);
-  CopyRows<T, kTileKeys, kDim>(k, a.k.row, 0, a.keys, a.dim, k_tile);
+  CopyRows<T, kTileKeys, kDim>(k, a.k.row, first, a.keys, a.dim, k_tile);
   CommitCopies();
 
   float out[kTiles][kDim / 8][4] = {};
@@ -73,10 +73,10 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
   uint32_t held[kHeld ? kDim / 16 : 1][kTiles][4];
 
 #pragma unroll 1
-  for (int k0 = 0; k0 < keys; k0 += kTileKeys) {
+  for (int k0 = first; k0 < keys; k0 += kTileKeys) {
     WaitForCopies<0>();
     __syncthreads();  // keys are there, and the values before are used up
-    if (kHeld && k0 == 0) {
+    if (kHeld && k0 == first) {
 #pragma unroll
       for (int d = 0; d < (kHeld ? kDim / 16 : 1); ++d)
 #pragma unroll
@@ -114,7 +114,7 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
       }
     }
 
-    const bool is_edge = kMask || k0 + kTileKeys > all_see;
+    const bool is_edge = kMask || k0 + kTileKeys > all_see || k0 < all_from;
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
@@ -122,14 +122,14 @@ __device__ __forceinline__ void Attend(const AttentionArgs& a) {
         float m = max[t][h];
         if (is_edge) {
           const int row = (warp * kTiles + t) * 16 + lane / 4 + h * 8, query = q0 + row;
-          const int seen = query < a.queries ? Seen(a, query) : 0;
+          const int from = First(a, query), seen = query < a.queries ? Seen(a, query) : 0;
 #pragma unroll
           for (int n = 0; n < kTileKeys / 8; ++n) {
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
               const int key = n * 8 + lane % 4 * 2 + j;
               float& x = s[t][n][2 * h + j];
-              if (k0 + key >= seen) {
+              if (k0 + key >= seen || k0 + key < from) {
                 x = -Inf(0.0f);
               } else if constexpr (kMask) {
                 // In powers of two, as the scores will be.

@@ -1,5 +1,6 @@
 // attention of f16 and bf16 on the tensor cores of sm_90a: attention_hopper.cu with tiles that the copy engine brings,
-// for operands it has maps of. attention_pieces_hopper.cu is without a mask, attention_pieces_mask_hopper.cu with one.
+// for operands it has maps of. attention_pieces_hopper.cu is without a mask, attention_pieces_mask_hopper.cu with one,
+// attention_pieces_window_hopper.cu with and without one, under a window.
 //
 // A block stays on its multiprocessor and takes one part of the work after the other: 64 queries of a head for each of
 // its groups. One warp only takes parts and starts copies: of queries, and of tiles of keys and values. In the groups
@@ -7,7 +8,8 @@
 // while the tile before is turned into weights. Groups take turns in starting products, so that one has the tensor
 // cores while the others compute weights.
 //
-// Tiles come from the last to the first: only the first few of them can have keys that some query does not see.
+// Tiles come from the last to the first: only the first few of them can have keys that some query does not see. Under a
+// window it is the last few, too, and those before are left out.
 #ifndef TESSERA_INTERP_CUDA_KERNELS_ATTENTION_PIECES_CUH_
 #define TESSERA_INTERP_CUDA_KERNELS_ATTENTION_PIECES_CUH_
 
@@ -61,6 +63,12 @@ __device__ __forceinline__ Part PartAt(const AttentionPiecesArgs& m, uint32_t nu
   return part;
 }
 
+/// The first tile of a part whose first query is q0. If the part has tiles, it is one of them.
+template <bool kWindow, int kKeys>
+__device__ __forceinline__ int FirstTile(const AttentionArgs& a, int q0) {
+  return kWindow ? First(a, q0) / kKeys : 0;
+}
+
 /// Shared memory: queries of each group, then tiles of keys, then of values, then barriers, then the parts that the
 /// queries are of.
 template <int kDim, int kGroups, int kKeys, int kStages, int kPartStages>
@@ -91,7 +99,7 @@ using PlanOf = Plan<kPiecesBlocks[kWhich].columns, kPiecesBlocks[kWhich].groups,
                     kPiecesBlocks[kWhich].stages, kPiecesBlocks[kWhich].parts>;
 
 /// What the thread does that starts the copies.
-template <int kDim, int kGroups, int kKeys, int kStages, int kPartStages>
+template <bool kWindow, int kDim, int kGroups, int kKeys, int kStages, int kPartStages>
 __device__ __forceinline__ void Bring(const AttentionPiecesArgs& m,
                                       Plan<kDim, kGroups, kKeys, kStages, kPartStages> plan) {
   using P = decltype(plan);
@@ -127,12 +135,12 @@ __device__ __forceinline__ void Bring(const AttentionPiecesArgs& m,
   while (part.tiles >= 0) {
     const uint32_t kv = part.head / static_cast<uint32_t>(m.a.share);
     const uint32_t k1 = kv / m.inner_k, k0 = kv - k1 * m.inner_k, v1 = kv / m.inner_v, v0 = kv - v1 * m.inner_v;
-    const int tiles = part.tiles;
+    const int tiles = part.tiles, first = FirstTile<kWindow, kKeys>(m.a, part.q0);
     bool is_next_known = false;
     // Keys are a tile ahead of values.
 #pragma unroll 1
-    for (int tile = tiles - 1; tile >= -1; --tile) {
-      if (tile >= 0) {
+    for (int tile = tiles - 1; tile >= first - 1; --tile) {
+      if (tile >= first) {
         WaitAt(ks.empty(), ks.parity ^ 1);
         ArriveExpecting(ks.full(), P::kTile);
 #pragma unroll
@@ -181,6 +189,18 @@ __device__ __forceinline__ void Hide(WideSums<kKeys>& s, const int (&seen)[2]) {
 #pragma unroll
       for (int j = 0; j < 2; ++j)
         if (n * 8 + j >= seen[h]) s[n * 4 + 2 * h + j] = -Inf(0.0f);
+}
+
+/// The same for keys before `from`.
+template <int kKeys>
+__device__ __forceinline__ void HideBefore(WideSums<kKeys>& s, const int (&from)[2]) {
+#pragma unroll
+  for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+#pragma unroll
+      for (int j = 0; j < 2; ++j)
+        if (n * 8 + j < from[h]) s[n * 4 + 2 * h + j] = -Inf(0.0f);
 }
 
 /// What the mask adds to a thread's scores: two neighbours of a row at a time, in the order of the scores. It is asked
@@ -340,7 +360,8 @@ __device__ __forceinline__ void Pin(GroupRows (&weights)[kSteps]) {
     asm volatile("" : "+r"(weights[d][0]), "+r"(weights[d][1]), "+r"(weights[d][2]), "+r"(weights[d][3]));
 }
 
-template <class Of, class Products, bool kMask, int kDim, int kGroups, int kKeys, int kStages, int kPartStages>
+template <class Of, class Products, bool kMask, bool kWindow, int kDim, int kGroups, int kKeys, int kStages,
+          int kPartStages>
 __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m,
                                         Plan<kDim, kGroups, kKeys, kStages, kPartStages> plan) {
   using Scores = Wide<Products, kKeys>;
@@ -416,19 +437,29 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m,
     AddWide<Products, kDim, kKeys>(out, by, plan.v_tile(vs.stage));
     CommitProducts();
   };
+  const auto hide_before = [&](int tile) {
+    const int row = part.q0 + group * 64 + warp * 16 + lane / 4, k0 = tile * kKeys + lane % 4 * 2;
+    const int from[2] = {First(a, row) - k0, First(a, row + 8) - k0};
+    HideBefore<kKeys>(s, from);
+  };
   const auto hide = [&](int tile) {
     const int row = part.q0 + group * 64 + warp * 16 + lane / 4, k0 = tile * kKeys + lane % 4 * 2;
     const int seen[2] = {Seen(a, row) - k0, Seen(a, row + 8) - k0};
     Hide<kKeys>(s, seen);
+    if constexpr (kWindow) hide_before(tile);
   };
   // The first tile of a part. From tile `edge` on some query of the group sees none or not all of the keys, or has seen
-  // none before.
-  int edge = 0;
+  // none before. In those before `whole` some query sees none or not all of the keys again.
+  int edge = 0, whole = 0;
   const auto begin_rows = [&](Weights& to) {
     apply_mask(part.tiles - 1);
     const int seen = Seen(a, part.q0 + group * 64);
     edge = seen > 0 ? (seen - 1) / kKeys : 0;
-    if (part.tiles * kKeys > seen) hide(part.tiles - 1);
+    if constexpr (kWindow) {
+      const int row_end = part.q0 + group * 64 + 64, last = row_end < a.queries ? row_end - 1 : a.queries - 1;
+      whole = (First(a, last) + kKeys - 1) / kKeys;
+    }
+    if (kWindow || part.tiles * kKeys > seen) hide(part.tiles - 1);
     rows = Rows();
     WeighAnew<Of, kKeys>(s, scale, rows, to, alphas);
   };
@@ -478,6 +509,7 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m,
     if constexpr (decltype(is_edge)::value) {
       hide(tile);
     } else {
+      if (kWindow && tile < whole) hide_before(tile);
       const float top[2] = {rows.max[0] * scale, rows.max[1] * scale};
       Weigh<Of, kKeys>(s, scale, top, to, sums);
       Pin(to);
@@ -513,6 +545,7 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m,
   // All tiles of the part but the first.
   const auto walk_tiles = [&] {
     int tile = part.tiles - 2;
+    const int first = FirstTile<kWindow, kKeys>(a, part.q0);
 #pragma unroll 1
     for (; tile >= edge; --tile) {
       step(tile, std::true_type(), weights, others);
@@ -520,12 +553,12 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m,
     }
     // Two steps with a mask would be more instructions than are at hand.
 #pragma unroll 1
-    for (; !kMask && tile > 0; tile -= 2) {
+    for (; !kMask && tile > first; tile -= 2) {
       step(tile, std::false_type(), weights, others);
       step(tile - 1, std::false_type(), others, weights);
     }
 #pragma unroll 1
-    for (; kMask ? tile >= 0 : tile == 0; --tile) {
+    for (; kMask ? tile >= first : tile == first; --tile) {
       step(tile, std::false_type(), weights, others);
       copy_weights();
     }
@@ -592,7 +625,7 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m,
   }
 }
 
-template <class Of, class Products, int kWhich, bool kMask>
+template <class Of, class Products, int kWhich, bool kMask, bool kWindow>
 __device__ __forceinline__ void Attend(const AttentionPiecesArgs& m) {
   constexpr int kGroups = kPiecesBlocks[kWhich].groups;
   // Sums of so many columns leave no register unused.
@@ -609,10 +642,10 @@ __device__ __forceinline__ void Attend(const AttentionPiecesArgs& m) {
   __syncthreads();
   if (threadIdx.x >= kGroups * kGroupThreads) {
     GiveRegisters<kGroups == 3 ? 32 : kIsWide ? 24 : 40>();
-    if (threadIdx.x == kGroups * kGroupThreads) Bring(m, plan);
+    if (threadIdx.x == kGroups * kGroupThreads) Bring<kWindow>(m, plan);
   } else {
     TakeRegisters<kGroups == 3 ? 160 : kIsWide ? 240 : 232>();
-    Consume<Of, Products, kMask>(m, plan);
+    Consume<Of, Products, kMask, kWindow>(m, plan);
   }
 }
 
@@ -620,11 +653,11 @@ __device__ __forceinline__ void Attend(const AttentionPiecesArgs& m) {
 }  // namespace tessera::cuda
 
 // attention_pieces_bf16_64, attention_pieces_f16_64_few, attention_pieces_bf16_128_mask, ...
-#define TSR_ATTENTION(name, of, products, which, suffix, mask)                            \
+#define TSR_ATTENTION(name, of, products, which, suffix, mask, window)                    \
   static_assert(PlanOf<which>::kBytes == kPiecesBlocks[which].shared());                  \
   extern "C" __global__ void __launch_bounds__(kPiecesBlocks[which].threads(), 1)         \
       attention_pieces_##name##_##suffix(const __grid_constant__ AttentionPiecesArgs m) { \
-    Attend<of, products, which, mask>(m);                                                 \
+    Attend<of, products, which, mask, window>(m);                                         \
   }
 
 #endif  // TESSERA_INTERP_CUDA_KERNELS_ATTENTION_PIECES_CUH_

@@ -127,3 +127,12 @@ tsr_graph.trace "other_names" values [0, 1, 2] strides [[], [], []] likely [8, 3
 tsr_graph.trace "differ" values [0, 1, 2] strides [[], [], []] (%v0: !q, %v1: !k, %v2: !v) {
   %v3 = tsr_graph.attention %v0, %v1, %v2 step 0 values [3] until [end] : (!q, !k, !v) -> !q
 }
+
+// -----
+// So is a window: tier 1 leaves out the keys before it.
+// CHECK-LABEL: tsr_graph.trace "window"
+// CHECK-NEXT: }
+!q = tensor<2x4x16x32xf32>
+tsr_graph.trace "window" values [0, 1, 2] strides [[], [], []] (%v0: !q, %v1: !q, %v2: !q) {
+  %v3 = tsr_graph.attention %v0, %v1, %v2 step 0 values [3] until [end] {causal = true, window = 8 : i64} : (!q, !q, !q) -> !q
+}

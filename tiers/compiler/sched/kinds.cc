@@ -40,7 +40,8 @@ bool OnlyUnitDimsDiffer(Type a, Type b) {
   return significant(a) == significant(b);
 }
 
-// All of one dtype. There may be fewer heads of keys and values than of queries.
+// All of one dtype. There may be fewer heads of keys and values than of queries. A window is left to tier 1, which
+// skips the keys before it.
 bool IsPlainAttention(Operation* op) {
   Value q = op->getOperand(0), k = op->getOperand(1), v = op->getOperand(2);
   const SmallVector<Dim> dims = DimsOf(q.getType()), keys = DimsOf(k.getType()), values = DimsOf(v.getType());
@@ -49,6 +50,7 @@ bool IsPlainAttention(Operation* op) {
   Type element = cast<RankedTensorType>(q.getType()).getElementType();
   for (Value x : {q, k, v})
     if (cast<RankedTensorType>(x.getType()).getElementType() != element) return false;
+  if (auto window = op->getAttrOfType<IntegerAttr>("window"); window && window.getInt() != 0) return false;
   auto batch = [](ArrayRef<Dim> d) { return d.drop_back(3); };
   const size_t heads = dims.size() - 3;
   return !keys[heads + 1].is_one() && batch(keys) == batch(dims) && batch(values) == batch(dims) &&
