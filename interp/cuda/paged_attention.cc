@@ -11,13 +11,15 @@ TSR_CUDA_IMAGE(paged_attention);
 namespace tessera::cuda {
 namespace {
 
-/// By dtype: 64 and 128 columns, and the end.
-const Kernel kWalk[2][3] = {
-    {{kImage, "paged_attention_f16_64"}, {kImage, "paged_attention_f16_128"}, {kImage, "paged_attention_f16_end"}},
-    {{kImage, "paged_attention_bf16_64"}, {kImage, "paged_attention_bf16_128"}, {kImage, "paged_attention_bf16_end"}}};
+/// By dtype and whether pages are whole steps of keys: 64 and 128 columns.
+const Kernel kWalk[2][2][2] = {{{{kImage, "paged_attention_f16_64_any"}, {kImage, "paged_attention_f16_128_any"}},
+                                {{kImage, "paged_attention_f16_64"}, {kImage, "paged_attention_f16_128"}}},
+                               {{{kImage, "paged_attention_bf16_64_any"}, {kImage, "paged_attention_bf16_128_any"}},
+                                {{kImage, "paged_attention_bf16_64"}, {kImage, "paged_attention_bf16_128"}}}};
+const Kernel kEnd[2] = {{kImage, "paged_attention_f16_end"}, {kImage, "paged_attention_bf16_end"}};
 const Kernel kRows[] = {{kImage, "paged_attention_rows_f32"}, {kImage, "paged_attention_rows_f64"}};
 
-constexpr int64_t kTileRows = 16, kWarps = 4, kWalkColumns = 128;
+constexpr int64_t kTileRows = 16, kStepKeys = 16, kWarps = 4, kWalkColumns = 128;
 constexpr int64_t kWaves = 4;  // of warps: with fewer, some would run alone at the end
 
 Strided4 Strided4Of(const View& v) { return {AddressOf(v), {v.strides[0], v.strides[1], v.strides[2], v.strides[3]}}; }
@@ -51,17 +53,18 @@ absl::Status OnTensorCores(const interp::KernelArgs& args, PagedAttentionArgs a)
   a.parts = static_cast<int32_t>(std::max<int64_t>(1, kWaves * resident / (int64_t{a.groups} * a.tiles)));
   a.divides = int64_t{a.entries} * a.page > kShortestPart;
   const int64_t parts = a.batch + (a.divides ? a.parts : 0), places = parts * a.groups * rows;
-  const auto& kernels = kWalk[static_cast<DType>(a.dtype) == DType::bf16];
+  const bool is_bf16 = static_cast<DType>(a.dtype) == DType::bf16;
+  const Kernel& walk = kWalk[is_bf16][a.page % kStepKeys == 0][is_wide];
   const Grid grid = {(parts * a.groups * a.tiles + kWarps - 1) / kWarps, kWarps * 32};
-  if (!a.divides) return Launch(args, kernels[is_wide], grid, a);
+  if (!a.divides) return Launch(args, walk, grid, a);
   TSR_ASSIGN_OR_RETURN(
       const Scratch scratch,
       Scratch::Make(*args.device, static_cast<size_t>(places * (a.value_dim + 2) * 4 + int64_t{a.batch} * 8)));
   a.sums = scratch.address();
   a.weights = a.sums + static_cast<Address>(places * a.value_dim * 4);
   a.plan = a.weights + static_cast<Address>(places * 8);
-  TSR_RETURN_IF_ERROR(Launch(args, kernels[is_wide], grid, a));
-  return Launch(args, kernels[2], {groups * rows, kWarps * 32}, a);
+  TSR_RETURN_IF_ERROR(Launch(args, walk, grid, a));
+  return Launch(args, kEnd[is_bf16], {groups * rows, kWarps * 32}, a);
 }
 
 }  // namespace
