@@ -53,12 +53,6 @@ rt::Storage* Nothing(rt::Device& device) {
   return all->emplace_back(rt::Storage::Wrap(device, nullptr, 0, [](void*) {}, nullptr)).get();
 }
 
-int64_t NamedIndex(const ir::SymbolTable& table, int64_t symbol) {
-  for (int s = 0; s < table.num_named(); ++s)
-    if (table.NamedSymbol(s) == symbol) return s;
-  return -1;
-}
-
 }  // namespace
 
 // ---- Version
@@ -83,7 +77,7 @@ Version::Version(std::shared_ptr<const Trace> trace, Rung rung, std::shared_ptr<
       g.strides[d] = value.strides[d];
       g.dims[d] = dim;
       if (ir::IsSymbol(dim)) {
-        g.dims[d] = -1 - NamedIndex(*trace_->symbols, dim);
+        g.dims[d] = -1 - tracer::NamedIndex(*trace_->symbols, dim);
         varies = true;
       }
     }
@@ -266,7 +260,11 @@ void Activation::Begin() {
   }
   if (std::exchange(visits_buffers_, false)) instance->buffer_epoch.Leave();
   if (!symbols_.empty()) {
-    if (position_ == static_cast<int>(trace_.steps.size())) last_symbols_ = symbols_;
+    if (position_ == static_cast<int>(trace_.steps.size())) {
+      // Steps that were not asked again have not said what is as it was.
+      for (size_t s = 0; s < symbols_.size(); ++s)
+        if (symbols_[s] != -1) last_symbols_[s] = symbols_[s];
+    }
     std::fill(symbols_.begin(), symbols_.end(), -1);
     std::fill(expression_known_.begin(), expression_known_.end(), 0);
     for (Shape& shape : shapes_) shape.size = -1;
@@ -364,6 +362,8 @@ bool Activation::LookAtMask(ValueId v, TensorImpl& x, GuardFailure* failure) {
 
 bool Activation::SetInput(ValueId v, TensorImpl& x, GuardFailure* failure) {
   const deopt::InputGuard& guard = version_.guard(v);
+  for (int d = 0; trace_.is_eager && d < guard.rank; ++d)
+    if (guard.dims[d] < 0) Recall(-1 - guard.dims[d], trace_.values[v].step);
   if (!deopt::CheckInput(guard, x, trace_.ranges, symbols_, failure) ||
       (guard.mask != tracer::MaskShape::unknown && !LookAtMask(v, x, failure))) [[unlikely]] {
     if (failure != nullptr) {
@@ -424,10 +424,10 @@ bool Activation::SetAttrs(int step, absl::Span<const ir::Attr> attrs, GuardFailu
     if (same && ints != nullptr && ints->size() == std::get<ir::Ints>(attrs[a]).size() && trace_.symbols != nullptr) {
       const ir::Ints& given = std::get<ir::Ints>(attrs[a]);
       for (size_t k = 0; k < ints->size() && same; ++k) {
-        const int64_t symbol = ir::IsSymbol((*ints)[k]) ? NamedIndex(*trace_.symbols, (*ints)[k]) : -1;
+        const int64_t symbol = ir::IsSymbol((*ints)[k]) ? tracer::NamedIndex(*trace_.symbols, (*ints)[k]) : -1;
+        if (symbol >= 0) Recall(symbol, step);
         if (symbol >= 0 && symbols_[symbol] == -1) {
-          const tracer::DimRange& r = trace_.ranges[symbol];
-          same = given[k] != -1 && given[k] >= r.low && given[k] <= r.high && given[k] % r.divisor == 0;
+          same = given[k] != -1 && trace_.ranges[symbol].Has(given[k]);
           symbols_[symbol] = given[k];
           if (given[k] != last_symbols_[symbol]) ChangeShapes();
         } else {
@@ -505,12 +505,15 @@ bool Activation::ResolveAll(GuardFailure* failure, int* failed) {
 }
 
 bool Activation::ResolveRest(int step) {
-  if (step >= layout_.resolved_by_symbols || std::find(symbols_.begin(), symbols_.end(), -1) != symbols_.end())
-    return false;
-  int until = layout_.resolved_by_symbols, resolved = -1;
-  for (const Layout::VaryingResult& r : layout_.varying_results) {
-    if (r.step < step) continue;
-    if (r.step >= until) break;
+  const std::vector<int32_t>& alone = layout_.resolved_alone;
+  const auto stop = std::lower_bound(alone.begin(), alone.end(), step);
+  int until = stop == alone.end() ? static_cast<int>(trace_.steps.size()) : *stop, resolved = -1;
+  if (step >= until || std::find(symbols_.begin(), symbols_.end(), -1) != symbols_.end()) return false;
+  const auto& varying = layout_.varying_results;
+  auto it = std::lower_bound(varying.begin(), varying.end(), step,
+                             [](const Layout::VaryingResult& r, int s) { return r.step < s; });
+  for (; it != varying.end() && it->step < until; ++it) {
+    const Layout::VaryingResult& r = *it;
     if (r.shape >= 0) {
       const Shape* shape = ShapeOf(r.shape);
       if (shape == nullptr) return false;
@@ -544,6 +547,13 @@ bool Activation::ResolveStep(int step, GuardFailure* failure) {
       failure->expected = "operands as recorded";
       failure->seen = "operands that the op refuses";
     }
+    return false;
+  };
+  const auto differs = [&](int64_t given, int64_t wanted) {
+    refuse();
+    if (failure == nullptr) return false;
+    failure->expected = wanted < 0 ? "a dim of the result within the range that was seen" : absl::StrCat(wanted);
+    failure->seen = absl::StrCat(given);
     return false;
   };
   if (brief.is_simple && (trace_.is_eager || step_attrs_[step].empty())) {
@@ -587,9 +597,16 @@ bool Activation::ResolveStep(int step, GuardFailure* failure) {
       const TensorType& want = trace_.values[s.out[k]].type;
       if (out[k].rank != want.rank || out[k].dtype != want.dtype) return refuse();
       for (int d = 0; d < want.rank; ++d) {
-        const int64_t symbol = ir::IsSymbol(want.dims[d]) ? NamedIndex(*trace_.symbols, want.dims[d]) : -1;
-        if (symbol >= 0 && symbols_[symbol] == -1) symbols_[symbol] = out[k].dims[d];
-        views_[s.out[k]].dims[d] = out[k].dims[d];
+        const int64_t given = out[k].dims[d], wanted = want.dims[d];
+        const int64_t symbol = ir::IsSymbol(wanted) ? tracer::NamedIndex(*trace_.symbols, wanted) : -1;
+        views_[s.out[k]].dims[d] = given;
+        if (symbol >= 0 && symbols_[symbol] == -1) {
+          if (!trace_.ranges[symbol].Has(given)) return differs(given, -1);
+          symbols_[symbol] = given;
+        } else if (const int64_t now = symbol >= 0 ? symbols_[symbol] : wanted;
+                   now != given && (symbol >= 0 || !ir::IsSymbol(wanted))) {
+          return differs(given, now);
+        }
       }
     }
   } else {

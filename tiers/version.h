@@ -101,10 +101,12 @@ struct Layout {
     }
   };
   std::vector<Step> steps;  // and one more, which nothing matches
-  /// Those that vary, in order; and the first of them whose types do not follow from the symbols alone (where the
-  /// strides of an input decide, or an op's rule): what comes before it can be resolved in one go.
+  /// Those that vary, in order; and those of them whose types do not follow from the symbols alone (where the strides
+  /// of an input decide, or an op's rule): what lies between two of these can be resolved in one go.
   std::vector<int32_t> varying;
-  int32_t resolved_by_symbols = 0;
+  std::vector<int32_t> resolved_alone;
+  /// By symbol: the first step that gives it a number, where the dims of its results are inferred at run; INT32_MAX.
+  std::vector<int32_t> symbol_made_at;
   std::vector<Operand> operands;
   std::vector<Guard> guards;      // of inputs, in the order of their first use
   std::vector<ValueId> guarded;   // whose each guard is
@@ -332,6 +334,11 @@ class Activation {
     return shape.size >= 0 || SetShape(index) ? &shape : nullptr;
   }
   bool SetShape(int32_t index);
+  /// Before something of that step is compared with the symbol: one that an earlier step gives its number still has
+  /// that of the last run, where the step was not asked again.
+  void Recall(int64_t symbol, int step) {
+    if (symbols_[symbol] == -1 && layout_.symbol_made_at[symbol] < step) symbols_[symbol] = last_symbols_[symbol];
+  }
   void SetView(ValueId v, const Shape& shape) {
     View& view = views_[v];
     for (int d = 0; d < view.rank; ++d) {

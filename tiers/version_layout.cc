@@ -35,7 +35,7 @@ Layout::Layout(const Trace& trace) {
   lasts.assign(trace.values.size(), false);
   std::vector<bool> varies(trace.values.size(), false);
   std::vector<bool> by_symbols(trace.values.size(), false);  // results whose strides follow from symbols
-  bool all_by_symbols = true;
+  symbol_made_at.assign(trace.ranges.size(), INT32_MAX);
   for (size_t v = 0; v < trace.values.size(); ++v) {
     const TraceValue& value = trace.values[v];
     if (value.kind == TraceValue::Kind::input) inputs.push_back(static_cast<ValueId>(v));
@@ -115,6 +115,11 @@ Layout::Layout(const Trace& trace) {
       results.push_back(v);
       lasts[v] = trace.values[v].death == tracer::kAtEnd;
       if (lasts[v]) lasting.push_back(v);
+      const TensorType& type = trace.values[v].type;
+      for (int d = 0; s.infer_at_run && d < type.rank; ++d) {
+        const int symbol = ir::IsSymbol(type.dims[d]) ? tracer::NamedIndex(*trace.symbols, type.dims[d]) : -1;
+        if (symbol >= 0) symbol_made_at[symbol] = std::min(symbol_made_at[symbol], static_cast<int32_t>(i));
+      }
     }
     for (ValueId v : s.out) {
       const TensorType& type = trace.values[v].type;
@@ -129,12 +134,11 @@ Layout::Layout(const Trace& trace) {
     for (ValueId v : s.out) by_symbols[v] = follows;
     if (step.varies) {
       varying.push_back(static_cast<int32_t>(i));
-      all_by_symbols &= follows;
+      if (!follows) resolved_alone.push_back(static_cast<int32_t>(i));
     }
     for (ValueId v : s.out)
       if (step.varies && (shape_of[v] >= 0 || !step.is_simple))
         varying_results.push_back({static_cast<int32_t>(i), v, shape_of[v], trace.values[v].type.rank});
-    if (all_by_symbols) resolved_by_symbols = static_cast<int32_t>(i) + 1;
     const Operand* const in = operands.data() + step.operands;
     const auto is_number = [](const Operand& o) { return o.kind == Operand::Kind::number; };
     step.on_default =

@@ -42,7 +42,10 @@ class Generaliser {
       if (!Results(i)) return nullptr;
     }
     for (const auto& s : samples_) out_->tier1_ns = std::min(out_->tier1_ns, s->tier1_ns);
-    if (numbers_.empty()) {
+    // Attributes that a function computes from its symbols are computed only where there is a table of them.
+    const bool infers =
+        std::any_of(out_->steps.begin(), out_->steps.end(), [](const TraceStep& step) { return step.infer_at_run; });
+    if (numbers_.empty() && !infers) {
       out_->symbols = nullptr;
       return out_;
     }
@@ -178,13 +181,13 @@ class Generaliser {
         for (size_t s = 0; s < samples_.size(); ++s) {
           if (dim != ir::SymbolTable::kUnknownDim && Evaluate(dim, s) != seen[s]) dim = ir::SymbolTable::kUnknownDim;
         }
-        // A number that the rules do not promise may be another one next time.
         if (dim == ir::SymbolTable::kUnknownDim && step.kind != TraceStep::Kind::op) {
           if (!Same(seen)) return false;
           dim = seen[0];
         }
         if (dim == ir::SymbolTable::kUnknownDim) {
-          dim = Fresh(seen);
+          // What was the same every time, or always agreed with other dims, is taken to be so again: runs check it.
+          dim = Same(seen) ? seen[0] : MayVary(seen) ? Symbol(seen) : Fresh(seen);
           step.infer_at_run = true;
         }
         type.dims[d] = dim;
@@ -262,22 +265,27 @@ bool Serves(const Trace& trace, const Trace& recording) {
   std::vector<int64_t> numbers(trace.ranges.size(), -1);
   auto fits = [&](int64_t want, int64_t given, bool is_dim) {
     if (!ir::IsSymbol(want)) return want == given;
-    for (int s = 0; s < table.num_named(); ++s) {
-      if (table.NamedSymbol(s) != want) continue;
-      const DimRange& r = trace.ranges[static_cast<size_t>(s)];
-      int64_t& number = numbers[static_cast<size_t>(s)];
-      if (number == -1) {
-        if (given < r.low || given > r.high || given % r.divisor != 0 || (is_dim && given < 2)) return false;
-        number = given;
-      }
-      return number == given;
+    const int s = NamedIndex(table, want);
+    if (s < 0) return table.Evaluate(want, numbers) == given;
+    int64_t& number = numbers[static_cast<size_t>(s)];
+    if (number == -1) {
+      if (!trace.ranges[static_cast<size_t>(s)].Has(given) || (is_dim && given < 2)) return false;
+      number = given;
     }
-    return table.Evaluate(want, numbers) == given;
+    return number == given;
   };
   for (size_t v = 0; v < trace.values.size(); ++v) {
     if (trace.values[v].kind != TraceValue::Kind::input) continue;
     for (int d = 0; d < trace.values[v].type.rank; ++d)
       if (!fits(trace.values[v].type.dims[d], recording.values[v].type.dims[d], true)) return false;
+  }
+  // Dims that no rule promises.
+  for (size_t i = 0; i < trace.steps.size(); ++i) {
+    if (!trace.steps[i].infer_at_run) continue;
+    for (ValueId v : trace.steps[i].out) {
+      for (int d = 0; d < trace.values[v].type.rank; ++d)
+        if (!fits(trace.values[v].type.dims[d], recording.values[v].type.dims[d], false)) return false;
+    }
   }
   for (size_t i = 0; trace.is_eager && i < trace.steps.size(); ++i) {
     for (size_t a = 0; a < trace.steps[i].attrs.size(); ++a) {

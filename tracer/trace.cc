@@ -108,6 +108,12 @@ class Printer {
 
 }  // namespace
 
+int NamedIndex(const ir::SymbolTable& table, int64_t symbol) {
+  for (int s = 0; s < table.num_named(); ++s)
+    if (table.NamedSymbol(s) == symbol) return s;
+  return -1;
+}
+
 std::string ToString(const Trace& trace) { return Printer(trace).Run(); }
 
 }  // namespace tessera::tracer

@@ -56,9 +56,10 @@ struct TraceValue {
   // Hence the order of members, and strides only where there are some.
   Kind kind = Kind::result;
   bool is_fixed = false;  // number, functions: the value never changes
-  /// input, or value of a buffer, that is a mask of attention: what it was seen to let through. Code of tier 3 relies on it, behind a guard.
+  /// input, or value of a buffer, that is a mask of attention: what it was seen to let through. Code of tier 3 relies
+  /// on it, behind a guard.
   MaskShape mask = MaskShape::unknown;
-  int32_t step = -1;      // result: the step that makes it; input: the first one that uses it
+  int32_t step = -1;  // result: the step that makes it; input: the first one that uses it
   TensorType type;
   absl::InlinedVector<int64_t, 2> strides;  // input: one for each dim
   int32_t alignment = 1;                    // input: of its data in bytes, at most 64
@@ -86,7 +87,8 @@ struct TraceStep {
   };
   Kind kind = Kind::op;
   bool outcome = false;
-  /// The rules cannot say the result's dims from symbols: they are inferred anew for each shape.
+  /// The rules cannot say the result's dims from symbols: they are inferred anew for each shape, and compared with
+  /// those that the trace has for them.
   bool infer_at_run = false;
   ir::Op op{};
   int32_t target = -1;  // buffer, function
@@ -126,7 +128,11 @@ struct DimRange {
   int64_t low = 2;
   int64_t high = INT64_MAX;
   int64_t divisor = 1;
+  bool Has(int64_t n) const { return n >= low && n <= high && n % divisor == 0; }
 };
+
+/// Which of the table's named symbols it is; -1: an expression.
+int NamedIndex(const ir::SymbolTable& table, int64_t symbol);
 
 /// How the trace ends. Execution goes on in the root frame at end_pc, except after a return.
 enum class TraceEnd : uint8_t {
