@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/unit/tiers_code_testing.h"
 #include "tests/unit/tiers_testing.h"
 
 namespace tessera {
@@ -122,6 +123,69 @@ TEST(TiersShapes, OfFunctions) {
     for (int i = 0; i < 120; ++i) log.Add(f.call({Values({2 + i % 3, SizeAt(i), 16}, i), w, b}));
   });
   EXPECT_GT(part, 0.3);
+}
+
+/// Token numbers below 16 from the host.
+Tensor Numbers(const Dims& dims, int seed) {
+  std::vector<int64_t> numbers(static_cast<size_t>(dims[0] * dims[1]));
+  for (size_t k = 0; k < numbers.size(); ++k)
+    numbers[k] = static_cast<int64_t>((k * 7 + static_cast<size_t>(seed)) % 16);
+  return Tensor::from(numbers, dims);
+}
+
+// The shape rule of a slice does not promise that a stop lies within the dim. It always did, so the result has the dim
+// that the stop says, which later ops agree with: code is generated for all of them.
+TEST(TiersShapes, BatchesThatAreCutOff) {
+  RunEveryWay(
+      [](Log& log) {
+        const Tensor table = Values({16, 8}, 1), positions = Values({64, 8}, 2), bias = Values({8}, 3);
+        for (int i = 0; i < 40; ++i) {
+          const int64_t length = 2 + i * 37 % 61;
+          const Tensor x = slice(Numbers({4, 64}, i), {0, 0}, {4, length});
+          const Tensor h = embedding(table, x) + embedding(positions, arange(length));
+          log.Add(softmax(h * 0.5 + bias));
+        }
+      },
+      /*kernels=*/true, {}, kTwoWays);
+}
+
+// The same until stops lie beyond the end.
+TEST(TiersShapes, StopsBeyondTheEnd) {
+  RunEveryWay(
+      [](Log& log) {
+        const Tensor bias = Values({8}, 3);
+        for (int i = 0; i < 60; ++i) {
+          const int64_t stop = i < 30 ? 3 + i * 37 % 61 : 60 + i * 5 % 17;
+          const Tensor x = slice(Values({64, 8}, i), {0}, {stop});
+          const Tensor y = tanh(x * 2.0 + bias);
+          log.Add(absl::StrJoin(y.dims(), ","));
+          log.Add(y);
+          log.Add(arange(stop) * 3);
+        }
+      },
+      /*kernels=*/true, {}, kTwoWays);
+}
+
+// A step that makes a dim is not asked again where nothing before it has changed; what comes after it may disagree.
+TEST(TiersShapes, DimsThatAgreeForAWhile) {
+  for (const bool by_input : {false, true}) {
+    SCOPED_TRACE(by_input);
+    RunEveryWay(
+        [by_input](Log& log) {
+          const Tensor data = Values({64, 8}, 1);
+          for (int i = 0; i < 80; ++i) {
+            const int64_t start = i < 30 ? i * 37 % 61 : 5;
+            const int64_t count = i < 50 ? 64 - start : 3 + i * 11 % 29;
+            const Tensor x = slice(data, {start, 0}, {64, 8});
+            const Tensor y = tanh(x * 2.0) + 1.0;
+            const Tensor z = by_input ? Values({count, 8}, i) * 3.0 - 1.0 : cast(arange(count), f32) * 3.0 - 1.0;
+            log.Add(sum(y, 0));
+            log.Add(y);
+            log.Add(z);
+          }
+        },
+        /*kernels=*/true, {}, kTwoWays);
+  }
 }
 
 // Handles can be asked for dims and strides before anything is computed, and windows have those of what they look at.
