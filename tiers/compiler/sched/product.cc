@@ -443,7 +443,23 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
     values.split(entries, ',', -1, false);
     break;
   }
-  bool has_rows = false, has_cluster = false;
+  bool has_rows = false, has_columns = false, has_cluster = false;
+  const auto usual_tile = [&] {
+    ProductFacts facts;
+    facts.has_matrix = true;
+    return ScheduleOf(TilesFor(IsByWarps(options), /*is_f8=*/false, options.device)[0], IsByWarps(options), facts,
+                      SharedBytesOf(options.device));
+  };
+  const auto take_entries = [&] {
+    for (StringRef entry : entries) {
+      auto [name, value] = entry.split('=');
+      has_rows |= name == "rows";
+      has_columns |= name == "columns";
+      has_cluster |= name == "cluster";
+      for (const Entry& known : kEntries)
+        if (name == known.name) value.getAsInteger(10, schedule->*known.to);
+    }
+  };
   for (StringRef entry : entries) {
     auto [name, value] = entry.split('=');
     if (name != "form") continue;
@@ -454,20 +470,16 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
     const bool has_few = schedule->mr == 0 && schedule->nr != 0;
     if (form == ProductSchedule::Form::few && !has_few) *schedule = FewSchedule(8);
     if (form == ProductSchedule::Form::split && schedule->form != form) *schedule = SplitSchedule(64, 128, 4);
-    if (form == ProductSchedule::Form::tensor && (has_few || schedule->form == ProductSchedule::Form::split)) {
-      ProductFacts facts;
-      facts.has_matrix = true;
-      *schedule = ScheduleOf(TilesFor(IsByWarps(options), /*is_f8=*/false, options.device)[0], IsByWarps(options),
-                             facts, SharedBytesOf(options.device));
-    }
+    if (form == ProductSchedule::Form::tensor && (has_few || schedule->form == ProductSchedule::Form::split))
+      *schedule = usual_tile();
     schedule->form = form;
   }
-  for (StringRef entry : entries) {
-    auto [name, value] = entry.split('=');
-    has_rows |= name == "rows";
-    has_cluster |= name == "cluster";
-    for (const Entry& known : kEntries)
-      if (name == known.name) value.getAsInteger(10, schedule->*known.to);
+  take_entries();
+  // Narrow tiles have no clusters: who asks for these, and for no tile, does not mean the narrow one that was chosen.
+  if (schedule->form == ProductSchedule::Form::tensor && schedule->depth == kTensorDepth && schedule->Blocks() > 1 &&
+      schedule->columns % 128 != 0 && !has_rows && !has_columns) {
+    *schedule = usual_tile();
+    take_entries();
   }
   // There are no clusters of what warps do.
   if (schedule->form == ProductSchedule::Form::tensor && schedule->warps != 0 && !has_cluster) schedule->cluster = 0;
