@@ -354,6 +354,8 @@ void EagerTiers::Ended(EagerThread& t, TraceEnd end, const EagerCall& call) {
   const int64_t ns = rt::NowNs() - t.recording_start;
   if (notes == nullptr || notes->steps.size() < 2) {
     SetEntry(t.stream, a.path, Manager::Get().AddAbort(*a.anchor, TraceAbort::too_short, ns), &a);
+  } else if (end == TraceEnd::loop && ExploreAround(t.stream, a, *notes)) {
+    SetEntry(t.stream, a.path, Manager::Get().AddAbort(*a.anchor, TraceAbort::left, ns), &a);
   } else {
     Cover(t.stream, *notes, false);
     SetEntry(t.stream, a.path, 1, &a);
@@ -366,6 +368,22 @@ void EagerTiers::Ended(EagerThread& t, TraceEnd end, const EagerCall& call) {
   if (!next.explored || Rests(next) || !next.anchor->wants_recording()) return;
   SetEntry(t.stream, next.path, 1, &next);
   StartRecording(t, next);
+}
+
+bool EagerTiers::ExploreAround(Stream& stream, const EagerAnchor& inner, const tracer::EagerNotes& notes) {
+  const int period = inner.period;
+  if (period == 0 || notes.steps.size() <= static_cast<size_t>(period)) return false;
+  absl::flat_hash_map<uint64_t, int> times;
+  for (const tracer::EagerNotes::Step& s : notes.steps) ++times[s.path];
+  for (const tracer::EagerNotes::Step& s : notes.steps) {
+    EagerAnchor* known = nullptr;
+    if (times[s.path] > 1 || s.path == inner.path || IsSettled(s.path, &known)) continue;
+    EagerAnchor& around = AnchorOf(s.path);
+    if (around.explored || around.pinned || around.explorations >= kExplorations) continue;
+    SetEntry(stream, s.path, 1, &around);
+    return true;
+  }
+  return false;
 }
 
 int EagerTiers::PeriodOf(const EagerThread& t, bool patient) {

@@ -37,7 +37,7 @@ class EagerThread {
   tracer::EagerRecorder recorder;
   EagerAnchor* recording = nullptr;  // where the open recording began
   int64_t recording_start = 0;
-  int64_t most_steps = 0;  // of the open recording
+  int64_t most_steps = 0;    // of the open recording
   std::vector<int> rounds;   // steps at the end of each round, while it explores
   bool record_next = false;  // the next op is where a recording should begin
   uint64_t config_epoch = 0;
@@ -106,6 +106,9 @@ class EagerTiers final : public interp::StreamHook {
   /// A round is over. Where a stretch came twice, the op in it at which the fewest values are alive becomes the
   /// beginning, and true is returned; a recording is open then if that is the op which has just come.
   bool Explored(EagerThread& t);
+  /// A recording that is longer than the round of its anchor has left that loop, gone through what lies around it and
+  /// come back: an op from there is to be explored. False: it is no such recording, or all of its ops were.
+  bool ExploreAround(interp::Stream& stream, const EagerAnchor& inner, const tracer::EagerNotes& notes);
   /// The recording ended before this op, which may begin the next one.
   void Ended(EagerThread& t, tracer::TraceEnd end, const interp::EagerCall& call);
 
