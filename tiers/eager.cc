@@ -74,6 +74,12 @@ void Cover(Stream& stream, const tracer::EagerNotes& notes, bool all) {
   }
 }
 
+/// A recording that is longer than the round of its anchor has left that loop, gone through what lies around it and
+/// come back.
+bool LeftItsLoop(const EagerAnchor& a, TraceEnd end, const tracer::EagerNotes& notes) {
+  return end == TraceEnd::loop && a.period > 0 && notes.steps.size() > static_cast<size_t>(a.period);
+}
+
 /// The path has come before, and often enough to be worth a place. One that is new may never come again, and places are
 /// kept for good.
 bool Familiar(Stream& stream, uint64_t path) {
@@ -354,8 +360,9 @@ void EagerTiers::Ended(EagerThread& t, TraceEnd end, const EagerCall& call) {
   const int64_t ns = rt::NowNs() - t.recording_start;
   if (notes == nullptr || notes->steps.size() < 2) {
     SetEntry(t.stream, a.path, Manager::Get().AddAbort(*a.anchor, TraceAbort::too_short, ns), &a);
-  } else if (end == TraceEnd::loop && ExploreAround(t.stream, a, *notes)) {
+  } else if (EagerAnchor* around = LeftItsLoop(a, end, *notes) ? Rarest(*notes, 1) : nullptr) {
     SetEntry(t.stream, a.path, Manager::Get().AddAbort(*a.anchor, TraceAbort::left, ns), &a);
+    SetEntry(t.stream, around->path, 1, around);
   } else {
     Cover(t.stream, *notes, false);
     SetEntry(t.stream, a.path, 1, &a);
@@ -370,20 +377,26 @@ void EagerTiers::Ended(EagerThread& t, TraceEnd end, const EagerCall& call) {
   StartRecording(t, next);
 }
 
-bool EagerTiers::ExploreAround(Stream& stream, const EagerAnchor& inner, const tracer::EagerNotes& notes) {
-  const int period = inner.period;
-  if (period == 0 || notes.steps.size() <= static_cast<size_t>(period)) return false;
+EagerAnchor* EagerTiers::Rarest(const tracer::EagerNotes& notes, int most) {
   absl::flat_hash_map<uint64_t, int> times;
   for (const tracer::EagerNotes::Step& s : notes.steps) ++times[s.path];
-  for (const tracer::EagerNotes::Step& s : notes.steps) {
-    EagerAnchor* known = nullptr;
-    if (times[s.path] > 1 || s.path == inner.path || IsSettled(s.path, &known)) continue;
-    EagerAnchor& around = AnchorOf(s.path);
-    if (around.explored || around.pinned || around.explorations >= kExplorations) continue;
-    SetEntry(stream, s.path, 1, &around);
-    return true;
+  uint64_t path = 0;
+  int fewest = most + 1;
+  {
+    std::lock_guard lock(mutex_);
+    const auto may_be = [&](uint64_t p) {
+      if (const auto it = within_.find(p); it != within_.end() && !it->second->pinned) return false;
+      const auto it = anchors_.find(p);
+      return it == anchors_.end() || !(it->second->explored || it->second->pinned || Rests(*it->second) ||
+                                       it->second->explorations >= kExplorations);
+    };
+    for (const tracer::EagerNotes::Step& s : notes.steps) {
+      if (times[s.path] >= fewest || !may_be(s.path)) continue;
+      fewest = times[s.path];
+      path = s.path;
+    }
   }
-  return false;
+  return fewest > most ? nullptr : &AnchorOf(path);
 }
 
 int EagerTiers::PeriodOf(const EagerThread& t, bool patient) {
@@ -412,6 +425,18 @@ bool EagerTiers::Explored(EagerThread& t) {
   const bool patient = t.rounds.size() < 2 || t.rounds.back() < kPatience * longest;
   const int n = PeriodOf(t, patient);
   if (n == 0 && patient) return false;
+  if (n == 0) {
+    // Rounds of several kinds, and a loop around them that takes long to come round: an op which came less often is
+    // one of that.
+    if (EagerAnchor* rarer = Rarest(notes, static_cast<int>(t.rounds.size()) - 1)) {
+      EagerAnchor& from = *std::exchange(t.recording, nullptr);
+      t.recorder.Abort();
+      t.stream.mode = Stream::Mode::idle;
+      SetEntry(t.stream, from.path, kCovered * HotEager(), nullptr);
+      SetEntry(t.stream, rarer->path, 1, rarer);
+      return true;
+    }
+  }
   // Without a period the place where it began is as good as any.
   uint64_t path = t.recording->path;
   if (n != 0) {

@@ -106,9 +106,9 @@ class EagerTiers final : public interp::StreamHook {
   /// A round is over. Where a stretch came twice, the op in it at which the fewest values are alive becomes the
   /// beginning, and true is returned; a recording is open then if that is the op which has just come.
   bool Explored(EagerThread& t);
-  /// A recording that is longer than the round of its anchor has left that loop, gone through what lies around it and
-  /// come back: an op from there is to be explored. False: it is no such recording, or all of its ops were.
-  bool ExploreAround(interp::Stream& stream, const EagerAnchor& inner, const tracer::EagerNotes& notes);
+  /// Of the ops that came at most so often in it, one that came least: an op of the loop around others, to be explored.
+  /// Null: all of them were, or have their anchor.
+  EagerAnchor* Rarest(const tracer::EagerNotes& notes, int most);
   /// The recording ended before this op, which may begin the next one.
   void Ended(EagerThread& t, tracer::TraceEnd end, const interp::EagerCall& call);
 

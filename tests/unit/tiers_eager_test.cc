@@ -72,6 +72,49 @@ TEST(TiersEager, NestedLoopsEndUpAsOneTraceOfTheStep) {
   EXPECT_EQ(longest, 1 + 4 * 4 + 3) << Runtime::explain();
 }
 
+// A step of which the longer part are rounds of two kinds, whose pattern comes twice. Where exploring begins in these,
+// it finds that pattern, or none; the step is found all the same.
+template <int kSite>
+int64_t LongestWithUpdates(int hot) {
+  constexpr int kKinds[] = {0, 1, 1, 0, 0, 1, 1, 0};
+  auto program = [&](Log& log) {
+    std::vector<Tensor> weights(std::size(kKinds));
+    for (size_t i = 0; i < weights.size(); ++i) weights[i] = Ramp(8) * (0.1 + 0.01 * static_cast<double>(i));
+    for (int step = 0; step < 80; ++step) {
+      Tensor h = weights[0] * 0.5;
+      h = tanh(h) * weights[1];
+      h = sin(h) + 0.25;
+      h = cos(h) * weights[2];
+      h = square(h) - 0.125;
+      for (size_t i = 0; i < weights.size(); ++i) {
+        Tensor& w = weights[i];
+        Tensor mean = h * 0.01 + w * 0.001;
+        // The path of an op is that of the 16 ops up to it.
+        mean = tanh(mean) + sin(mean) * 0.5 + cos(mean) * 0.25 - square(mean) + sqrt(square(w) + 1.0) * 0.01;
+        if (kKinds[i] == 1) mean = mean / (sqrt(square(mean) + 1e-3) + 0.5);
+        w = w - mean * 0.01 + square(mean) * 0.001;
+      }
+    }
+    for (const Tensor& w : weights) log.Add(w);
+  };
+  auto options = HotAtOnce();
+  options["hot_eager"] = std::to_string(hot);
+  RunBoth(program, options);
+  int64_t longest = 0;
+  for (const auto& v : deopt::Ledger::Get().versions())
+    if (v.counters->runs.load() > 10) longest = std::max(longest, v.steps);
+  return longest;
+}
+
+// Each has ops of its own: where they begin is remembered.
+template <int... kSites>
+void TryEach(std::integer_sequence<int, kSites...>) {
+  constexpr int64_t kSteps = 9 + 8 * 22 + 4 * 5;
+  (EXPECT_EQ(LongestWithUpdates<kSites>(kSites + 2), kSteps), ...);
+}
+
+TEST(TiersEager, AStepAroundRoundsOfTwoKinds) { TryEach(std::make_integer_sequence<int, 40>()); }
+
 TEST(TiersEager, ALoopWithAReadEachTime) {
   auto program = [](Log& log) {
     Tensor w = Ramp(8);
