@@ -106,14 +106,16 @@ int64_t LongestWithUpdates(int hot) {
   return longest;
 }
 
-// Each has ops of its own: where they begin is remembered.
+// Each has ops of its own: where loops begin is remembered.
 template <int... kSites>
-void TryEach(std::integer_sequence<int, kSites...>) {
-  constexpr int64_t kSteps = 9 + 8 * 22 + 4 * 5;
-  (EXPECT_EQ(LongestWithUpdates<kSites>(kSites + 2), kSteps), ...);
+std::vector<int64_t> LongestOfAll(std::integer_sequence<int, kSites...>) {
+  return {LongestWithUpdates<kSites>(kSites + 2)...};
 }
 
-TEST(TiersEager, AStepAroundRoundsOfTwoKinds) { TryEach(std::make_integer_sequence<int, 40>()); }
+TEST(TiersEager, AStepAroundRoundsOfTwoKinds) {
+  const std::vector<int64_t> longest = LongestOfAll(std::make_integer_sequence<int, 40>());
+  for (size_t i = 0; i < longest.size(); ++i) EXPECT_EQ(longest[i], 9 + 8 * 22 + 4 * 5) << "hot after " << i + 2;
+}
 
 TEST(TiersEager, ALoopWithAReadEachTime) {
   auto program = [](Log& log) {
