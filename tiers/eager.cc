@@ -496,6 +496,7 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
     stream.mode = Stream::Mode::idle;
     EagerAnchor& a = AnchorOf(call.path);
     a.explored = true;
+    t.step_anchor = &a;
     SetEntry(stream, a.path, 1, &a);
     if (!std::exchange(t.record_next, false) || !status.ok() || !a.anchor->wants_recording()) return;
     StartRecording(t, a);
@@ -551,9 +552,12 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
 
 void EagerTiers::OnStep(Stream& stream, const void* site) {
   EagerThread& t = ThreadOf(stream);
-  if (t.deferral.complete()) {
-    (void)t.deferral.Flush(deopt::DeoptReason::read);
-    t.steps_marked = 0;
+  // A step ends what comes before it: rounds of a loop, mostly, of which there is no more.
+  if (t.deferral.waiting())
+    (void)t.deferral.Flush(t.deferral.complete() ? deopt::DeoptReason::read : deopt::DeoptReason::branch);
+  if (t.step_anchor != nullptr) {
+    const int64_t runs = t.step_anchor->anchor->runs();
+    if (std::exchange(t.step_runs, runs) != runs) t.steps_marked = 0;
   }
   if (stream.mode == Stream::Mode::matching && !t.deferral.waiting()) stream.mode = Stream::Mode::idle;
   // Whatever came before, the ops of a step have the same surroundings each time.

@@ -50,11 +50,15 @@ int NextTier(const Version& version) {
   const int next = exact && (version.tier >= 2 || version.skips_tier2 || at_once) ? 3 : 2;
   return std::min(next, static_cast<int>(rt::options().tier()));
 }
+
+// Grows as any one of the first two operands does, however large the other one is: a table, or weights.
 int64_t SizeOf(absl::Span<const View* const> operands) {
-  int64_t size = 0;
+  constexpr double kMost = 0x1p62;
+  double size = 1;
+  int count = 0;
   for (const View* v : operands)
-    if (v != nullptr) size += v->size();
-  return size;
+    if (v != nullptr && count++ < 2) size *= static_cast<double>(std::max<int64_t>(1, v->size()));
+  return static_cast<int64_t>(std::min(size, kMost));
 }
 
 }  // namespace
