@@ -563,16 +563,18 @@ void EagerTiers::OnStep(Stream& stream, const void* site) {
   // Whatever came before, the ops of a step have the same surroundings each time.
   stream.path = Stream::SiteHash(site, ir::Op{});
   t.deferral.set_path(stream.path);
+  // Two steps may be a beginning and an end; what comes a third time will come again.
+  const bool due = ++t.steps_marked >= 3;
   if (stream.mode == Stream::Mode::recording && t.recorder.open()) {
-    t.recorder.EndStretch();
-  } else if (stream.mode == Stream::Mode::idle && ++t.steps_marked >= 3) {
-    // Two steps may be a beginning and an end; what comes a third time will come again.
-    t.steps_marked = 0;
-    t.record_next = true;
-    stream.mode = Stream::Mode::recording;
-    std::lock_guard lock(mutex_);
-    if (std::find(marks_.begin(), marks_.end(), site) == marks_.end()) marks_.push_back(site);
+    if (!due || t.recording == t.step_anchor) return t.recorder.EndStretch();
+    AbortRecording(t, TraceAbort::left);
   }
+  if (stream.mode != Stream::Mode::idle || !due) return;
+  t.steps_marked = 0;
+  t.record_next = true;
+  stream.mode = Stream::Mode::recording;
+  std::lock_guard lock(mutex_);
+  if (std::find(marks_.begin(), marks_.end(), site) == marks_.end()) marks_.push_back(site);
 }
 
 void EagerTiers::OnWrite(Stream& stream) {

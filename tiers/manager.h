@@ -58,9 +58,9 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
   /// something.
   Action Arrive(int32_t* countdown, absl::Span<const View* const> operands = {}, bool on_cpu = true);
 
-  /// A recording would be of use now.
   /// Of its versions, whichever they were.
   int64_t runs() const { return runs_.load(std::memory_order_relaxed); }
+  /// A recording would be of use now.
   bool wants_recording() const {
     if (phase_.load(std::memory_order_acquire) == Phase::wanted)
       return skip_.load(std::memory_order_relaxed) == 0 && !has_enough_recordings();
