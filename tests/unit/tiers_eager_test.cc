@@ -74,13 +74,22 @@ TEST(TiersEager, NestedLoopsEndUpAsOneTraceOfTheStep) {
 
 // A step of which the longer part are rounds of two kinds, whose pattern comes twice. Where exploring begins in these,
 // it finds that pattern, or none; the step is found all the same.
+enum class Ending { nothing, read };
 template <int kSite>
-int64_t LongestWithUpdates(int hot) {
-  constexpr int kKinds[] = {0, 1, 1, 0, 0, 1, 1, 0};
+void ExpectOneTrace(int hot, bool marked, Ending ending) {
+  SCOPED_TRACE(absl::StrCat("hot after ", hot, marked ? ", marked" : "", ending == Ending::read ? ", read" : ""));
+  constexpr int kKinds[] = {0, 1, 1, 0, 0, 1, 1, 0}, kSteps = 120;
+  int64_t in_versions = 0, in_tier1 = 0;  // in the later half
   auto program = [&](Log& log) {
     std::vector<Tensor> weights(std::size(kKinds));
     for (size_t i = 0; i < weights.size(); ++i) weights[i] = Ramp(8) * (0.1 + 0.01 * static_cast<double>(i));
-    for (int step = 0; step < 80; ++step) {
+    for (int n = 0; n < kSteps; ++n) {
+      if (n == kSteps / 2) {
+        in_versions = MetricNow("version_ops");
+        in_tier1 = MetricNow("ops_executed");
+      }
+      std::optional<Step> step;
+      if (marked) step.emplace();
       Tensor h = weights[0] * 0.5;
       h = tanh(h) * weights[1];
       h = sin(h) + 0.25;
@@ -94,8 +103,11 @@ int64_t LongestWithUpdates(int hot) {
         if (kKinds[i] == 1) mean = mean / (sqrt(square(mean) + 1e-3) + 0.5);
         w = w - mean * 0.01 + square(mean) * 0.001;
       }
+      if (ending == Ending::read) log.Add(weights.back());
     }
     for (const Tensor& w : weights) log.Add(w);
+    in_versions = MetricNow("version_ops") - in_versions;
+    in_tier1 = MetricNow("ops_executed") - in_tier1;
   };
   auto options = HotAtOnce();
   options["hot_eager"] = std::to_string(hot);
@@ -103,18 +115,28 @@ int64_t LongestWithUpdates(int hot) {
   int64_t longest = 0;
   for (const auto& v : deopt::Ledger::Get().versions())
     if (v.counters->runs.load() > 10) longest = std::max(longest, v.steps);
-  return longest;
+  EXPECT_EQ(longest, 9 + 8 * 22 + 4 * 5);
+  EXPECT_GT(in_versions, 19 * in_tier1);
 }
 
 // Each has ops of its own: where loops begin is remembered.
 template <int... kSites>
-std::vector<int64_t> LongestOfAll(std::integer_sequence<int, kSites...>) {
-  return {LongestWithUpdates<kSites>(kSites + 2)...};
+void ExpectOneTraceOfAll(std::integer_sequence<int, kSites...>, bool marked, Ending ending) {
+  (ExpectOneTrace<kSites>(kSites + 2, marked, ending), ...);
 }
 
 TEST(TiersEager, AStepAroundRoundsOfTwoKinds) {
-  const std::vector<int64_t> longest = LongestOfAll(std::make_integer_sequence<int, 40>());
-  for (size_t i = 0; i < longest.size(); ++i) EXPECT_EQ(longest[i], 9 + 8 * 22 + 4 * 5) << "hot after " << i + 2;
+  ExpectOneTraceOfAll(std::make_integer_sequence<int, 24>(), false, Ending::nothing);
+}
+
+TEST(TiersEager, AMarkedStepAroundRoundsOfTwoKinds) {
+  ExpectOneTrace<100>(2, true, Ending::nothing);
+  ExpectOneTrace<101>(3, true, Ending::nothing);
+  ExpectOneTrace<102>(8, true, Ending::nothing);
+  ExpectOneTrace<103>(16, true, Ending::nothing);
+  ExpectOneTrace<104>(2, true, Ending::read);
+  ExpectOneTrace<105>(8, true, Ending::read);
+  ExpectOneTrace<106>(16, true, Ending::read);
 }
 
 TEST(TiersEager, ALoopWithAReadEachTime) {
