@@ -8,6 +8,7 @@
 #include "interp/device_error.h"
 #include "interp/dispatch.h"
 #include "runtime/metrics.h"
+#include "runtime/per_thread.h"
 #include "runtime/thread_pool.h"
 
 namespace tessera::tiers {
@@ -18,11 +19,12 @@ constexpr int64_t kLongRow = int64_t{1} << 16;
 // Rows that do not fit a cache are no use, and memory is not asked for twice.
 constexpr size_t kMostScratch = size_t{1} << 24;
 
-// Memory that stays with its thread.
 struct Buffer {
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  ~Buffer() { std::free(data); }
   void* data = nullptr;
   size_t bytes = 0;
-  ~Buffer() { std::free(data); }
 };
 
 void* Grow(Buffer& buffer, size_t bytes) {
@@ -35,17 +37,27 @@ void* Grow(Buffer& buffer, size_t bytes) {
   return buffer.data;
 }
 
-// For rows that a kernel keeps.
-void* Scratch(size_t bytes) {
-  static thread_local Buffer buffer;
-  return Grow(buffer, bytes);
-}
+struct KernelMemory {
+  Buffer rows;   // that a kernel keeps
+  Buffer parts;  // what the tasks of a launch leave to be put together
+  void Retire() {}
+  void Fold() {}
+};
 
-// For what the tasks of a launch leave to be put together.
-void* Partial(size_t bytes) {
-  static thread_local Buffer buffer;
-  return Grow(buffer, bytes);
-}
+// Memory of this thread. What waits at the end of a thread runs when that is gone: then for this once.
+class Memory {
+ public:
+  Memory(Buffer KernelMemory::* which, size_t bytes) {
+    if (bytes == 0) return;
+    KernelMemory* mine = rt::PerThread<KernelMemory>::Get();
+    data_ = Grow(mine != nullptr ? mine->*which : once_, bytes);
+  }
+  void* data() const { return data_; }
+
+ private:
+  Buffer once_;
+  void* data_ = nullptr;
+};
 
 // Where a run is prepared for its first steps only, dims of later ones are not known yet: nothing is there to do.
 int64_t Product(const std::vector<int64_t>& factors, const std::vector<int64_t>& blocks,
@@ -259,14 +271,16 @@ void GeneratedKernels::Launch(size_t k, void* const* data) {
   void* views[kMostViews];
   for (size_t v = 0; v < kernel.views.size(); ++v) views[v] = data[kernel.views[v]];
   rt::Count(rt::Metric::kernels_generated);
-  if (kernel.partial > 0) views[kernel.views.size()] = Partial(static_cast<size_t>(b.tasks * kernel.partial));
-  if (b.tasks <= b.grain) {
-    kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), 0, b.tasks);
-  } else {
-    rt::ParallelFor(b.tasks, b.grain, [&](int64_t begin, int64_t end) {
-      kernel.run(views, b.scratch > 0 ? Scratch(b.scratch) : nullptr, b.dims.data(), begin, end);
-    });
-  }
+  const Memory parts(&KernelMemory::parts, static_cast<size_t>(b.tasks * kernel.partial));
+  if (kernel.partial > 0) views[kernel.views.size()] = parts.data();
+  const auto run = [&](int64_t begin, int64_t end) {
+    const Memory rows(&KernelMemory::rows, b.scratch);
+    kernel.run(views, rows.data(), b.dims.data(), begin, end);
+  };
+  if (b.tasks <= b.grain)
+    run(0, b.tasks);
+  else
+    rt::ParallelFor(b.tasks, b.grain, run);
   if (kernel.partial > 0) kernel.run(views, nullptr, b.dims.data(), 0, -1);
 }
 

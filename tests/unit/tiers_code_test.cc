@@ -369,6 +369,28 @@ TEST_F(TiersCode, ReadsInTheMiddleOfAStretch) {
   }
 }
 
+// What waits when a thread ends runs then, when memory that kernels have kept for the thread is gone. Whoever writes to
+// that all the same is found by the next thread, which gets the same heap.
+TEST_F(TiersCode, WhatWaitsAtTheEndOfAThread) {
+  RunEveryWay([](Log& log) {
+    const Tensor x = AnyTensor(DType::f32, {300, 700}, 3);
+    for (int round = 0; round < 4; ++round) {
+      Tensor rows, total;
+      std::thread([&] {
+        for (size_t size = 64; size < 20000; size += size / 3) const std::vector<double> used(size, 1.0);
+        for (int i = 0; i < 12; ++i) {
+          const Tensor y = where(abs(x) < 1e3, x, 0.25) * (1.0 + i);
+          rows = softmax(tanh(y) - mean(y, 1, true));
+          total = sum(square(cast(rows, DType::f64)));
+          if (i < 11) log.Add(total);
+        }
+      }).join();
+      log.Add(rows);
+      log.Add(total);
+    }
+  });
+}
+
 TEST_F(TiersCode, ExceptionsBetweenOps) {
   RunEveryWay([](Log& log) {
     Tensor w = Uniform({40}, 1);
