@@ -496,7 +496,7 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
     stream.mode = Stream::Mode::idle;
     EagerAnchor& a = AnchorOf(call.path);
     a.explored = true;
-    t.step_anchor = &a;
+    t.marks[t.mark].anchor = &a;
     SetEntry(stream, a.path, 1, &a);
     if (!std::exchange(t.record_next, false) || !status.ok() || !a.anchor->wants_recording()) return;
     StartRecording(t, a);
@@ -551,26 +551,34 @@ void EagerTiers::RecordOp(EagerThread& t, const EagerCall& call, absl::Span<Tens
 }
 
 void EagerTiers::OnStep(Stream& stream, const void* site) {
+  // Two steps may be a beginning and an end; what comes a third time will come again. One that no version was of any
+  // use for in so many steps does not begin where it did.
+  constexpr int kThird = 3, kMany = 64;
   EagerThread& t = ThreadOf(stream);
   // A step ends what comes before it: rounds of a loop, mostly, of which there is no more.
   if (t.deferral.waiting())
     (void)t.deferral.Flush(t.deferral.complete() ? deopt::DeoptReason::read : deopt::DeoptReason::branch);
-  if (t.step_anchor != nullptr) {
-    const int64_t runs = t.step_anchor->anchor->runs();
-    if (std::exchange(t.step_runs, runs) != runs) t.steps_marked = 0;
-  }
   if (stream.mode == Stream::Mode::matching && !t.deferral.waiting()) stream.mode = Stream::Mode::idle;
   // Whatever came before, the ops of a step have the same surroundings each time.
   stream.path = Stream::SiteHash(site, ir::Op{});
   t.deferral.set_path(stream.path);
-  // Two steps may be a beginning and an end; what comes a third time will come again.
-  const bool due = ++t.steps_marked >= 3;
+
+  t.mark = 0;
+  while (t.mark < t.marks.size() && t.marks[t.mark].site != site) ++t.mark;
+  if (t.mark == t.marks.size()) t.marks.push_back({site});
+  EagerThread::Mark& mark = t.marks[t.mark];
+  const bool has_begun = mark.anchor != nullptr;
+  const int64_t runs = has_begun ? mark.anchor->anchor->runs() : 0;
+  if (runs != mark.runs) mark.steps = 0;
+  mark.runs = runs;
+  const bool wants = !has_begun || mark.anchor->anchor->wants_recording();
+  const bool due = ++mark.steps >= (wants ? kThird : kMany);
   if (stream.mode == Stream::Mode::recording && t.recorder.open()) {
-    if (!due || t.recording == t.step_anchor) return t.recorder.EndStretch();
+    if (!due || t.recording == mark.anchor) return t.recorder.EndStretch();
     AbortRecording(t, TraceAbort::left);
   }
   if (stream.mode != Stream::Mode::idle || !due) return;
-  t.steps_marked = 0;
+  mark.steps = 0;
   t.record_next = true;
   stream.mode = Stream::Mode::recording;
   std::lock_guard lock(mutex_);

@@ -46,12 +46,18 @@ class EagerThread {
   int64_t new_since = 0, earned_at = 0;
   // Since ops were last asked how long they take: how many that was to be, and when.
   int64_t until_look = 0, looked = 0;
-  int64_t since_decay = 0;             // ops
-  int64_t ops_seen = 0;                // up to kPrepareAfter or so
-  bool on_cpu = true;                  // the default device of the last new op
-  int steps_marked = 0;                // by tessera::Step since the last recording, or step in a version of it
-  EagerAnchor* step_anchor = nullptr;  // where the last of these began
-  int64_t step_runs = 0;               // of its versions
+  int64_t since_decay = 0;  // ops
+  int64_t ops_seen = 0;     // up to kPrepareAfter or so
+  bool on_cpu = true;       // the default device of the last new op
+  /// A place at which the program says tessera::Step.
+  struct Mark {
+    const void* site;
+    EagerAnchor* anchor = nullptr;  // the op after it, where its last recording began
+    int steps = 0;                  // since the last recording, or run of a version, of it
+    int64_t runs = 0;               // of those versions
+  };
+  std::vector<Mark> marks;
+  size_t mark = 0;  // the last one
   // Ops that a profile names and that have not come yet: SiteHash() to path. While there are any, decay is asked at
   // every op of the idle stream.
   absl::flat_hash_map<uint64_t, uint64_t> expected;

@@ -584,7 +584,8 @@ bool Activation::ResolveStep(int step, GuardFailure* failure) {
     if (given != step_attrs_[step]) step_attrs_[step] = std::move(given);
   }
   const ir::OpInfo& op = ir::Info(s.op);
-  if (s.infer_at_run) {
+  // With other attributes a rule may refuse what it took before: a slice that lies outside, say.
+  if (s.infer_at_run || brief.attrs_vary) {
     absl::InlinedVector<const TensorType*, 8> in;
     for (ValueId v : s.in) {
       in.push_back(v == kNoValue        ? nullptr
@@ -593,6 +594,7 @@ bool Activation::ResolveStep(int step, GuardFailure* failure) {
     }
     absl::InlinedVector<TensorType, 2> out(s.out.size());
     if (!ir::Infer({op, in, AttrsOf(step), nullptr}, absl::MakeSpan(out)).ok()) return refuse();
+    const bool all_known = std::find(symbols_.begin(), symbols_.end(), -1) == symbols_.end();
     for (size_t k = 0; k < s.out.size(); ++k) {
       const TensorType& want = trace_.values[s.out[k]].type;
       if (out[k].rank != want.rank || out[k].dtype != want.dtype) return refuse();
@@ -603,9 +605,8 @@ bool Activation::ResolveStep(int step, GuardFailure* failure) {
         if (symbol >= 0 && symbols_[symbol] == -1) {
           if (!trace_.ranges[symbol].Has(given)) return differs(given, -1);
           symbols_[symbol] = given;
-        } else if (const int64_t now = symbol >= 0 ? symbols_[symbol] : wanted;
-                   now != given && (symbol >= 0 || !ir::IsSymbol(wanted))) {
-          return differs(given, now);
+        } else if (symbol >= 0 || !ir::IsSymbol(wanted) || all_known) {
+          if (const int64_t now = Evaluate(wanted); now != given) return differs(given, now);
         }
       }
     }

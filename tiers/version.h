@@ -69,7 +69,8 @@ struct Layout {
     /// Types of operands or results, strides or attributes may differ from run to run.
     bool varies = false;
     bool attrs_vary = false;
-    /// The results' dims are numbers and expressions, and their memory is row-major.
+    /// The results' dims are numbers and expressions, their memory is row-major, and no rule has to be asked whether it
+    /// takes the attributes of the run.
     bool is_simple = false;
     /// What its operands are, where a comparison or two tells whether those that are given are the same: one tensor or
     /// two, or a tensor and a number.

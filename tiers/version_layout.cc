@@ -76,7 +76,7 @@ Layout::Layout(const Trace& trace) {
         step.bools = static_cast<uint8_t>(step.bools | std::get<bool>(s.attrs[k]) << k);
     }
     step.varies |= step.attrs_vary;
-    step.is_simple = s.kind == TraceStep::Kind::op && !s.infer_at_run && op.impl != ir::Impl::view;
+    step.is_simple = s.kind == TraceStep::Kind::op && !s.infer_at_run && !step.attrs_vary && op.impl != ir::Impl::view;
     // A GPU tells of errors in values when somebody waits for it, in tier 1 as here.
     if (op.impl == ir::Impl::kernel && !op.name.starts_with("random_") && trace.device->kind() == rt::DeviceKind::cpu) {
       for (const ir::OperandSpec& o : op.operands) step.may_fail |= o.role == ir::Role::index;
@@ -129,8 +129,8 @@ Layout::Layout(const Trace& trace) {
       shape_of[v] = static_cast<int32_t>(it - shapes.begin());
       if (it == shapes.end()) shapes.push_back(v);
     }
-    const bool follows = step.is_simple || (s.kind == TraceStep::Kind::op && !s.infer_at_run && s.in.size() == 1 &&
-                                            s.in[0] != kNoValue && by_symbols[s.in[0]]);
+    const bool follows = step.is_simple || (s.kind == TraceStep::Kind::op && !s.infer_at_run && !step.attrs_vary &&
+                                            s.in.size() == 1 && s.in[0] != kNoValue && by_symbols[s.in[0]]);
     for (ValueId v : s.out) by_symbols[v] = follows;
     if (step.varies) {
       varying.push_back(static_cast<int32_t>(i));
