@@ -532,7 +532,7 @@ TEST_F(TiersCode, ATraceOfTenThousandOps) {
   RunEveryWay(
       [](Log& log) {
         Tensor w = Uniform({6}, 1);
-        for (int i = 0; i < 6; ++i) {
+        for (int i = 0; i < 8; ++i) {
           const Step step;
           for (int k = 0; k < 2490; ++k) {
             Tensor a = w * 0.5, b = a + 0.25;
