@@ -574,7 +574,8 @@ void EagerTiers::OnStep(Stream& stream, const void* site) {
   const bool wants = !has_begun || mark.anchor->anchor->wants_recording();
   const bool due = ++mark.steps >= (wants ? kThird : kMany);
   if (stream.mode == Stream::Mode::recording && t.recorder.open()) {
-    if (!due || t.recording == mark.anchor) return t.recorder.EndStretch();
+    // The recording of a loop within the step keeps neither the step's own from beginning nor its version from running.
+    if (t.recording == mark.anchor || (wants && !due)) return t.recorder.EndStretch();
     AbortRecording(t, TraceAbort::left);
   }
   if (stream.mode != Stream::Mode::idle || !due) return;
