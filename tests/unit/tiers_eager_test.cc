@@ -1,6 +1,5 @@
 // Eager programs under the engine: they see no difference but time.
 #include <atomic>
-#include <optional>
 #include <stdexcept>
 #include <thread>
 

@@ -21,7 +21,8 @@ void ExpectOneTrace(int hot, bool marked, Ending ending) {
   int64_t in_versions = 0, in_tier1 = 0;  // in the later half
   auto program = [&](Log& log) {
     std::vector<Tensor> weights(std::size(kKinds));
-    for (size_t i = 0; i < weights.size(); ++i) weights[i] = arange(8) * (0.1 + 0.01 * static_cast<double>(i)) + 0.5;
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i] = Tensor::from(std::vector<float>(8, 0.1f + 0.01f * static_cast<float>(i)));
     for (int n = 0; n < kSteps; ++n) {
       if (n == kSteps / 2) {
         in_versions = MetricNow("version_ops");
