@@ -279,14 +279,6 @@ bool Serves(const Trace& trace, const Trace& recording) {
     for (int d = 0; d < trace.values[v].type.rank; ++d)
       if (!fits(trace.values[v].type.dims[d], recording.values[v].type.dims[d], true)) return false;
   }
-  // Dims that no rule promises.
-  for (size_t i = 0; i < trace.steps.size(); ++i) {
-    if (!trace.steps[i].infer_at_run) continue;
-    for (ValueId v : trace.steps[i].out) {
-      for (int d = 0; d < trace.values[v].type.rank; ++d)
-        if (!fits(trace.values[v].type.dims[d], recording.values[v].type.dims[d], false)) return false;
-    }
-  }
   for (size_t i = 0; trace.is_eager && i < trace.steps.size(); ++i) {
     for (size_t a = 0; a < trace.steps[i].attrs.size(); ++a) {
       const auto* ints = std::get_if<ir::Ints>(&trace.steps[i].attrs[a]);
@@ -297,6 +289,14 @@ bool Serves(const Trace& trace, const Trace& recording) {
       const auto& given = std::get<ir::Ints>(recording.steps[i].attrs[a]);
       for (size_t k = 0; k < ints->size(); ++k)
         if (!fits((*ints)[k], given[k], false)) return false;
+    }
+  }
+  // Dims that no rule promises; symbols of attributes have their numbers by now.
+  for (size_t i = 0; i < trace.steps.size(); ++i) {
+    if (!trace.steps[i].infer_at_run) continue;
+    for (ValueId v : trace.steps[i].out) {
+      for (int d = 0; d < trace.values[v].type.rank; ++d)
+        if (!fits(trace.values[v].type.dims[d], recording.values[v].type.dims[d], false)) return false;
     }
   }
   return true;
