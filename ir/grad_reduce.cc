@@ -176,19 +176,74 @@ void Grad_cross_entropy(GradCall& c) {
   c.Give(0, c.Emit(Op::k_cross_entropy_grad, {c.In(0), c.In(1), c.Grad()}, {c.integer(0)}));
 }
 
-void Grad_cross_entropy_grad(GradCall& c) {
-  const TensorType logits = c.InType(0);
-  const int last = logits.rank - 1;
-  const Expr targets = c.In(1), ignored = Eq(targets, Expr(&c, Arg(c.integer(0))));
-  const Expr p = c.Emit(Op::k_softmax, {c.WideIn(0)}, {int64_t{-1}}), h = c.WideGrad();
-  if (c.Wants(0)) {
-    const Expr hp = h * p, kept = Where(ignored, 0.0, c.WideIn(2));
-    c.Give(0, (hp - p * c.Sum(hp, {last}, true)) * c.Unsqueeze(kept, {last}));
+namespace {
+
+// What the gradients of the logits of cross entropy are made of, (p - hot) g, and how a gradient h of them goes on.
+struct Entropy {
+  Entropy(GradCall& call, const Expr& logits, size_t targets_at)
+      : c(call), last(c.TypeOf(logits).rank - 1), classes(c.TypeOf(logits).dims[last]), targets(c.In(targets_at)) {
+    ignored = Eq(targets, Expr(&c, Arg(c.integer(0))));
+    p = c.Emit(Op::k_softmax, {logits}, {int64_t{-1}});
   }
-  if (c.Wants(2)) {
-    const Expr hot = Eq(c.Unsqueeze(targets, {last}), c.Iota({&logits.dims[last], 1}, 0));
-    const Expr sum = c.Sum(h * (p - c.Cast(hot, c.TypeOf(h).dtype)), {last}, false);
-    c.Give(2, Where(ignored, 0.0, sum));
+  /// g, with 0 where the target is ignored, beside each class.
+  Expr Kept(const Expr& g) { return c.Unsqueeze(Where(ignored, 0.0, g), {last}); }
+  /// p - hot.
+  Expr Less() {
+    const Expr hot = Eq(c.Unsqueeze(targets, {last}), c.Iota({&classes, 1}, 0));
+    return p - c.Cast(hot, c.TypeOf(p).dtype);
+  }
+  Expr OfLogits(const Expr& h, const Expr& g) {
+    const Expr hp = h * p;
+    return (hp - p * c.Sum(hp, {last}, true)) * Kept(g);
+  }
+  Expr OfG(const Expr& h) { return Where(ignored, 0.0, c.Sum(h * Less(), {last}, false)); }
+
+  GradCall& c;
+  const int last;
+  const int64_t classes;
+  Expr targets, ignored, p;
+};
+
+}  // namespace
+
+void Grad_cross_entropy_grad(GradCall& c) {
+  Entropy e(c, c.WideIn(0), 1);
+  if (c.Wants(0)) c.Give(0, e.OfLogits(c.WideGrad(), c.WideIn(2)));
+  if (c.Wants(2)) c.Give(2, e.OfG(c.WideGrad()));
+}
+
+void Grad_linear_cross_entropy(GradCall& c) {
+  const Expr in[] = {c.In(0), c.In(1), c.In(2), c.Grad()};
+  const std::vector<Expr> grads = c.EmitMany(Op::k_linear_cross_entropy_grad, in, {c.integer(0)});
+  for (size_t i = 0; i < 2; ++i)
+    if (c.Wants(i)) c.Give(i, grads[i]);
+}
+
+// dx = d w and dw = d^T x, where d = (p - hot) g are the gradients of the logits x w^T: all of those at once.
+void Grad_linear_cross_entropy_grad(GradCall& c) {
+  const Expr x = c.WideIn(0), w = c.WideIn(1), g = c.WideIn(3);
+  Entropy e(c, c.Matmul(x, w, false, true), 2);
+  Ints rows;
+  for (int i = 0; i < e.last; ++i) rows.push_back(i);
+  const auto over_rows = [&](const Expr& a, const Expr& b) {
+    return c.Emit(Op::k_dot_general, {a, b}, {rows, rows, Ints(), Ints()});
+  };
+  const auto add = [](Expr& sum, const Expr& v) { sum = sum.given() ? sum + v : v; };
+  Expr h;  // the gradient of d
+  if (c.HasGrad(0)) add(h, c.Matmul(c.WideGrad(0), w, false, true));
+  if (c.HasGrad(1)) add(h, c.Matmul(x, c.WideGrad(1), false, true));
+  if (c.Wants(3)) c.Give(3, e.OfG(h));
+  if (!c.Wants(0) && !c.Wants(1)) return;
+  const Expr back = e.OfLogits(h, g), d = e.Less() * e.Kept(g);
+  if (c.Wants(0)) {
+    Expr sum = c.Matmul(back, w, false, false);
+    if (c.HasGrad(1)) add(sum, c.Matmul(d, c.WideGrad(1), false, false));
+    c.Give(0, sum);
+  }
+  if (c.Wants(1)) {
+    Expr sum = over_rows(back, x);
+    if (c.HasGrad(0)) add(sum, over_rows(d, c.WideGrad(0)));
+    c.Give(1, sum);
   }
 }
 

@@ -37,6 +37,8 @@ TSR_SHAPE_RULE(paged_attention)
 TSR_SHAPE_RULE(rotary)
 TSR_SHAPE_RULE(cross_entropy)
 TSR_SHAPE_RULE(cross_entropy_grad)
+TSR_SHAPE_RULE(linear_cross_entropy)
+TSR_SHAPE_RULE(linear_cross_entropy_grad)
 // infer_shape.cc
 TSR_SHAPE_RULE(reshape)
 TSR_SHAPE_RULE(transpose)

@@ -446,6 +446,17 @@ absl::Status CheckTargets(const InferArgs& args) {
   return absl::OkStatus();
 }
 
+/// g, the operand at `g_at`, must have the dims of targets, the one at `targets_at`.
+absl::Status CheckLossGradients(const InferArgs& args, int targets_at, int g_at) {
+  const TensorType &targets = *args.in[targets_at], &g = *args.in[g_at];
+  bool fits = g.rank == targets.rank;
+  for (int i = 0; fits && i < g.rank; ++i) fits = DimEqual(args.symbols, g.dims[i], targets.dims[i]);
+  if (!fits)
+    return InvalidArgument("targets is ", Type(args, targets_at), ", g is ", Type(args, g_at),
+                           "; g must have the dims of targets, one gradient for each loss");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status shape_cross_entropy(const InferArgs& args, absl::Span<TensorType> out) {
@@ -458,14 +469,56 @@ absl::Status shape_cross_entropy(const InferArgs& args, absl::Span<TensorType> o
 
 absl::Status shape_cross_entropy_grad(const InferArgs& args, absl::Span<TensorType> out) {
   TSR_RETURN_IF_ERROR(CheckTargets(args));
-  const TensorType &x = *args.in[0], &targets = *args.in[1], &g = *args.in[2];
-  bool fits = g.rank == targets.rank;
-  for (int i = 0; fits && i < g.rank; ++i) fits = DimEqual(args.symbols, g.dims[i], targets.dims[i]);
-  if (!fits)
-    return InvalidArgument("targets is ", Type(args, 1), ", g is ", Type(args, 2),
-                           "; g must have the dims of targets, one gradient for each loss");
+  TSR_RETURN_IF_ERROR(CheckLossGradients(args, 1, 2));
+  const TensorType& x = *args.in[0];
   out[0].rank = x.rank;
   std::copy_n(x.dims, x.rank, out[0].dims);
+  return absl::OkStatus();
+}
+
+namespace {
+
+/// x [...,features], w [classes,features], and targets, operand 2, with the dims of x without the last.
+absl::Status CheckLinearTargets(const InferArgs& args) {
+  const TensorType &x = *args.in[0], &w = *args.in[1], &targets = *args.in[2];
+  SymbolTable* t = args.symbols;
+  if (x.rank < 1 || w.rank != 2) {
+    return InvalidArgument("x is ", Type(args, 0), ", w is ", Type(args, 1),
+                           "; they must be x [...,features] and w [classes,features]");
+  }
+  const int64_t features = x.dims[x.rank - 1];
+  if (!DimEqual(t, features, w.dims[1])) {
+    return InvalidArgument("the last dims of x and w differ: x is ", Type(args, 0), ", w is ", Type(args, 1), "; ",
+                           Dim(args, features), " must equal ", Dim(args, w.dims[1]), SymbolHint(features, w.dims[1]));
+  }
+  bool fits = targets.rank == x.rank - 1;
+  for (int i = 0; fits && i < targets.rank; ++i) fits = DimEqual(t, targets.dims[i], x.dims[i]);
+  if (!fits) {
+    TensorType want = x;
+    --want.rank;
+    want.dtype = targets.dtype;
+    return InvalidArgument("x is ", Type(args, 0), ", targets is ", Type(args, 2), "; targets must be ",
+                           TypeName(t, want), ", the dims of x without the last (the features)");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status shape_linear_cross_entropy(const InferArgs& args, absl::Span<TensorType> out) {
+  TSR_RETURN_IF_ERROR(CheckLinearTargets(args));
+  out[0].rank = args.in[2]->rank;
+  std::copy_n(args.in[0]->dims, out[0].rank, out[0].dims);
+  return absl::OkStatus();
+}
+
+absl::Status shape_linear_cross_entropy_grad(const InferArgs& args, absl::Span<TensorType> out) {
+  TSR_RETURN_IF_ERROR(CheckLinearTargets(args));
+  TSR_RETURN_IF_ERROR(CheckLossGradients(args, 2, 3));
+  for (int i = 0; i < 2; ++i) {
+    out[i].rank = args.in[i]->rank;
+    std::copy_n(args.in[i]->dims, out[i].rank, out[i].dims);
+  }
   return absl::OkStatus();
 }
 

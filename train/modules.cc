@@ -46,6 +46,9 @@ Embedding::Embedding(const Params& params, int64_t count, int64_t width, const I
     : weight(params.add("weight", {count, width}, init)) {}
 Tensor Embedding::operator()(const Tensor& ids) const { return embedding(weight->value, ids); }
 Tensor Embedding::logits(const Tensor& x) const { return matmul(x, weight->value, false, true); }
+Tensor Embedding::loss(const Tensor& x, const Tensor& targets, int64_t ignore) const {
+  return linear_cross_entropy(x, weight->value, targets, ignore);
+}
 
 LayerNorm::LayerNorm(const Params& params, int64_t width, double eps)
     : weight(params.add("weight", {width}, constant(1))), bias(params.add("bias", {width}, constant(0))), eps(eps) {}

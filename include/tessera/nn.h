@@ -104,6 +104,8 @@ class TSR_API Embedding {
   Tensor operator()(const Tensor& ids) const;
   /// x times the transposed table: logits of a model whose output shares its table with its input.
   Tensor logits(const Tensor& x) const;
+  /// The cross entropy of those logits, one loss per row of x, without all of them in memory.
+  Tensor loss(const Tensor& x, const Tensor& targets, int64_t ignore = -100) const;
   Param weight;
 };
 

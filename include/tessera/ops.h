@@ -230,6 +230,15 @@ TSR_API Tensor rotary(const Arg& x, const Arg& positions, double base = 10000, b
 TSR_API Tensor cross_entropy(const Arg& logits, const Arg& targets, int64_t ignore = -100);
 /// The gradient of cross_entropy's logits: g is that of its result.
 TSR_API Tensor cross_entropy_grad(const Arg& logits, const Arg& targets, const Arg& g, int64_t ignore = -100);
+/// cross_entropy of the logits x w^T, x [..., features] and w [classes, features], of which only some rows are in
+/// memory at a time; neither does its gradient have all of them.
+TSR_API Tensor linear_cross_entropy(const Arg& x, const Arg& w, const Arg& targets, int64_t ignore = -100);
+/// The gradients of linear_cross_entropy's x and w: g is that of its result.
+struct LinearCrossEntropyGrads {
+  Tensor x, w;
+};
+TSR_API LinearCrossEntropyGrads linear_cross_entropy_grad(const Arg& x, const Arg& w, const Arg& targets, const Arg& g,
+                                                          int64_t ignore = -100);
 TSR_API Tensor embedding(const Arg& table, const Arg& ids);
 
 // ---- shape

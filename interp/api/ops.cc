@@ -131,6 +131,16 @@ Tensor cross_entropy(const Arg& logits, const Arg& targets, int64_t ignore) {
 Tensor cross_entropy_grad(const Arg& logits, const Arg& targets, const Arg& g, int64_t ignore) {
   return Run(Op::k_cross_entropy_grad, {&logits, &targets, &g}, {ignore}, TSR_SITE);
 }
+Tensor linear_cross_entropy(const Arg& x, const Arg& w, const Arg& targets, int64_t ignore) {
+  return Run(Op::k_linear_cross_entropy, {&x, &w, &targets}, {ignore}, TSR_SITE);
+}
+LinearCrossEntropyGrads linear_cross_entropy_grad(const Arg& x, const Arg& w, const Arg& targets, const Arg& g,
+                                                  int64_t ignore) {
+  const Arg* args[] = {&x, &w, &targets, &g};
+  const Attr attrs[] = {ignore};
+  std::vector<Tensor> r = RunMany(Op::k_linear_cross_entropy_grad, args, attrs, TSR_SITE);
+  return {std::move(r[0]), std::move(r[1])};
+}
 Tensor embedding(const Arg& table, const Arg& ids) { return Run(Op::k_embedding, {&table, &ids}, {}, TSR_SITE); }
 
 // ---- shape

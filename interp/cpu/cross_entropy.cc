@@ -1,5 +1,7 @@
 // The ops cross_entropy, log(sum(exp(row))) - row[target], with one pass over each row, and cross_entropy_grad, with
 // two.
+#include "interp/cpu/cross_entropy.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -147,9 +149,11 @@ int64_t FirstBad(const View& targets, int64_t classes, int64_t ignore) {
   return found == std::numeric_limits<int64_t>::max() ? -1 : found;
 }
 
-/// Who has a target that is neither a class nor `ignore` hears of the first.
-absl::Status CheckTargets(const View& logits, const View& targets, int64_t ignore) {
-  const int64_t classes = logits.dims[logits.rank - 1], bad = FirstBad(targets, classes, ignore);
+}  // namespace
+
+absl::Status CheckTargets(const View& targets, int64_t ignore, int64_t classes, std::string_view of,
+                          const View& whose) {
+  const int64_t bad = FirstBad(targets, classes, ignore);
   if (bad < 0) return absl::OkStatus();
   std::string position;
   int64_t rest = bad;
@@ -158,33 +162,39 @@ absl::Status CheckTargets(const View& logits, const View& targets, int64_t ignor
     rest /= targets.dims[d];
   }
   return OutOfRange("targets[", position, "] is ", targets.as<const int64_t>()[OffsetOf(targets, targets.rank, bad)],
-                    "; it must be in [0, ", classes, "), the classes of logits ", ToString(logits), ", or ignore (",
-                    ignore, ")");
+                    "; it must be in [0, ", classes, "), the classes of ", std::string(of), " ", ToString(whose),
+                    ", or ignore (", ignore, ")");
 }
 
-}  // namespace
-
-absl::Status k_cross_entropy(const interp::KernelArgs& args) {
-  const View &logits = *args.in[0], &targets = *args.in[1], &y = *args.out[0];
-  const int64_t ignore = args.integer(0);
-  TSR_RETURN_IF_ERROR(CheckTargets(logits, targets, ignore));
+void CrossEntropyRows(const View& logits, const View& targets, const View& y, int64_t ignore) {
   static const AttentionLoops& loops = TSR_SELECT_ISA(kAttentionLoops);
   if (logits.dtype == DType::f64)
     Losses<double>(logits, targets, y, ignore, loops.f64);
   else
     Losses<float>(logits, targets, y, ignore, loops.f32);
-  return absl::OkStatus();
 }
 
-absl::Status k_cross_entropy_grad(const interp::KernelArgs& args) {
-  const View &logits = *args.in[0], &targets = *args.in[1], &g = *args.in[2], &y = *args.out[0];
-  const int64_t ignore = args.integer(0);
-  TSR_RETURN_IF_ERROR(CheckTargets(logits, targets, ignore));
+void CrossEntropyGradRows(const View& logits, const View& targets, const View& g, const View& y, int64_t ignore) {
   static const AttentionLoops& loops = TSR_SELECT_ISA(kAttentionLoops);
   if (logits.dtype == DType::f64)
     Gradients<double>(logits, targets, g, y, ignore, loops.f64);
   else
     Gradients<float>(logits, targets, g, y, ignore, loops.f32);
+}
+
+absl::Status k_cross_entropy(const interp::KernelArgs& args) {
+  const View &logits = *args.in[0], &targets = *args.in[1];
+  const int64_t ignore = args.integer(0);
+  TSR_RETURN_IF_ERROR(CheckTargets(targets, ignore, logits.dims[logits.rank - 1], "logits", logits));
+  CrossEntropyRows(logits, targets, *args.out[0], ignore);
+  return absl::OkStatus();
+}
+
+absl::Status k_cross_entropy_grad(const interp::KernelArgs& args) {
+  const View &logits = *args.in[0], &targets = *args.in[1];
+  const int64_t ignore = args.integer(0);
+  TSR_RETURN_IF_ERROR(CheckTargets(targets, ignore, logits.dims[logits.rank - 1], "logits", logits));
+  CrossEntropyGradRows(logits, targets, *args.in[2], *args.out[0], ignore);
   return absl::OkStatus();
 }
 

@@ -23,6 +23,10 @@
 #include "runtime/cuda/device.h"
 #include "runtime/tensor.h"
 
+namespace tessera::interp {
+struct KernelArgs;
+}
+
 namespace tessera::cuda {
 
 /// What a product is, as far as cuBLASLt's choice depends on it: c[m, n] = a[m, k] b[k, n], each row-major, or
@@ -93,6 +97,10 @@ class LibraryProducts {
   /// What cuBLASLt said, by family.
   std::unordered_map<ProductKind, std::vector<Choice>, ProductKind::Hash> choices_;
 };
+
+/// c = a b, or c + a b, of matrices of floats that AsBlasMatrix() takes. a and b have one dtype, but not f8; c is
+/// contiguous and has it too, or f32, in which it is then added up. In interp/cuda/matmul.cc.
+absl::Status ProductInto(const interp::KernelArgs& op, const View& a, const View& b, const View& c, bool add);
 
 }  // namespace tessera::cuda
 

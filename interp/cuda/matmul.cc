@@ -230,6 +230,33 @@ absl::Status MatmulWithEpilogue(const interp::KernelArgs& args, const interp::Ep
   return RunBatch(*library, p, kind, p.c, epilogue, submit);
 }
 
+absl::Status ProductInto(const interp::KernelArgs& op, const View& a, const View& b, const View& c, bool add) {
+  GemmArgs p;
+  p.dtype = a.dtype;
+  p.m = a.dims[0];
+  p.k = a.dims[1];
+  p.n = b.dims[1];
+  if (p.m * p.n == 0) return absl::OkStatus();
+  if (p.k == 0)
+    return add ? absl::OkStatus() : op.device->Zero(c.data, static_cast<size_t>(p.m * p.n) * SizeOf(c.dtype));
+  p.a.data = a.data;
+  p.b.data = b.data;
+  BlasMatrix fa, fb;
+  if (!AsBlasMatrix(p.m, p.k, a.strides[0], a.strides[1], &fa) ||
+      !AsBlasMatrix(p.k, p.n, b.strides[0], b.strides[1], &fb))
+    return Internal("a product of ", ToString(a), " and ", ToString(b), " whose factors would have to be copied first");
+  TSR_ASSIGN_OR_RETURN(LibraryProducts * library, LibraryProducts::On(DeviceOf(*op.device)));
+  ProductKind kind = {};
+  kind.in = a.dtype;
+  kind.out = c.dtype;
+  kind.tf32 = a.dtype == DType::f32 && rt::options().tf32();
+  kind.has_added = add;
+  SetShape(p, fa, fb, &kind);
+  interp::Epilogue epilogue;
+  if (add) epilogue.added = &c;
+  return RunBatch(*library, p, kind, c.data, epilogue);
+}
+
 absl::Status k_dot_general(const interp::KernelArgs& args) {
   Scratch copies[2];
   TSR_ASSIGN_OR_RETURN(const GemmArgs p, interp::DescribeDotGeneral(args, [&](const View& v, int i) {
