@@ -92,15 +92,7 @@ struct GeluTanhParts {
 
 }  // namespace
 
-void Grad_gelu_tanh(GradCall& c) {
-  // Of narrow floats in one pass; the compiler makes one of the others' ops.
-  if (IsNarrowFloat(c.OutType().dtype)) {
-    c.Give(0, c.Emit(Op::k_gelu_tanh_grad, {c.In(0), c.Grad()}));
-    return;
-  }
-  const GeluTanhParts p(c.WideIn(0));
-  c.Give(0, c.WideGrad() * ((p.t + 1.0 + p.x * (p.rest * p.slope)) * 0.5));
-}
+void Grad_gelu_tanh(GradCall& c) { c.Give(0, c.Emit(Op::k_gelu_tanh_grad, {c.In(0), c.Grad()})); }
 
 // The slope of gelu is (1 + t + x (1 - t^2) u') / 2, its own (1 - t^2) (u' + x u'' / 2 - x t u'^2).
 void Grad_gelu_tanh_grad(GradCall& c) {

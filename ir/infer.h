@@ -25,7 +25,6 @@ TSR_SHAPE_RULE(topk)
 TSR_SHAPE_RULE(layer_norm)
 TSR_SHAPE_RULE(norm_grad)
 TSR_SHAPE_RULE(batch_norm)
-TSR_SHAPE_RULE(same_dims)  // all operands have the dims of the first
 // infer_products.cc
 TSR_SHAPE_RULE(matmul)
 TSR_SHAPE_RULE(dot_general)

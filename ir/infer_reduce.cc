@@ -150,13 +150,6 @@ absl::Status shape_norm_grad(const InferArgs& args, absl::Span<TensorType> out) 
   return absl::OkStatus();
 }
 
-absl::Status shape_same_dims(const InferArgs& args, absl::Span<TensorType> out) {
-  const TensorType& x = *args.in[0];
-  for (size_t i = 1; i < args.in.size(); ++i) TSR_RETURN_IF_ERROR(CheckDims(args, i, x.dims, x.rank, "those"));
-  CopyDims(x, &out[0]);
-  return absl::OkStatus();
-}
-
 absl::Status shape_batch_norm(const InferArgs& args, absl::Span<TensorType> out) {
   const TensorType& x = *args.in[0];
   TSR_ASSIGN_OR_RETURN(const int axis, CanonicalAxis(args.integer(0), x.rank));

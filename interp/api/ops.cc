@@ -104,7 +104,6 @@ RmsNormGrads rms_norm_grad(const Arg& x, const Arg& g, const Arg& weight, int di
   std::vector<Tensor> r = RunMany(Op::k_rms_norm_grad, args, attrs, TSR_SITE);
   return {std::move(r[0]), std::move(r[1])};
 }
-Tensor gelu_tanh_grad(const Arg& x, const Arg& g) { return Run(Op::k_gelu_tanh_grad, {&x, &g}, {}, TSR_SITE); }
 Tensor batch_norm(const Arg& x, const Arg& mean, const Arg& var, const Arg& weight, const Arg& bias, int axis,
                   double eps) {
   return Run(Op::k_batch_norm, {&x, &mean, &var, &weight, &bias}, {Int(axis), eps}, TSR_SITE);

@@ -66,6 +66,7 @@ TSR_UNARY(mish)
 TSR_UNARY(selu)
 TSR_UNARY(hardswish)
 
+TSR_BINARY(gelu_tanh_grad)
 TSR_BINARY(add)
 TSR_BINARY(sub)
 TSR_BINARY(mul)

@@ -226,7 +226,8 @@ TSR_MATH bool HasSign(T x) {
   X(hypot, Hypot(a, b))           \
   X(logaddexp, LogAddExp(a, b))   \
   X(logaddexp2, LogAddExp2(a, b)) \
-  X(elu, Elu(a, b))
+  X(elu, Elu(a, b))               \
+  X(gelu_tanh_grad, GeluTanhGrad(a, b))
 
 // Straight-line code for common arguments, and slow code for the rest: X(name, fast, is it one of the rest, slow).
 #define TSR_REPAIR1(X)                              \

@@ -210,6 +210,15 @@ def _gelu_tanh(x):
     return _limit(x, x * _sigmoid(u))
 
 
+def _gelu_tanh_slope(x):
+    """The slope, and the sum of its terms' absolute values."""
+    t = x.dtype.type
+    k, c = np.sqrt(2 / t(PI)), t(Wide('0.044715'))
+    u = np.tanh(k * (x + c * x * x * x))
+    bend = np.where(np.abs(x) > 30, 0, x / 2 * (1 - u * u) * k * (1 + 3 * c * x * x))
+    return (1 + u) / 2 + bend, (1 + np.abs(u)) / 2 + np.abs(bend)
+
+
 def _selu(x):
     t = x.dtype.type
     scale, alpha = t(Wide('1.0507009873554804934193349852946')), t(Wide('1.6732632423543772848170429916717'))
@@ -265,6 +274,7 @@ SERIES = {
     'hypot': np.hypot,
     'logaddexp': _logaddexp,
     'logaddexp2': _logaddexp2,
+    'gelu_tanh_grad': lambda x, g: g * _gelu_tanh_slope(x)[0],
     'elu': lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
 }
 UNITS = {'ulp2': 2, 'ulp4': 4}
@@ -285,6 +295,9 @@ def expected(info, dtype, arrays):
             return exact(from_compute(dtype, y), any_zero=name in ANY_ZERO)
         xs = np.broadcast_arrays(*[a.wide() for a in arrays])
         y = SERIES[name](*[np.array(x) for x in xs])
+        if name == 'gelu_tanh_grad':
+            terms = np.abs(xs[1]) * _gelu_tanh_slope(xs[0])[1]
+            return close(dtype, y, 8 * eps(dtype) * np.where(np.isfinite(terms), terms, 0))
         if info.bound == 'accum':
             # logaddexp: the terms are the larger operand and what the other one adds.
             top = np.maximum(xs[0], xs[1])

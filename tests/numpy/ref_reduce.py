@@ -243,23 +243,6 @@ def _norm(g):
     return Case([x, weight] if rms else [x, weight, bias], attrs, expect)
 
 
-@op('gelu_tanh_grad')
-def _gelu_tanh_grad(g):
-    """16 eps times the two terms of the slope, times the gradient."""
-    shape = g.shape(size=600)
-    x, grad = g.tensor(shape, kind='plain'), g.tensor(shape, kind='plain')
-
-    def expect():
-        w, h = x.array.wide(), grad.array.wide()
-        c = np.sqrt(2 / w.dtype.type(np.pi))
-        with np.errstate(all='ignore'):
-            t = np.tanh(c * (w + w.dtype.type(0.044715) * w**3))
-            bend = w * (1 - t * t) * c * (1 + 3 * w.dtype.type(0.044715) * w * w) / 2
-            tolerance = 16 * eps(x.array.dtype) * np.abs(h) * ((1 + np.abs(t)) / 2 + np.abs(bend))
-        return [close(x.array.dtype, h * ((1 + t) / 2 + bend), tolerance)]
-    return Case([x, grad], {}, expect)
-
-
 @op('layer_norm_grad', 'rms_norm_grad')
 def _norm_grad(g):
     """16 eps times the terms of each formula, where x counts as in the norms; the sums over rows likewise."""

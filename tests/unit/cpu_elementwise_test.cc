@@ -68,6 +68,16 @@ Real FloorQuotient(Real a, Real b) {
   return std::isinf(b) && a != 0 && (a < 0) != (b < 0) ? -1 : floorl(a / b);
 }
 Real Sigmoid(Real x) { return 1 / (1 + expl(-x)); }
+struct Slope {
+  Real value;
+  Real terms;  // the sum of their absolute values
+};
+/// Of gelu_tanh: (1 + t) / 2 + x (1 - t^2) u' / 2, t the hyperbolic tangent of u.
+Slope GeluTanhSlope(Real x) {
+  const Real k = sqrtl(2 / acosl(Real(-1))), c = Real(44715) / 1000000, t = tanhl(k * (x + c * x * x * x));
+  const Real bend = fabsl(x) > 30 ? 0 : x / 2 * (1 - t * t) * k * (1 + 3 * c * x * x);
+  return {(1 + t) / 2 + bend, (1 + fabsl(t)) / 2 + fabsl(bend)};
+}
 Real Softplus(Real x) { return x > 0 ? x + log1pl(expl(-x)) : log1pl(expl(x)); }
 Real Max(Real a, Real b) {
   return std::isnan(a) ? a : std::isnan(b) ? b : a > b || (a == b && !std::signbit(a)) ? a : b;
@@ -180,6 +190,7 @@ const std::map<Op, RealFn>& RealFns() {
       {Op::k_logical_xor, F2((a != 0) != (b != 0))},
       {Op::k_leaky_relu, F2(a > 0 ? a : b * a)},
       {Op::k_elu, F2(a > 0 ? a : b * expm1l(a))},
+      {Op::k_gelu_tanh_grad, F2(b * GeluTanhSlope(a).value)},
       {Op::k_where, [](Real c, Real a, Real b) -> Real { return c != 0 ? a : b; }},
       {Op::k_clamp, [](Real x, Real lo, Real hi) -> Real { return Min(Max(x, lo), hi); }},
   };
@@ -287,6 +298,12 @@ TEST(Elementwise, FloatsAgainstLibm) {
           const Real larger = fmaxl(fabsl(x[0]), fabsl(x[1])), whole = fmaxl(fabsl(want), larger);
           if (std::isfinite(whole))
             ulps *= static_cast<double>(UlpOf(whole, ComputeDType(dtype)) / UlpOf(want, ComputeDType(dtype)));
+        }
+        // The slope has a zero, at which its terms cancel.
+        if (info.op == Op::k_gelu_tanh_grad && std::isfinite(want)) {
+          const Real whole = fabsl(x[1]) * GeluTanhSlope(x[0]).terms;
+          ulps *= static_cast<double>(UlpOf(fmaxl(whole, fabsl(want)), ComputeDType(dtype)) /
+                                      UlpOf(want, ComputeDType(dtype)));
         }
         const bool good = compare ? got == want : Near(got, want, dtype, ulps);
         if (good) continue;

@@ -245,37 +245,6 @@ TEST(CpuNorm, GradientsOfLayerAndRmsNorm) {
       << s;
 }
 
-TEST(CpuNorm, GradientOfGelu) {
-  for (DType t : kFloats) {
-    for (Layout layout : kLayouts) {
-      Tensor x(t, {7, 301}, layout), g(t, {7, 301}, Layout::flipped);
-      x.Random(1, -5, 5);
-      g.Random(2);
-      x.Set(5, 1e4), x.Set(6, -1e4), x.Set(7, 0), x.Set(8, kNaN);
-      const Outcome o = RunKernel(ir::Op::k_gelu_tanh_grad, cpu::k_gelu_tanh_grad, {&x, &g});
-      ASSERT_TRUE(o.status.ok()) << o.status;
-      for (int64_t i = 0; i < x.size(); ++i) {
-        const double v = x.Get(i), c = std::sqrt(2 / 3.14159265358979323846);
-        if (std::isnan(v)) {
-          EXPECT_TRUE(std::isnan(o.out[0].Get(i)));
-          continue;
-        }
-        const double u = std::tanh(c * (v + 0.044715 * v * v * v)), steep = c * (1 + 3 * 0.044715 * v * v);
-        const double bend = std::abs(v) > 20 ? 0 : 0.5 * v * (1 - u * u) * steep;
-        const double want = g.Get(i) * (0.5 * (1 + u) + bend);
-        const double terms = std::abs(g.Get(i)) * (0.5 * (1 + std::abs(u)) + std::abs(bend));
-        ExpectNear(o.out[0].Get(i), want, 16 * Epsilon(cpu::ComputeDType(t)) * terms + NarrowBound(t, want), t,
-                   absl::StrCat("gelu_tanh_grad ", ToString(x.v), " at ", i));
-        if (HasFailure()) return;
-      }
-    }
-  }
-  Tensor x(DType::f32, {4, 6}), wrong(DType::f32, {6});
-  const absl::Status s = RunKernel(ir::Op::k_gelu_tanh_grad, cpu::k_gelu_tanh_grad, {&x, &wrong}).status;
-  EXPECT_NE(s.message().find("g is f32[6] but must have dims [4,6], those of x f32[4,6]"), absl::string_view::npos)
-      << s;
-}
-
 TEST(CpuNorm, LongRows) {
   for (DType t : {DType::f32, DType::bf16}) {
     Tensor x(t, {2, 3, 90001}), weight(t, {3, 90001}), bias(t, {3, 90001});

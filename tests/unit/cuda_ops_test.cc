@@ -15,7 +15,8 @@ class CudaOps : public CudaOpsTesting {};
 
 TEST_F(CudaOps, Elementwise) {
   for (const ir::OpInfo& op : ir::AllOps()) {
-    if (op.impl != ir::Impl::ew) continue;
+    // gelu_tanh_grad errs by units of the gradient: GradientOfGelu.
+    if (op.impl != ir::Impl::ew || op.op == Op::k_gelu_tanh_grad) continue;
     const size_t n = op.operands.size();
     for (DType dtype : kAll) {
       if (!ir::Allows(op.dtypes, dtype)) continue;
@@ -272,6 +273,7 @@ TEST_F(CudaOps, GradientOfGelu) {
         Compare(Op::k_gelu_tanh_grad, {Strided(Random(dtype, dims, 3), how), Strided(Random(dtype, dims), how)}, {},
                 units, scale);
     Compare(Op::k_gelu_tanh_grad, {Random(dtype, {5, 40}, 3, true), Random(dtype, {5, 40})}, {}, units, scale);
+    Compare(Op::k_gelu_tanh_grad, {Random(dtype, {5, 40}, 3), Random(dtype, {40})}, {}, units, scale);
   }
 }
 

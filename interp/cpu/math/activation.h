@@ -89,6 +89,35 @@ TSR_MATH double GeluTanh(double x) {
                     Pair<double>{0x1.2444f2a4d8b4bp-4, -0x1.6c843a29d1c7p-61});
 }
 
+// The slope of that at x, times g: with v = x (c1 + c3 x^2) and s = sigmoid(v) it is s (1 + x (1 - s) v'), where
+// neither s nor 1 - s is a difference. The error is one of g, 4 units: the slope has a zero. Beyond the limit it is 0
+// or 1.
+template <typename T>
+TSR_MATH T GeluTanhGradOf(T x, T g, T e, T near, T steep) {
+  const bool negative = x < T(0);
+  const T far = e * near;
+  return g * (Select(negative, far, near) * Fma(x * Select(negative, near, far), steep, T(1)));
+}
+TSR_MATH float GeluTanhGrad(float x, float g) {
+  constexpr float kC1 = 0x1.988454p+0f, kC3 = 0x1.2444f2p-4f;
+  const float c = AtLeast(AtMost(x, 25.0f), -25.0f), sq = c * c;
+  const float v = Abs(c * Fma(kC3, sq, kC1));
+#if defined(__CUDACC__) || defined(__NVPTX__)
+  // The device's own power of two: what it errs is far below that of the slope.
+  float e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(v * -0x1.715476p+0f));
+#else
+  const float e = Exp(-v);
+#endif
+  return GeluTanhGradOf(c, g, e, RoughReciprocal(1.0f + e), Fma(3.0f * kC3, sq, kC1));
+}
+TSR_MATH double GeluTanhGrad(double x, double g) {
+  constexpr double kC1 = 0x1.9884533d43651p+0, kC3 = 0x1.2444f2a4d8b4bp-4;
+  const double c = AtLeast(AtMost(x, 25.0), -25.0), sq = c * c;
+  const double e = Exp(-Abs(c * Fma(kC3, sq, kC1)));
+  return GeluTanhGradOf(c, g, e, 1.0 / (1.0 + e), Fma(3.0 * kC3, sq, kC1));
+}
+
 // x Phi(x), Phi the normal distribution: -|x| Phi(-|x|) below zero, x - x Phi(-x) above, with
 // Phi(-a) = exp(-a^2/2) p(t) / (2 (a + K)) from special.h. 3 ulp (f32 3.0, f64 1.9).
 #if defined(__CUDACC__) || defined(__NVPTX__)
