@@ -95,7 +95,8 @@ absl::Status NormGrad(const interp::KernelArgs& args, bool rms) {
     a.n_parts = std::min((a.n_rows + groups - 1) / groups, most);
     a.slots = int64_t{a.lanes} * kernel->held;
     TSR_RETURN_IF_ERROR(make_parts());
-    if (a.n_parts > 0) TSR_RETURN_IF_ERROR(Launch(args, OfDType(*kernel, x.dtype), {a.n_parts, threads}, a));
+    const int shared = threads * kernel->held * static_cast<int>(sizeof(float));
+    if (a.n_parts > 0) TSR_RETURN_IF_ERROR(Launch(args, OfDType(*kernel, x.dtype), {a.n_parts, threads, shared}, a));
   } else {
     a.lanes = 0;
     a.slots = a.n;

@@ -164,7 +164,6 @@ __device__ __forceinline__ Access GradOf(const Access x, const RunningRow<T>& r,
 __device__ __forceinline__ void BeginCopy(Access* to, const Access* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(SharedAddress(to)), "l"(from) : "memory");
 }
-__device__ __forceinline__ void WaitForOwnCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 /// Adds up accesses first, first + step, ... before `last`, which this thread has in shared memory.
 template <class T>

@@ -19,6 +19,8 @@ __device__ __forceinline__ void CopyAsync(uint32_t to, const void* from, bool in
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 __device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Of this thread, committed or not; others need a barrier to see them.
+__device__ __forceinline__ void WaitForOwnCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 template <int kPending>
 __device__ __forceinline__ void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");

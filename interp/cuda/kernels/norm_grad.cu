@@ -2,6 +2,7 @@
 // read once, and keeps the sums for weight and bias of its columns over all rows that it meets. The groups of a block
 // join their sums, norm_grad_end adds those of the blocks: always in one order. Rows too long for that, and rare
 // dtypes, take the plain walk, which reads from memory as often as it needs.
+#include "interp/cuda/kernels/mma.cuh"
 #include "interp/cuda/kernels/row_regs.cuh"
 #include "interp/cuda/norm_grad_args.h"
 
@@ -29,6 +30,34 @@ __device__ __forceinline__ bool Packs(const NormGradArgs& a) {
 // Results of narrow types are rounded to far less than f32 has.
 template <class T>
 using SumOf = std::conditional_t<sizeof(T) < 4, float, double>;
+
+/// The sums of all groups of the block.
+template <int n>
+__device__ __forceinline__ void StoreSums(const NormGradArgs& a, int lanes, const float (&dw)[n], const float (&db)[n],
+                                          float* joined) {
+  const int groups = blockDim.x / lanes, group = threadIdx.x / lanes, t = threadIdx.x % lanes;
+  float* part = At<float>(a.parts) + static_cast<int64_t>(blockIdx.x) * 2 * a.slots;
+  if (groups == 1) {
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      part[k * lanes + t] = dw[k];
+      part[a.slots + k * lanes + t] = db[k];
+    }
+    return;
+  }
+#pragma unroll
+  for (int which = 0; which < 2; ++which) {
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < n; ++k) joined[(group * n + k) * 32 + t] = which ? db[k] : dw[k];
+    __syncthreads();
+    for (int k = group; k < n; k += groups) {
+      float sum = 0;
+      for (int i = 0; i < groups; ++i) sum += joined[(i * n + k) * 32 + t];
+      part[which * a.slots + k * 32 + t] = sum;
+    }
+  }
+}
 
 template <class T, int n, bool packs>
 __device__ __forceinline__ void RowsOf(const NormGradArgs& a, Two<SumOf<T>>* shared, float* joined) {
@@ -81,38 +110,104 @@ __device__ __forceinline__ void RowsOf(const NormGradArgs& a, Two<SumOf<T>>* sha
     for (int k = 0; k < n; ++k) g[k] = ((g[k] - less) - x[k] * along) * scale;
     StoreRow(At<T>(a.dx) + (valid ? row * a.n : 0), elements, t, lanes, packs, g);
   }
+  StoreSums(a, lanes, dw, db, joined);
+}
 
-  float* part = At<float>(a.parts) + static_cast<int64_t>(blockIdx.x) * 2 * a.slots;
-  if (groups == 1) {
+/// What a thread has of a row of x and of one of g: packs in shared memory, there or on their way.
+template <class T, int n>
+struct Fetched {
+  static constexpr int V = kPack<T>, kPacks = n / V;
+  Pack<T, V>* mine;  // every blockDim.x-th is this thread's: first those of x
+
+  /// Begins to fetch `count` elements of each, with zeros beyond.
+  __device__ __forceinline__ void Begin(const T* x, const T* g, int count, int t, int lanes) const {
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      const int i = (k * lanes + t) * V;
+      CopyAsync(SharedAddress(mine + k * blockDim.x), x + i, i < count);
+      CopyAsync(SharedAddress(mine + (kPacks + k) * blockDim.x), g + i, i < count);
+    }
+  }
+  __device__ __forceinline__ void Get(int which, float (&v)[n]) const {
+#pragma unroll
+    for (int k = 0; k < n; ++k) v[k] = cuda::Get<float>(mine[(which * kPacks + k / V) * blockDim.x].at[k % V]);
+  }
+};
+
+/// The same for packs of narrow types. Few warps fit beside each other, so each fetches its next rows while it works on
+/// those that it has, and sums are taken in two rounds instead of three.
+template <class T, int n>
+__device__ __forceinline__ void RowsAhead(const NormGradArgs& a, Two<float>* shared, float* room) {
+  constexpr int V = kPack<T>;
+  const int lanes = n > 16 ? 32 : a.lanes;
+  const int groups = blockDim.x / lanes, group = threadIdx.x / lanes, t = threadIdx.x % lanes;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * groups;
+  const float size = static_cast<float>(a.n), eps = static_cast<float>(a.eps);
+  const auto means_of = [&](float p, float q) {
+    const Two<float> sums = GroupMerge(Two<float>{p, q}, lanes, shared, Two<float>{0, 0},
+                                       [](Two<float>& to, const Two<float>& from) { to.a += from.a, to.b += from.b; });
+    return Two<float>{sums.a / size, sums.b / size};
+  };
+  const Fetched<T, n> fetched = {reinterpret_cast<Pack<T, V>*>(room) + threadIdx.x};
+  const auto count_of = [&](int64_t row) { return row < a.n_rows ? static_cast<int>(a.n) : 0; };
+  const auto fetch = [&](int64_t row) {
+    const int64_t valid = row < a.n_rows ? row : 0;
+    fetched.Begin(At<const T>(a.x) + OffsetOf(a.x_rows, valid), At<const T>(a.g) + OffsetOf(a.g_rows, valid),
+                  count_of(row), t, lanes);
+  };
+  int64_t row = static_cast<int64_t>(blockIdx.x) * groups + group;
+  fetch(row);
+
+  float dw[n] = {}, db[n] = {};
+  const uint32_t mask = RowMask<T, n>(static_cast<int>(a.n), t, lanes, true);
+  for (; row - group < a.n_rows; row += step) {
+    const int count = count_of(row);
+    float x[n], g[n];
+    WaitForOwnCopies();
+    fetched.Get(0, x);
+    fetched.Get(1, g);
+    fetch(row + step);
+    float h[n];  // of what the weight was multiplied with
+    LoadRow(At<const T>(a.weight), a.weight ? count : 0, t, lanes, true, 1.0f, h);
+#pragma unroll
+    for (int k = 0; k < n; ++k) h[k] *= g[k];
+    float mean = 0, less = 0;
+    if (!a.rms) {
+      const auto itself = [](float v, int) { return v; };
+      const Two<float> means = means_of(ThreadSum(x, itself), ThreadSum(h, itself));
+      mean = means.a;
+      less = means.b;
+    }
+#pragma unroll
+    for (int k = 0; k < n; ++k) x[k] = mask >> k & 1 ? x[k] - mean : 0.0f;
+    const Two<float> squares = means_of(ThreadSum(x, [](float v, int) { return v * v; }),
+                                        ThreadSum(x, [&](float v, int k) { return v * h[k]; }));
+    // Without a row there is nothing to add, whatever eps is.
+    const float scale = count > 0 ? 1.0f / Sqrt(squares.a + eps) : 0.0f;
+    const float along = squares.b * scale;
 #pragma unroll
     for (int k = 0; k < n; ++k) {
-      part[k * lanes + t] = dw[k];
-      part[a.slots + k * lanes + t] = db[k];
+      x[k] *= scale;
+      dw[k] += g[k] * x[k];  // g is 0 beyond the row's end
+      db[k] += g[k];
+      g[k] = ((h[k] - less) - x[k] * along) * scale;
     }
-    return;
+    StoreRow(At<T>(a.dx) + (count > 0 ? row * a.n : 0), count, t, lanes, true, g);
   }
-#pragma unroll
-  for (int which = 0; which < 2; ++which) {
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < n; ++k) joined[(group * n + k) * 32 + t] = which ? db[k] : dw[k];
-    __syncthreads();
-    for (int k = group; k < n; k += groups) {
-      float sum = 0;
-      for (int i = 0; i < groups; ++i) sum += joined[(i * n + k) * 32 + t];
-      part[which * a.slots + k * 32 + t] = sum;
-    }
-  }
+  StoreSums(a, lanes, dw, db, room);
 }
 
 template <class T, int n>
 __device__ __forceinline__ void Rows(const NormGradArgs& a) {
   __shared__ Two<SumOf<T>> shared[32];
-  __shared__ float joined[n * 256];
-  if (Packs<T>(a))
-    RowsOf<T, n, true>(a, shared, joined);
-  else
+  // n floats of each thread: what is fetched, then the sums of groups.
+  extern __shared__ __align__(16) float joined[];
+  if (!Packs<T>(a))
     RowsOf<T, n, false>(a, shared, joined);
+  else if constexpr (sizeof(T) < 4)
+    RowsAhead<T, n>(a, shared, joined);
+  else
+    RowsOf<T, n, true>(a, shared, joined);
 }
 
 // ---- the plain walk
