@@ -37,10 +37,13 @@ struct Gpt {
     options.activation = nn::Activation::gelu_tanh;
     for (int64_t i = 0; i < size.layers; ++i) blocks.emplace_back(params / "block" / i, size.width, options);
   }
-  Tensor logits(const Tensor& x) const {
+  Tensor logits(const Tensor& x) const { return tokens.logits(hidden(x)); }
+  /// Without all logits in memory, which for GPT-2 are larger than everything else.
+  Tensor loss(const Tensor& x, const Tensor& y) const { return mean(tokens.loss(hidden(x), y)); }
+  Tensor hidden(const Tensor& x) const {
     Tensor h = tokens(x) + positions(arange(x.dim(1)));
     for (const nn::Block& block : blocks) h = block(h);
-    return tokens.logits(norm(h));
+    return norm(h);
   }
   nn::Embedding tokens, positions;
   std::vector<nn::Block> blocks;
@@ -123,7 +126,7 @@ int main(int argc, char** argv) try {
   std::fprintf(stderr, "%lld parameters\n", static_cast<long long>(params.count()));
   while (optimizer.steps() < steps && !stop.requested()) {
     const auto [x, y] = batches.next();
-    auto [loss, grads] = nn::value_and_grad(params, [&] { return mean(cross_entropy(gpt.logits(x), y)); });
+    auto [loss, grads] = nn::value_and_grad(params, [&] { return gpt.loss(x, y); });
     optimizer.step(grads);
     monitor.step(optimizer.steps(), loss);
     if (optimizer.steps() % 500 == 0) save();
