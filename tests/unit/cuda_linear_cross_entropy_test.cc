@@ -28,11 +28,11 @@ class CudaLinearCrossEntropy : public CudaOpsTesting {
     const auto x = Strided(Random(dtype, of_x), how), w = Strided(Random(dtype, {classes, features}, 0.2), how);
     const auto targets = Targets(lead, classes);
     const bool half = dtype == DType::f16 || dtype == DType::bf16;
-    const double units = half ? 8 : dtype == DType::f8e4m3 || dtype == DType::f8e5m2 ? 2 : 256;
-    const double depth = std::sqrt(static_cast<double>(std::max<int64_t>(1, features)));
-    Compare(Op::k_linear_cross_entropy, {x, w, targets}, {}, units, depth);
-    Compare(Op::k_linear_cross_entropy_grad, {x, w, targets, Random(dtype, lead)}, {}, units,
-            0.25 * std::sqrt(static_cast<double>(std::max<int64_t>(1, rows))));
+    // Of a class that few rows have there are few terms.
+    const double terms = std::sqrt(1 + static_cast<double>(rows) / static_cast<double>(classes));
+    const double units = half ? 16 : IsNarrowFloat(dtype) ? 2 : 256;
+    Compare(Op::k_linear_cross_entropy, {x, w, targets}, {}, half ? 4 : units, half ? 1 : 4);
+    Compare(Op::k_linear_cross_entropy_grad, {x, w, targets, Random(dtype, lead)}, {}, units, half ? terms / 4 : terms);
   }
 };
 
@@ -98,7 +98,7 @@ TEST_F(CudaLinearCrossEntropy, TheLogitsAreNeverAllInMemory) {
   cuda_->ResetPeak();
   ASSERT_TRUE(RunOn(*cuda_, Op::k_linear_cross_entropy, {x, w, targets}, {}).ok());
   ASSERT_TRUE(RunOn(*cuda_, Op::k_linear_cross_entropy_grad, {x, w, targets, g}, {}).ok());
-  EXPECT_LT(cuda_->memory_stats().peak_bytes - before, logits / 4);
+  EXPECT_LT(cuda_->memory_stats().peak_bytes - before, logits / 2) << "also where kernels of products are tried";
   EXPECT_TRUE(cuda_->Synchronize().ok());
 }
 
