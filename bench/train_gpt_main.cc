@@ -1,10 +1,11 @@
 // Trains a GPT from the start of a process and prints what it did as one JSON object; train_gpt.cc runs it.
 //
-//   tessera_train_gpt SIZE STEPS DEVICE F32|BF16 STARTED [FILE]
+//   tessera_train_gpt SIZE STEPS DEVICE F32|BF16 STARTED [FILE] [--loss whole|chunked]
 //
 // STARTED: seconds on the steady clock when it was executed. With FILE, what recording a trace there costs is measured
 // after STEPS steps: stretches of steps that are recorded and that are not, in turn.
 // SIZE is tiny, 10m or 124m, or 124m_lengths: another sequence length in every step, 128 to 1024 by eights.
+// --loss chunked: by linear_cross_entropy, which never has all logits in memory; whole, as without, has them all.
 #include <tessera/data.h>
 #include <tessera/nn.h>
 #include <tessera/optim.h>
@@ -35,8 +36,9 @@ constexpr Size kSizes[] = {{"tiny", 2, 4, 64, 256, 64, 8},
 constexpr int kChunk = 10;  // steps from one read of the loss to the next
 
 struct Gpt {
-  Gpt(const nn::Params& params, const Size& size)
-      : tokens(params / "tokens", size.vocabulary, size.width),
+  Gpt(const nn::Params& params, const Size& size, bool chunked)
+      : chunked(chunked),
+        tokens(params / "tokens", size.vocabulary, size.width),
         positions(params / "positions", size.context, size.width),
         norm(params / "norm", size.width) {
     nn::Block::Options options;
@@ -47,8 +49,10 @@ struct Gpt {
   Tensor loss(const Tensor& x, const Tensor& y) const {
     Tensor h = tokens(x) + positions(arange(x.dim(1)));
     for (const nn::Block& block : blocks) h = block(h);
-    return mean(cross_entropy(tokens.logits(norm(h)), y));
+    h = norm(h);
+    return mean(chunked ? tokens.loss(h, y) : cross_entropy(tokens.logits(h), y));
   }
+  bool chunked;
   nn::Embedding tokens, positions;
   std::vector<nn::Block> blocks;
   nn::LayerNorm norm;
@@ -113,6 +117,12 @@ void MeasureRecording(const std::function<void(bool read)>& step, const std::str
 }  // namespace
 
 int main(int argc, char** argv) try {
+  bool chunked = false;
+  if (argc > 2 && std::strcmp(argv[argc - 2], "--loss") == 0) {
+    chunked = std::strcmp(argv[argc - 1], "chunked") == 0;
+    if (!chunked && std::strcmp(argv[argc - 1], "whole") != 0) return 2;
+    argc -= 2;
+  }
   if (argc != 6 && argc != 7) return 2;
   const Size* size = std::find_if(std::begin(kSizes), std::end(kSizes),
                                   [&](const Size& s) { return std::strcmp(s.name, argv[1]) == 0; });
@@ -132,7 +142,7 @@ int main(int argc, char** argv) try {
   data::Batches batches(data::Tokens::of(bytes), {.batch = size->batch, .length = size->context, .seed = 1});
 
   nn::Params params(1);
-  Gpt gpt(params, *size);
+  Gpt gpt(params, *size, chunked);
   if (std::strcmp(argv[4], "BF16") == 0) params.cast(bf16);
   optim::AdamW optimizer(params, {.rate = 3e-4, .decay = 0.1, .clip = 1.0});
   std::vector<double> ends;

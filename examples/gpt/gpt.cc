@@ -4,6 +4,7 @@
 //   gpt                                    a tiny one, on the CPU
 //   gpt --size 10m --steps 500             10 million parameters
 //   gpt --size 124m --device cuda --bf16   GPT-2, batches of 16 x 1024
+//   gpt ... --chunked                      logits of some rows at a time: less memory, and one more product
 //   gpt --run DIR                          with checkpoints; goes on where it was stopped
 #include <tessera/data.h>
 #include <tessera/nn.h>
@@ -37,10 +38,14 @@ struct Gpt {
     options.activation = nn::Activation::gelu_tanh;
     for (int64_t i = 0; i < size.layers; ++i) blocks.emplace_back(params / "block" / i, size.width, options);
   }
-  Tensor logits(const Tensor& x) const {
+  Tensor hidden(const Tensor& x) const {
     Tensor h = tokens(x) + positions(arange(x.dim(1)));
     for (const nn::Block& block : blocks) h = block(h);
-    return tokens.logits(norm(h));
+    return norm(h);
+  }
+  Tensor logits(const Tensor& x) const { return tokens.logits(hidden(x)); }
+  Tensor loss(const Tensor& x, const Tensor& y, bool chunked) const {
+    return mean(chunked ? tokens.loss(hidden(x), y) : cross_entropy(logits(x), y));
   }
   nn::Embedding tokens, positions;
   std::vector<nn::Block> blocks;
@@ -65,7 +70,7 @@ int main(int argc, char** argv) try {
   Size size = kSizes[0];
   int64_t steps = 1000, every = 50;
   std::string text = EXAMPLE_TEXT, run;
-  bool narrow = false;
+  bool narrow = false, chunked = false;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
@@ -79,6 +84,8 @@ int main(int argc, char** argv) try {
       run = value();
     else if (word == "--bf16")
       narrow = true;
+    else if (word == "--chunked")
+      chunked = true;
     else if (word == "--device")
       Runtime::set_device(Device::find(value()).value());
     else if (word == "--batch")
@@ -90,7 +97,7 @@ int main(int argc, char** argv) try {
     } else {
       std::fprintf(stderr,
                    "usage: gpt [--size tiny|10m|124m] [--steps N] [--every N] [--batch N] [--text FILE] "
-                   "[--run DIR] [--device NAME] [--bf16]\n");
+                   "[--run DIR] [--device NAME] [--bf16] [--chunked]\n");
       return 2;
     }
   }
@@ -123,7 +130,7 @@ int main(int argc, char** argv) try {
   std::fprintf(stderr, "%lld parameters\n", static_cast<long long>(params.count()));
   while (optimizer.steps() < steps && !stop.requested()) {
     const auto [x, y] = batches.next();
-    auto [loss, grads] = nn::value_and_grad(params, [&] { return mean(cross_entropy(gpt.logits(x), y)); });
+    auto [loss, grads] = nn::value_and_grad(params, [&] { return gpt.loss(x, y, chunked); });
     optimizer.step(grads);
     monitor.step(optimizer.steps(), loss);
     if (optimizer.steps() % 500 == 0) save();

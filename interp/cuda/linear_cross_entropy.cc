@@ -28,17 +28,7 @@ absl::StatusOr<View> Flat(const interp::KernelArgs& args, const View& v, int kep
       (kept == 0 || interp::AsBlasMatrix(flat.dims[0], flat.dims[1], flat.strides[0], flat.strides[1], &form)))
     return flat;
   View dense;
-  if (v.dtype == dtype) {
-    dense = v;
-    dense.SetContiguousStrides();
-    TSR_ASSIGN_OR_RETURN(*copy, Scratch::Make(*args.device, static_cast<size_t>(v.size()) * SizeOf(dtype)));
-    dense.data = copy->data();
-    const View* in = &v;
-    View* out = &dense;
-    TSR_RETURN_IF_ERROR(k_copy({ir::Info(ir::Op::k_copy), {&in, 1}, {&out, 1}, {}, args.device}));
-  } else {
-    TSR_RETURN_IF_ERROR(CastTo(args, v, dtype, dtype, &dense, copy));
-  }
+  TSR_RETURN_IF_ERROR(CastTo(args, v, dtype, dtype, &dense, copy));
   interp::FlattenRows(dense, kept, &flat);
   return flat;
 }

@@ -464,3 +464,77 @@ def _cross_entropy_grad(g):
         tolerance = np.abs(by) * eps(g.dtype) * (p * 8 * (1 + np.abs(far)) + 4 * (p + hot))
         return [close(g.dtype, (p - hot) * by, tolerance)]
     return Case([c.x, c.t, grad], c.attrs, expect)
+
+
+class Projection:
+    """x, w and targets of linear_cross_entropy, some of which are ignored, and the logits with what they may be off by:
+    (8 + features / 2) eps times the sum of their absolute terms."""
+
+    def __init__(self, g):
+        lead = g.shape(size=40, high_rank=g.pick([0, 1, 1, 2, 4]), grow=False)
+        classes, self.features = g.pick([1, 2, 5, 17, 40, 130]), g.pick([0, 1, 3, 8, 17, 33])
+        if g.number == 0:
+            lead, classes, self.features = g.pick([((70,), 257, 65), ((3, 5), 1500, 20)])
+        if g.large:
+            lead, classes, self.features = (150,), 16500, 2  # more logits than are in memory at a time
+        self.rows = int(np.prod(lead, dtype=np.int64))
+        self.x = g.tensor((*lead, self.features), kind='plain')
+        self.w = g.tensor((classes, self.features), kind=g.pick(['plain', 'small']))
+        self.attrs = {}
+        self.ignore = -100
+        if g.chance(0.4):
+            self.ignore = self.attrs['ignore'] = g.pick([-1, 0, -100])
+        targets = g.rng.integers(0, classes, lead)
+        self.targets = np.where(g.rng.random(lead) < 0.2, self.ignore, targets)
+        self.t = g.place(Array(g.pick(['i64', 'i32']), self.targets))
+
+    def logits(self, dtype):
+        x, w = self.x.array.wide(), self.w.array.wide()
+        units = (8 + self.features / 2) * eps(dtype)
+        return x @ w.T, units * (np.abs(x) @ np.abs(w).T)
+
+
+@op('linear_cross_entropy')
+def _linear_cross_entropy(g):
+    """As cross_entropy; the largest logit and the target's may be off."""
+    c = Projection(g)
+
+    def expect():
+        w, off = c.logits(g.dtype)
+        top = w.max(-1)
+        log = np.log(np.exp(w - top[..., None]).sum(-1))
+        place = np.where(c.targets == c.ignore, 0, c.targets)[..., None]
+        at, at_off = (np.take_along_axis(v, place, -1)[..., 0] for v in (w, off))
+        y = np.where(c.targets == c.ignore, 0, top - at + log)
+        return [close(g.dtype, y, 8 * eps(g.dtype) * (np.abs(top) + np.abs(at) + np.abs(log) + 1) + off.max(-1) + at_off)]
+    return Case([c.x, c.w, c.t], c.attrs, expect)
+
+
+@op('linear_cross_entropy_grad')
+def _linear_cross_entropy_grad(g):
+    """What the logits are off by is a relative error of probabilities, as at attention; the products add (8 + k/2) eps
+    times the sums of their absolute terms, k of them."""
+    c = Projection(g)
+    grad = g.tensor(c.targets.shape, kind='plain')
+
+    def expect():
+        ep = eps(g.dtype)
+        logits, off = c.logits(g.dtype)
+        classes = logits.shape[-1]
+        x, w = c.x.array.wide().reshape(c.rows, c.features), c.w.array.wide()
+        far = logits - logits.max(-1, keepdims=True)
+        p = np.exp(far) / np.exp(far).sum(-1, keepdims=True)
+        # Probabilities that are nearly nothing have few bits.
+        least = 2.0**-1074 if g.dtype == 'f64' else 2.0**-149
+        p_off = p * (off + (p * off).sum(-1, keepdims=True) + (24 + classes / 2 + np.abs(far)) * ep) + least
+        hot = np.arange(classes) == c.targets[..., None]
+        by = np.where(c.targets == c.ignore, 0, grad.array.wide())[..., None]
+        d = ((p - hot) * by).reshape(c.rows, classes)
+        d_off = (np.abs(by) * (p_off + 4 * ep * (p + hot)) + least).reshape(c.rows, classes)
+
+        def product(a, a_off, b, terms):
+            return a @ b, (a_off + (8 + terms / 2) * ep * np.abs(a)) @ np.abs(b) + terms * least
+        dx, dx_off = (v.reshape(c.x.array.shape) for v in product(d, d_off, w, classes))
+        dw, dw_off = product(d.T, d_off.T, x, c.rows)
+        return [close(g.dtype, dx, dx_off), close(g.dtype, dw, dw_off)]
+    return Case([c.x, c.w, c.t, grad], c.attrs, expect)

@@ -190,6 +190,9 @@ def norms():
     case('cross_entropy', '', [S(2, 3, 4), targets], lambda x, t: entropy(x), ignore=-7)
     case('cross_entropy_grad', '', [S(2, 3, 4), targets, S(2, 3)],
          lambda x, t, g: torch.autograd.grad(entropy(x), x, g, create_graph=True)[0], ignore=-7)
+    case('linear_cross_entropy', '', [S(2, 3, 5), S(4, 5), targets], lambda x, w, t: entropy(x @ w.T), ignore=-7)
+    case('linear_cross_entropy_grad', '', [S(2, 3, 5), S(4, 5), targets, S(2, 3)],
+         lambda x, w, t, g: tuple(torch.autograd.grad(entropy(x @ w.T), (x, w), g, create_graph=True)), ignore=-7)
     case('gelu_tanh_grad', '', [S(3, 4), S(3, 4)],
          lambda x, g: torch.autograd.grad(F.gelu(x, approximate='tanh'), x, g, create_graph=True)[0])
 

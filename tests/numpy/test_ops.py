@@ -95,7 +95,9 @@ def check_ranges(report):
                      ('gather', [x, address], {}), ('scatter', [x, address, Array('f32', np.zeros((2, 4)))], {}),
                      ('put_along_axis', [x, ids2, Array('f32', np.zeros((2, 4)))], {'axis': 0})]
             if bad != -100:
-                calls.append(('cross_entropy', [Array('f32', np.zeros((2, 3))), Array(dtype, np.array([0, bad]))], {}))
+                targets = Array(dtype, np.array([0, bad]))
+                calls.append(('cross_entropy', [Array('f32', np.zeros((2, 3))), targets], {}))
+                calls.append(('linear_cross_entropy', [Array('f32', np.zeros((2, 4))), x, targets], {}))
             pages, q = [Array('f32', np.zeros((3, 2, 1, 4)))] * 2, Array('f32', np.zeros((2, 1, 1, 4)))
             table, lengths = Array(dtype, np.array([[0], [bad]])), Array(dtype, np.array([2, bad]))
             calls.append(('paged_attention', [q, *pages, table, Array('i64', np.array([1, 2]))], {}))

@@ -52,6 +52,8 @@ std::vector<Case> Cases() {
        [=] { paged_attention(query, pages, pages, Tensor::from({0, 0}, {1, 2}), Tensor::from({9})); }},
       {"rotary odd", [=] { rotary(a, i); }},
       {"cross_entropy target", [=] { cross_entropy(a, Tensor::from({0, 7})); }},
+      {"linear_cross_entropy target", [=] { linear_cross_entropy(a, zeros({5, 3}), Tensor::from({0, 7})); }},
+      {"linear_cross_entropy features", [=] { linear_cross_entropy(a, b, i); }},
       {"embedding index", [=] { embedding(b, Tensor::from({4})); }},
       {"embedding float ids", [=] { embedding(b, a); }},
       {"reshape size", [=] { reshape(a, {4, 2}); }},

@@ -215,6 +215,33 @@ std::vector<Case> Reductions() {
        {U({2, 3, 4}), U({2, 3}, 2)},
        [=](const Tensors& v) { return cross_entropy_grad(v[0] * 3.0, targets, v[1], -7); }},
       {"cross_entropy", "no rows", {U({0, 4})}, [](const Tensors& v) { return cross_entropy(v[0], Ids({}, {0})); }},
+      {"linear_cross_entropy",
+       "",
+       {U({2, 3, 5}), U({4, 5}, 2)},
+       [=](const Tensors& v) { return linear_cross_entropy(v[0] * 3.0, v[1], targets, -7); }},
+      {"linear_cross_entropy",
+       "one row, w transposed",
+       {U({5}), U({5, 4}, 2)},
+       [](const Tensors& v) { return linear_cross_entropy(v[0], v[1].transpose(), Ids({2}, {})); }},
+      {"linear_cross_entropy",
+       "no rows",
+       {U({0, 5}), U({4, 5}, 2)},
+       [](const Tensors& v) { return linear_cross_entropy(v[0], v[1], Ids({}, {0})); }},
+      {"linear_cross_entropy_grad",
+       "",
+       {U({2, 3, 5}), U({4, 5}, 2), U({2, 3}, 3)},
+       [=](const Tensors& v) {
+         const LinearCrossEntropyGrads d = linear_cross_entropy_grad(v[0] * 3.0, v[1], targets, v[2], -7);
+         return concat({d.x.reshape({-1}), d.w.reshape({-1})});
+       }},
+      {"linear_cross_entropy_grad",
+       "dx alone, one row",
+       {U({5}), U({4, 5}, 2), U({}, 3)},
+       [](const Tensors& v) { return linear_cross_entropy_grad(v[0], v[1], Ids({2}, {}), v[2]).x; }},
+      {"linear_cross_entropy_grad",
+       "dw alone",
+       {U({3, 5}), U({4, 5}, 2), U({3}, 3)},
+       [](const Tensors& v) { return linear_cross_entropy_grad(v[0], v[1], Ids({2, 0, 3}, {3}), v[2]).w; }},
   };
 }
 

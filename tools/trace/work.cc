@@ -328,6 +328,13 @@ Work WorkTable::OfStep(const Version& version, const StepText& step) {
       if (window > 0 && window < keys) seen = window * (1 - window / keys / 2);
     }
     work.flops = products * 2 * operands[0].elements() * seen;
+  } else if (absl::StartsWith(step.op, "linear_cross_entropy")) {
+    work.is_product = true;
+    if (operands.size() < 2 || !operands[0].known || !operands[1].known) return Work();
+    work.dtype = operands[0].dtype;
+    // The logits; for the gradients they come again, and then dx and dw.
+    const double products = step.op == "linear_cross_entropy" ? 1 : 3;
+    work.flops = products * 2 * operands[0].elements() * operands[1].FromEnd(2);
   } else {
     work.flops = most;
   }
