@@ -1,6 +1,6 @@
 // gpu_linear: matrix products of bf16 with what follows them, in one kernel on tensor cores; gpu_epilogues: the same
-// where the product is the library's; gpu_gemm_tier3: products alone, of bf16 (generated although the library is the
-// default), and of f8e4m3 that are cast to bf16, with a scale for each row and column and without;
+// where the product is the library's; gpu_gemm_tier3: products alone, of bf16 and of f32 in tf32 (generated although
+// the library is the default), and of f8e4m3 that are cast to bf16, with a scale for each row and column and without;
 // gpu_skinny: products of few rows, in tier 1 and generated.
 #include <tessera/tessera.h>
 
@@ -96,9 +96,9 @@ Timed F8Task(bool scaled, int64_t m, int64_t n, int64_t k) {
 
 Timed GpuLinearTask(const std::string& task) {
   std::istringstream words(task);
-  std::string name, which, given;
+  std::string name, which, given, way;
   int64_t m = 0, n = 0, k = 0;
-  words >> name >> which >> m >> n >> k >> given;
+  words >> name >> which >> m >> n >> k >> given >> way;
   if (name == "f8") return F8Task(which == "scaled", m, n, k);
   if (name == "skinny") return SkinnyTask(which == "nt", m, n, k, given);
   if (name != "linear") return {};
@@ -107,11 +107,13 @@ Timed GpuLinearTask(const std::string& task) {
   const auto normal = [&](const tessera::Dims& dims, int64_t seed, double scale) {
     return tessera::random_normal(seed, 0, dims, 0, scale, tessera::f32).cast(*tessera::ParseDType(t));
   };
-  const std::vector<Tensor> args = {normal({m, k}, 1, 1), normal({k, n}, 2, 0.03), normal({n}, 3, 1),
+  const bool transposed = way == "nt";
+  const std::vector<Tensor> args = {normal({m, k}, 1, 1),
+                                    transposed ? normal({n, k}, 2, 0.03) : normal({k, n}, 2, 0.03), normal({n}, 3, 1),
                                     normal({m, n}, 4, 1)};
   const std::string steps = StepsOf(which);
   if (steps.empty() && which != "product") return {};
-  const Function f = Linear(steps, t, /*transposed=*/false);
+  const Function f = Linear(steps, t, transposed);
   return GpuWork([f, args] { f(args); });
 }
 
@@ -182,6 +184,21 @@ void GpuGemmTier3() {
     std::vector<std::string> peers;
     AddPeer(contenders, peers, raw, Join("gemm", m, n, k) + " bf16", "cuBLASLt, the fastest of eight");
     std::string name = "gpu_gemm_tier3/bf16" + task.substr(14);
+    std::replace(name.begin(), name.end(), ' ', '_');
+    const double flop = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    Figure figure{.name = name, .unit = Rate("TFLOP/s", flop * 1e-12), .goal = {Goal::ratio_at_least, 0.97}};
+    const Race race = RunRace(contenders, Budget());
+    figure.more = {{"generated_kernels", Json(PeerProcess::Task(ours, "generated " + task)(1))}};
+    Report(figure, race, peers);
+  }
+  // Tensor cores read f32 along the sum only: the weight is transposed.
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{4096, 4096, 4096}, {8192, 8192, 8192}, {16384, 768, 3072}}) {
+    const std::string task = Join("linear product", m, n, k) + " tf32 nt";
+    std::vector<Timed> contenders = {PeerProcess::Task(ours, task)};
+    std::vector<std::string> peers;
+    AddPeer(contenders, peers, raw, Join("gemm", m, n, k) + " tf32 nt", "cuBLASLt, the fastest of eight");
+    AddPeer(contenders, peers, raw, Join("gemm", m, n, k) + " tf32", "cuBLASLt, the fastest of eight, not transposed");
+    std::string name = Join("gpu_gemm_tier3/tf32", m, n, k);
     std::replace(name.begin(), name.end(), ' ', '_');
     const double flop = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     Figure figure{.name = name, .unit = Rate("TFLOP/s", flop * 1e-12), .goal = {Goal::ratio_at_least, 0.97}};

@@ -467,12 +467,13 @@ Timed GpuRawTask(const std::string& task) {
   }
   if (name == "gemm" || name == "gemm_bias" || name == "gemm_bias_gelu") {
     int64_t m = 0, n = 0, k = 0;
-    std::string dtype;
-    words >> m >> n >> k >> dtype;
+    std::string dtype, way;
+    words >> m >> n >> k >> dtype >> way;
     const std::shared_ptr<Gemm> g = MakeGemm(m, n, k, dtype,
                                              name == "gemm"        ? CUBLASLT_EPILOGUE_DEFAULT
                                              : name == "gemm_bias" ? CUBLASLT_EPILOGUE_BIAS
-                                                                   : CUBLASLT_EPILOGUE_GELU_BIAS);
+                                                                   : CUBLASLT_EPILOGUE_GELU_BIAS,
+                                             way == "nt");
     return Work([g] { g->Run(g->best); });
   }
   if (name == "gemm_in_turn") {

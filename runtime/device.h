@@ -70,6 +70,7 @@ struct PieceShape {
   int64_t dims[kMostDims];
   int64_t strides[kMostDims];  // in bytes; that of the innermost is not looked at
   int piece[kMostDims];
+  bool to_tf32 = false;  // elements are f32, and what is copied of them is rounded to tf32
 };
 /// What the device's kernels are given of such a view.
 struct alignas(128) PieceMap {

@@ -173,13 +173,20 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
          kernel.resident < 0 || kernel.cluster < 1 || kernel.cluster > 8))
       return Damaged();
     for (int64_t n = plan.Word(); n > 0 && plan.ok(); --n) {
-      const std::vector<int64_t> words = plan.List();
+      std::vector<int64_t> words = plan.List();
+      // One number more than pairs and their view: how elements are rounded.
+      const bool to_tf32 = !words.empty() && words.size() % 2 == 0;
+      if (to_tf32 && words.back() != kToTf32) return Damaged();
+      if (to_tf32) words.pop_back();
       if (header.kind == kHostObject || words.size() % 2 == 0 || words.size() < 5 || words.size() > 11 ||
           words[0] < 0 || words[0] >= static_cast<int64_t>(kernel.views.size()))
         return Damaged();
       Kernel::Map map;
       map.view = static_cast<size_t>(words[0]);
-      const int rank = trace.values[static_cast<size_t>(kernel.views[map.view])].type.rank;
+      map.to_tf32 = to_tf32;
+      const TensorType& type = trace.values[static_cast<size_t>(kernel.views[map.view])].type;
+      const int rank = type.rank;
+      if (to_tf32 && type.dtype != DType::f32) return Damaged();
       for (size_t d = 1; d < words.size(); d += 2) {
         if (words[d] < 0 || words[d] >= rank || words[d + 1] < 1 || words[d + 1] > 256) return Damaged();
         map.dims.push_back({static_cast<int>(words[d]), static_cast<int>(words[d + 1])});

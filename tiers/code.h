@@ -42,6 +42,7 @@ class Code {
     struct Map {
       size_t view = 0;
       std::vector<std::pair<int, int>> dims;
+      bool to_tf32 = false;  // what is copied is rounded to that
     };
     std::vector<Map> maps;
     std::vector<size_t> aligned;  // views that are read and written by vectors of 16 bytes

@@ -10,7 +10,7 @@
 extern "C" {
 
 /// Changes with every change of this file; a library with another number is not used.
-enum { kTesseraCompilerAbi = 4 };
+enum { kTesseraCompilerAbi = 5 };
 
 /// Where results go: called any number of times, one piece after another.
 struct TesseraSink {
@@ -36,6 +36,7 @@ struct TesseraCompileRequest {
   /// What the code is for: null, "" or "cpu" this machine; "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100" or
   /// "sm_120" CUDA devices of that kind.
   const char* target = nullptr;
+  int32_t tf32 = 0;  ///< CUDA devices: products of f32 may multiply in tf32
 };
 
 /// One kernel of a version on the host. A void(void* const* views, void* scratch, const int64_t* dims, int64_t begin,
@@ -96,7 +97,7 @@ struct ArtifactHeader {
   uint64_t plan_words;
   uint64_t object_bytes;
 };
-inline constexpr uint32_t kArtifactVersion = 10;
+inline constexpr uint32_t kArtifactVersion = 11;
 
 /// The most kernels of so many parameters that one launch may have: all parameters of a launch are at most 4 KiB, which
 /// is what every driver takes.
@@ -110,6 +111,8 @@ constexpr int64_t kErrorEntry = -1;
 /// In place of a dim there: the element of the value, the result of an update_slice, where the part begins that the
 /// kernel writes. Below all strides.
 constexpr int64_t kPartEntry = -1000;
+/// At the end of a map: elements, which are f32, are rounded to tf32 while they are copied.
+constexpr int64_t kToTf32 = -1;
 
 }  // namespace tessera::tiers
 

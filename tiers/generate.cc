@@ -30,7 +30,8 @@ TesseraCompileRequest RequestOf(const std::string& text, int tier, const std::st
           schedule.c_str(),
           rt::options().peak_gbps(),
           rt::options().peak_gflops(),
-          trace.device->code_target().data()};
+          trace.device->code_target().data(),
+          rt::options().tf32() ? 1 : 0};
 }
 
 // Tells the recorder what each part of making code took.
@@ -59,7 +60,8 @@ std::string KeyOf(const TesseraCompilerApi& api, const TesseraCompileRequest& re
   return absl::StrCat("code ", kArtifactVersion, " ", TESSERA_VERSION, "\n", api.build_id, "\ntier ", request.tier,
                       " fuse ", request.fuse, " bitwise ", request.bitwise, " fast_math ", request.fast_math, " grain ",
                       request.grain, " threads ", request.threads, " schedule ", request.schedule, " target ",
-                      request.target, "\n", absl::string_view(request.trace, request.trace_size));
+                      request.target, " tf32 ", request.tf32, "\n",
+                      absl::string_view(request.trace, request.trace_size));
 }
 
 }  // namespace

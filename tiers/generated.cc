@@ -182,6 +182,7 @@ bool GeneratedKernels::BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span
     map.data = nullptr;
     rt::PieceShape& shape = map.shape;
     shape.element_bytes = static_cast<int>(SizeOf(view.dtype));
+    shape.to_tf32 = kernel.maps[m].to_tf32;
     shape.rank = 0;
     for (const auto& [dim, piece] : kernel.maps[m].dims) {
       shape.dims[shape.rank] = view.dims[dim];

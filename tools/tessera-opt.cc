@@ -58,6 +58,7 @@ struct CommandLine {
   cl::opt<int> tier{"tier", cl::desc("2 or 3"), cl::init(2), cl::cat(category)};
   cl::opt<int64_t> grain{"grain", cl::desc("Elements that are worth a thread"), cl::init(32768), cl::cat(category)};
   cl::opt<bool> fast_math{"fast-math", cl::desc("Fused and reordered arithmetic"), cl::cat(category)};
+  cl::opt<bool> tf32{"tf32", cl::desc("Products of f32 on a CUDA device multiply in tf32"), cl::cat(category)};
   cl::opt<std::string> schedule{"schedule", cl::desc("Choices for products: p4:form=packed,rows=64+*:nr=8"),
                                 cl::cat(category)};
   cl::opt<bool> bitwise{"bitwise", cl::desc("Sums as in tier 1, to the bit"), cl::cat(category)};
@@ -74,6 +75,7 @@ struct CommandLine {
     options.bitwise = bitwise;
     options.schedule = schedule;
     options.fast_math = fast_math;
+    options.tf32 = tf32;
     options.fuse = !no_fusion;
     options.library_bf16 = library_bf16;
     return options;

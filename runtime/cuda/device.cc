@@ -425,7 +425,8 @@ bool Device::MapPieces(const rt::PieceShape& shape, const void* data, rt::PieceM
     if (stride <= 0 || stride % 16 != 0 || stride >= (int64_t{1} << 40)) return false;
     strides[d - 1] = static_cast<cuuint64_t>(stride);
   }
-  const CUtensorMapDataType type = shape.element_bytes == 1   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+  const CUtensorMapDataType type = shape.to_tf32              ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+                                   : shape.element_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8
                                    : shape.element_bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16
                                                               : CU_TENSOR_MAP_DATA_TYPE_UINT32;
   return TheDriver().cuTensorMapEncodeTiled(

@@ -436,6 +436,45 @@ tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []] likely [8, 1024
 
 // -----
 
+// tf32_linear: 1
+!x = tensor<8192x1024xf32>
+!w = tensor<4096x1024xf32>
+!b = tensor<4096xf32>
+!y = tensor<8192x4096xf32>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !x, %v1: !w, %v2: !b) {
+  %v3 = tsr_graph.matmul %v0, %v1 step 0 values [3] until [1] {transpose_b = true} : (!x, !w) -> !y
+  %v4 = tsr_graph.add %v3, %v2 step 1 values [4] until [2] : (!y, !b) -> !y
+  %v5 = tsr_graph.relu %v4 step 2 values [5] until [end] : (!y) -> !y
+}
+
+// -----
+
+// tf32_gelu_residual: 1
+!x = tensor<4096x4096xf32>
+!b = tensor<4096xf32>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []]
+    (%v0: !x, %v1: !x, %v2: !b, %v3: !x) {
+  %v4 = tsr_graph.matmul %v0, %v1 step 0 values [4] until [1] {transpose_b = true} : (!x, !x) -> !x
+  %v5 = tsr_graph.add %v4, %v2 step 1 values [5] until [2] : (!x, !b) -> !x
+  %v6 = tsr_graph.gelu %v5 step 2 values [6] until [3] : (!x) -> !x
+  %v7 = tsr_graph.add %v6, %v3 step 3 values [7] until [end] : (!x, !x) -> !x
+}
+
+// -----
+
+// tf32_batched_symbolic: 1
+!x = tensor<?x?x?xf32, [0, 1, 2]>
+!w = tensor<?x?x?xf32, [0, 3, 2]>
+!y = tensor<?x?x?xf32, [0, 1, 3]>
+tsr_graph.trace "function" values [0, 1] strides [[], []] likely [8, 1024, 512, 2048]
+    (%v0: !x, %v1: !w) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] {transpose_b = true} : (!x, !w) -> !y
+  %v3 = tsr_graph.relu %v2 step 1 values [3] until [end] : (!y) -> !y
+}
+
+// -----
+
 // few_rows_1: 1
 !x = tensor<1x4096xbf16>
 !w = tensor<4096x4096xbf16>

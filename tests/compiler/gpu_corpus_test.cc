@@ -50,6 +50,7 @@ CompileSettings For(const char* device, const std::string& text) {
   settings.options.device = device;
   settings.options.tier = text.find('?') == std::string::npos ? 3 : 2;
   settings.texts = {"asm"};
+  settings.options.tf32 = text.find("// tf32_") != std::string::npos;
   // The library's, unless a schedule says otherwise.
   if (text.find("// few_rows_64") != std::string::npos)
     settings.options.schedule = "*:form=few,rows=64,columns=64,nr=16,depth=64,stages=2,warps=4,cluster=0";

@@ -41,6 +41,7 @@ struct Task {
     settings.options.fuse = request.fuse != 0;
     settings.options.bitwise = request.bitwise != 0;
     settings.options.fast_math = request.fast_math != 0;
+    settings.options.tf32 = request.tf32 != 0;
     settings.options.grain = request.grain;
     settings.options.threads = request.threads;
     if (request.schedule != nullptr) settings.options.schedule = request.schedule;

@@ -25,6 +25,8 @@ struct CompileOptions {
   bool bitwise = false;
   /// Multiplications and additions may be fused and reordered.
   bool fast_math = false;
+  /// CUDA devices: products of f32 may multiply in tf32, as those of the library do then.
+  bool tf32 = false;
   /// Choices for products, as in TesseraCompileRequest.
   std::string schedule;
   /// The core multiplies matrices of bf16 by instructions that generated code does not use: products with a matrix, such

@@ -129,6 +129,24 @@ tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks 
 tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
     (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
   %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<64xf32>
+  // expected-error@+1 {{takes pieces of 64 bf16 or f16 along the sum, or of 32 tf32}}
+  %1 = tsr_tile.multiply %0, %begin, %end rows 64 columns 128 depth 32 right_across : tf32, vector<64xf32>
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<8xf32>
+  // expected-error@+1 {{of f32 has no half 1}}
+  tsr_tile.lay_down %0, %0 to %begin half 1 : vector<8xf32> -> f32
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<64xf32>
   // expected-error@+1 {{takes sixteens of the sums}}
   %1, %2 = tsr_tile.collect %0[56] : vector<64xf32> -> vector<8xf32>
 }

@@ -346,10 +346,13 @@ LogicalResult MultiplyOp::verify() {
   if ((getRows() != 64 && getRows() != 128) || getColumns() % 8 != 0 || getColumns() < 8 || getColumns() > 256)
     return emitOpError("multiplies 64 or 128 rows with up to 256 columns, a multiple of 8");
   const bool is_half = getDepth() == 64 && (getDtype().isBF16() || getDtype().isF16()) && !getRightDtype();
+  const bool is_tf32 =
+      getDepth() == 32 && isa<FloatTF32Type>(getDtype()) && !getRightDtype() && !getLeftAcross() && !getRightAcross();
   const bool is_f8 = getDepth() == 128 && IsF8(getDtype()) && (!getRightDtype() || IsF8(*getRightDtype())) &&
                      !getByWarps() && !getLeftAcross() && !getRightAcross();
-  if (!is_half && !is_f8)
-    return emitOpError("takes pieces of 64 bf16 or f16 along the sum, or of 128 of f8 types that lie along it");
+  if (!is_half && !is_tf32 && !is_f8)
+    return emitOpError(
+        "takes pieces of 64 bf16 or f16 along the sum, or of 32 tf32 or 128 of f8 types that lie along it");
   if (getByWarps() && getFresh()) return emitOpError("by warps adds to sums");
   if (getByWarps() && getColumns() % 16 != 0) return emitOpError("by warps has a multiple of 16 columns");
   if (getRightAcross() && getColumns() % 64 != 0) return emitOpError("has blocks of 64 columns across the sum");
@@ -383,7 +386,10 @@ static LogicalResult VerifyHalf(auto op) {
   if (!op.getDtype().isBF16() && !op.getDtype().isF16()) return op.emitOpError("is of bf16 or f16");
   return success();
 }
-LogicalResult LayDownOp::verify() { return VerifyHalf(*this); }
+LogicalResult LayDownOp::verify() {
+  if (!getDtype().isF32()) return VerifyHalf(*this);
+  return getHalf() == 0 ? success() : emitOpError("of f32 has no half 1");
+}
 LogicalResult TakeUpOp::verify() { return VerifyHalf(*this); }
 
 static bool IsNarrow(Type dtype) { return dtype.isBF16() || dtype.isF16(); }

@@ -23,7 +23,8 @@ def TsrTarget_LaunchOp : Op<TsrTarget_Dialect, "launch"> {
     `blocks` each factor of `tasks` is divided by its block and rounded up. `team`, for a CUDA device: the threads of a
     block, the tasks that a block does, its bytes of dynamic shared memory, the most blocks for each multiprocessor
     (0: any number), and, if any, the blocks of a cluster, which do its tasks together. `maps`: matrices of which the kernel copies pieces, each as the number of a view and, for each of
-    its dims from the innermost on, the view's own dim and the size of a piece. `aligned`: numbers of views whose
+    its dims from the innermost on, the view's own dim and the size of a piece; a last number, -1, says that elements,
+    which are f32, are rounded to tf32 on the way. `aligned`: numbers of views whose
     rows are so many vectors of eight elements, each at a multiple of its size or of 16 bytes. Where that does not hold,
     or the device cannot copy pieces of a view, the core runs the steps instead. `code`: the function of another kernel, which
     this one shares because it would be the same. `many`: the function has a second form, with `_many` after its name,

@@ -495,14 +495,15 @@ def TsrTile_MultiplyOp : TsrTile_Op<"multiply", [MemoryEffects<[MemRead, MemWrit
   let summary = "Starts to add the product of two pieces in shared memory to the sums of a warp group";
   let description = [{
     The left piece has `rows` (64 or 128) x `depth` elements of `dtype` at byte `left`, the right one `depth` x `columns`
-    at byte `right`, both as tsr_tile.copy left them: 64 elements of bf16 or f16 along the sum, or 128 of the f8 types,
-    of which the right piece may have another (`right_dtype`). The rows of a piece in memory lie along the sum, or, with
-    `left_across` and `right_across`, along the rows or columns of the result: then they are blocks of 64 of them.
+    at byte `right`, both as tsr_tile.copy left them: 64 elements of bf16 or f16 along the sum, 32 of tf32, which lie in
+    32 bits, or 128 of the f8 types, of which the right piece may have another (`right_dtype`). The rows of a piece in
+    memory lie along the sum, or, of bf16 and f16 with `left_across` and `right_across`, along the rows or columns of the
+    result: then they are blocks of 64 of them.
 
     `sums` are the elements that one thread of the 128 has: for each 64 rows, and for each 8 columns, two of its row and
     two of the row eight further down. The thread goes on at once, and touches neither before tsr_tile.multiplied.
     With `by_warps` each warp multiplies its 16 of each 64 rows for itself, by instructions that every device since sm_80
-    has, and the sums are ready at once. With `fresh` the sums are those of these pieces alone.
+    has, and the sums are ready at once; elements for tf32 are f32, which it rounds. With `fresh` the sums are those of these pieces alone.
 
     ```mlir
     %s = tsr_tile.multiply %v128, %slot, %slot rows 64 columns 256 depth 64 right_across : bf16, vector<128xf32>
@@ -599,13 +600,14 @@ def TsrTile_TakeOp : TsrTile_Op<"take", [Pure, AllTypesMatch<["upper", "lower"]>
   let hasVerifier = 1;
 }
 
-// Each warp has places in shared memory for pieces of 16 rows of 64 elements of two bytes, as tsr_tile.copy would leave
-// them. Halves of 32 columns are laid down and taken up as tsr_tile.take has them.
+// Each warp has places in shared memory for pieces of 16 rows of 64 elements of two bytes, or of 32 of f32, as
+// tsr_tile.copy would leave them. 32 columns at a time are laid down and taken up as tsr_tile.take has them: halves of a
+// piece, or all of one of f32.
 
 def TsrTile_LayDownOp : TsrTile_Op<"lay_down", [MemoryEffects<[MemRead, MemWrite]>, AllTypesMatch<["upper", "lower"]>]> {
   let summary = "Writes half a piece to shared memory";
   let description = [{
-    `half` is 0 or 1. All threads of a warp do this together.
+    `half` is 0 or 1, and 0 of f32. All threads of a warp do this together.
 
     ```mlir
     tsr_tile.lay_down %v8, %v8 to %slot half 1 : vector<8xf32> -> bf16

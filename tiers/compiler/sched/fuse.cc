@@ -442,11 +442,13 @@ class Fuser {
       Group g;
       g.dims = DimsOf(op->getResult(0).getType());
       g.product = op;
-      schedule = ChooseProduct(FactsOf(g), options_);
+      const ProductFacts facts = FactsOf(g);
+      // Whatever a schedule says: tensor cores multiply f32 along the sum only.
+      if (facts.is_tf32 && !facts.is_along_sum) return true;
+      schedule = ChooseProduct(facts, options_);
     } else if (options_.library_bf16 && IsProduct(op)) {
-      const auto left = cast<RankedTensorType>(op->getOperand(0).getType());
-      const auto right = cast<RankedTensorType>(op->getOperand(1).getType());
-      if (left.getElementType().isBF16() && right.getElementType().isBF16() && right.getRank() <= 2)
+      Value left = op->getOperand(0), right = op->getOperand(1);
+      if (ElementOf(left).isBF16() && ElementOf(right).isBF16() && RankOf(right) <= 2)
         schedule.form = ProductSchedule::Form::library;
     }
     Override(options_, StepOf(op), &schedule);
@@ -525,6 +527,7 @@ class Fuser {
     if (facts.is_tensor && IsProduct(op)) {
       const SmallVector<Operation*> casts = F8Casts(op);
       facts.is_f8 = !casts.empty() || IsF8(ElementOf(op->getOperand(0)));
+      facts.is_tf32 = ElementOf(op->getOperand(0)).isF32();
       facts.is_along_sum =
           !casts.empty() || (IsAlongSum(op, 0, op->getOperand(0)) && IsAlongSum(op, 1, op->getOperand(1)));
       facts.has_more = !casts.empty() || !g.folded.empty() || HasMore(op);

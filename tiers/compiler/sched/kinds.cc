@@ -57,13 +57,13 @@ bool IsPlainAttention(Operation* op) {
          keys[heads] == values[heads] && IsFloat(q);
 }
 
-// A product of bf16 or f16, or, on sm_90a, of f8. Factors are results of other ops or operands of the trace as they
-// lie: a part of one may begin where a device cannot copy from.
+// A product of bf16 or f16, of f32 where it may be in tf32, or, on sm_90a, of f8. Factors are results of other ops or
+// operands of the trace as they lie: a part of one may begin where a device cannot copy from.
 bool IsForTensorCores(Operation* op, const CompileOptions& options) {
   if (options.device.empty() || options.bitwise) return false;
   Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
   const bool is_f8 = IsF8(element) && options.device == "sm_90a";
-  if (!element.isBF16() && !element.isF16() && !is_f8) return false;
+  if (!element.isBF16() && !element.isF16() && !(element.isF32() && options.tf32) && !is_f8) return false;
   for (Value v : op->getOperands()) {
     Type own = cast<RankedTensorType>(v.getType()).getElementType();
     if (is_f8 ? !IsF8(own) : own != element) return false;

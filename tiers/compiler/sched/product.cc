@@ -54,9 +54,12 @@ constexpr TensorTile kTensorTiles[] = {{128, 128, 1, 2, 0.65}, {128, 128, 1, 0, 
 // Of f8 a group has 64 rows, and sums of some of the columns twice. As an H200 showed them for 8192 cubed.
 constexpr TensorTile kF8Tiles[] = {{128, 256, 0, 0, 0.79}, {128, 256, 0, 2, 0.77}, {128, 192, 0, 0, 0.75},
                                    {128, 192, 0, 2, 0.74}, {128, 128, 0, 2, 0.72}, {128, 128, 0, 0, 0.68}};
-constexpr int64_t kTensorDepth = 64, kF8Depth = 128, kMultiprocessors = 132, kFewRowBytes = 2048;
+constexpr int64_t kTensorDepth = 64, kTf32Depth = 32, kF8Depth = 128, kMultiprocessors = 132, kFewRowBytes = 2048;
 // Where each warp multiplies for itself: two blocks of 64 rows for a group share what a warp reads of the right factor.
 constexpr TensorTile kWarpTiles[] = {{256, 128, 0, 0, 0.5}, {128, 128, 0, 0, 0.4}, {128, 64, 0, 0, 0.35}};
+
+// Elements of a piece along the sum: they have 128 bytes.
+int64_t DepthOf(const ProductFacts& f) { return f.is_f8 ? kF8Depth : f.is_tf32 ? kTf32Depth : kTensorDepth; }
 
 bool IsByWarps(const CompileOptions& options) { return options.device != "sm_90a"; }
 ArrayRef<TensorTile> TilesFor(bool by_warps, bool is_f8, StringRef device) {
@@ -74,19 +77,21 @@ int64_t SharedBytesOf(StringRef device) {
 }
 
 // With as many pieces in the ring as shared memory has room for, but no more than help; with fewer than two it does not
-// fit the device. On sm_90a results go through shared memory, and so does a matrix that is read.
+// fit the device. On sm_90a results go through shared memory, and so does a matrix that is read, unless it is f32, for
+// which there is no room: then results do not, either.
 ProductSchedule ScheduleOf(const TensorTile& tile, bool by_warps, const ProductFacts& f, int64_t shared) {
   ProductSchedule s;
   s.form = ProductSchedule::Form::tensor;
   s.rows = tile.rows, s.columns = tile.columns, s.apart = tile.apart, s.warps = by_warps, s.cluster = tile.cluster;
-  s.depth = f.is_f8 ? kF8Depth : kTensorDepth;
+  s.depth = DepthOf(f);
   // Sums of f8 that are there twice take more registers than PTX gets.
   s.source = f.is_f8 && s.columns > 192;
-  const int64_t places = by_warps ? 0 : f.has_matrix ? s.Places() : std::min<int64_t>(2, s.Places());
+  const bool has_places = !by_warps && !(f.is_tf32 && f.has_matrix);
+  const int64_t places = !has_places ? 0 : f.has_matrix ? s.Places() : std::min<int64_t>(2, s.Places());
   shared -= places * 4 * ProductSchedule::kGroups * ProductSchedule::kPlaceBytes;
   // SharedBytes() has all that rows may take. With places they are a few as a rule; where they find no room, results
   // are written from registers.
-  if (!by_warps) shared += ProductSchedule::kRowBytes - kFewRowBytes;
+  if (has_places) shared += ProductSchedule::kRowBytes - kFewRowBytes;
   for (s.stages = by_warps ? 3 : 6; s.SharedBytes() > shared;) --s.stages;
   return s;
 }
@@ -141,7 +146,7 @@ double FewTime(const ProductSchedule& s, int64_t m, int64_t n, int64_t k, bool i
 }
 
 std::optional<ProductSchedule> ChooseFew(const ProductFacts& f, const CompileOptions& options, int64_t shared) {
-  if (f.m < 1 || !f.has_rows || f.whole_rows || f.batch != 1 || f.is_f8) return std::nullopt;
+  if (f.m < 1 || !f.has_rows || f.whole_rows || f.batch != 1 || f.is_f8 || f.is_tf32) return std::nullopt;
   const int64_t n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 4096;
   // On an H200 such kernels were 1.09 to 2.3 times as fast as tier 1 where something follows, and 0.97 to 1.17 of
   // cuBLASLt where nothing does, but 0.89 to 0.94 with large matrices along the sum; with 16 rows 0.81 to 0.99, with 64
@@ -224,7 +229,8 @@ std::optional<ProductSchedule> ChooseSplit(const ProductFacts& f, const CompileO
   // On an H200 such kernels were 1.2 to 1.7 times as fast as tier 1 where something follows, with 16 rows 1.02 to 1.19
   // of those of few rows; where nothing does, 0.86 to 0.99 of cuBLASLt. More rows were not measured.
   constexpr int64_t kFewest = 9, kMost = 64;
-  if (f.m < kFewest || f.m > kMost || !f.has_more || f.whole_rows || f.batch != 1 || f.is_f8) return std::nullopt;
+  if (f.m < kFewest || f.m > kMost || !f.has_more || f.whole_rows || f.batch != 1 || f.is_f8 || f.is_tf32)
+    return std::nullopt;
   const int64_t n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 4096;
   if (n < kFewColumns || k < kFewDepth || n % 8 != 0 || k % 8 != 0) return std::nullopt;
   std::optional<ProductSchedule> best;
@@ -316,11 +322,12 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   if (s.form == Form::tensor) {
     const int64_t own = s.OwnRows();
     const bool is_f8 = s.depth == kF8Depth;
-    const bool fits = (own == 64 || own == 128) && s.rows % 64 == 0 && s.columns % 32 == 0 && s.columns <= 256 &&
-                      (is_f8 ? own == 64 && s.apart == 0 && s.warps == 0 : s.depth == kTensorDepth) && s.stages >= 2 &&
-                      own * s.columns <= 128 * 192 && s.SharedBytes() <= kSharedBytes &&
-                      (s.warps == 0 || (s.apart == 0 && s.cluster == 0)) && s.warps <= 1 && s.cluster <= 2 &&
-                      (s.Blocks() == 1 || s.columns % (is_f8 ? 64 : 128) == 0);
+    const bool fits =
+        (own == 64 || own == 128) && s.rows % 64 == 0 && s.columns % 32 == 0 && s.columns <= 256 &&
+        (is_f8 ? own == 64 && s.apart == 0 && s.warps == 0 : s.depth == kTensorDepth || s.depth == kTf32Depth) &&
+        s.stages >= 2 && own * s.columns <= 128 * 192 && s.SharedBytes() <= kSharedBytes &&
+        (s.warps == 0 || (s.apart == 0 && s.cluster == 0)) && s.warps <= 1 && s.cluster <= 2 &&
+        (s.Blocks() == 1 || s.columns % (s.depth == kTensorDepth ? 128 : 64) == 0);
     if (!fits) return std::nullopt;
     return s;
   }
@@ -358,7 +365,7 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
     case ProductSchedule::Form::tensor:
       for (const TensorTile& tile : TilesFor(s.warps != 0, s.depth == kF8Depth, options.device)) {
         ProductFacts own = f;
-        own.is_f8 = s.depth == kF8Depth;
+        own.is_f8 = s.depth == kF8Depth, own.is_tf32 = s.depth == kTf32Depth;
         const ProductSchedule other = ScheduleOf(tile, s.warps != 0, own, SharedBytesOf(options.device));
         if (other.stages < 2) continue;
         if (other.rows == s.rows && other.columns == s.columns && other.apart == s.apart && other.cluster == s.cluster)
@@ -502,13 +509,13 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
     // Only sm_90a multiplies otherwise than by warps. The verifier sees the rest.
     case ProductSchedule::Form::tensor:
       return f.is_tensor && (s.warps != 0 || !IsByWarps(options)) && s.SharedBytes() <= SharedBytesOf(options.device) &&
-             f.is_f8 == (s.depth == kF8Depth);
+             s.depth == DepthOf(f) && (!f.is_tf32 || f.is_along_sum);
     case ProductSchedule::Form::few:
-      return f.is_tensor && !f.is_f8 && f.has_rows && !f.whole_rows &&
+      return f.is_tensor && !f.is_f8 && !f.is_tf32 && f.has_rows && !f.whole_rows &&
              (s.cluster <= 1 || HasClusters(options.device)) && s.FitsFew() &&
              s.FewBytes() <= SharedBytesOf(options.device);
     case ProductSchedule::Form::split:
-      return f.is_tensor && !f.is_f8 && !IsByWarps(options) && !f.whole_rows && s.FitsSplit();
+      return f.is_tensor && !f.is_f8 && !f.is_tf32 && !IsByWarps(options) && !f.whole_rows && s.FitsSplit();
     case ProductSchedule::Form::library: break;
   }
   return false;
@@ -552,7 +559,7 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
     if (schedule.stages < 2) continue;
     const int64_t tiles = f.batch * RoundUp(Blocks(m, t.rows), schedule.Blocks()) * Blocks(n, t.columns);
     const auto area = static_cast<double>(t.rows * t.columns);
-    // A piece of f8 has twice as many elements along the sum, and takes as long.
+    // A piece of f8 has twice as many elements along the sum, one of tf32 half as many, and they take as long.
     const double multiply = static_cast<double>(Blocks(k, schedule.depth)) * area * kTensorDepth / (2048 * t.part);
     const double follow = area / 30;
     const double tile = t.apart != 0 ? std::max(multiply, (multiply + follow) / 2) + 850 : multiply + 1.5 * follow;
@@ -567,7 +574,8 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
   if (const auto few = ChooseFew(f, options, SharedBytesOf(options.device))) return *few;
   // A library has more ways to cut small products, and does what nothing follows as well.
   const bool is_small = m < 128 || n < 64 || k < 64;
-  if (is_small || !f.has_more || (f.is_f8 && !f.is_along_sum)) best.form = ProductSchedule::Form::library;
+  if (is_small || !f.has_more || ((f.is_f8 || f.is_tf32) && !f.is_along_sum))
+    best.form = ProductSchedule::Form::library;
   return best;
 }
 

@@ -47,7 +47,7 @@ struct ProductSchedule {
   /// tensor: bytes of shared memory that a block takes at least, and can have. Rows of a piece have 128 bytes.
   int64_t SharedBytes() const { return stages * (rows + columns) * 128 + 16 * (stages + 1) + kRowBytes; }
   static constexpr int64_t kSharedBytes = 232448, kRowBytes = 8192;  // the latter for operands that are rows
-  /// tensor, not by warps: bytes of a place where a warp has 64 columns of 16 rows of the result.
+  /// tensor, not by warps: bytes of a place where a warp has 64 columns of 16 rows of the result, or 32 of f32.
   static constexpr int64_t kPlaceBytes = 2048;
   /// tensor: such pieces of a tile that a warp has.
   int64_t Places() const { return OwnRows() / 64 * (columns / 64); }
@@ -93,6 +93,7 @@ struct ProductFacts {
   int64_t bytes = 4;          // of an element that is computed with
   bool is_tensor = false;     // a CUDA device has instructions for such products
   bool is_f8 = false;         // ... and the factors are f8
+  bool is_tf32 = false;       // ... or f32, and multiplied in tf32
   bool is_along_sum = false;  // ... and both lie along the sum
   bool has_more = false;      // something is computed from the result, element by element
   bool has_matrix = false;    // ... and from a matrix as large as the result

@@ -69,30 +69,33 @@ class Writer {
     return vector;
   }
 
+  /// Of a piece along the sum: 32 bytes of a row each, or 16 rows.
+  static constexpr int64_t kSteps = 4;
+
   Value Multiply(tile::MultiplyOp op) {
     const auto rows = static_cast<int64_t>(op.getRows()), columns = static_cast<int64_t>(op.getColumns());
     const auto depth = static_cast<int64_t>(op.getDepth());
     const int64_t sums = rows * columns / 128, of_block = columns / 2, first = op.getFresh() ? sums : 2 * sums;
-    const bool is_f8 = IsF8(op.getDtype());
+    // Rows of tf32 and f8 always lie along the sum.
+    const bool may_be_across = op.getDtype().isBF16() || op.getDtype().isF16();
     const std::string dtypes = "." + NameOf(op.getDtype()) + "." + NameOf(op.getRightDtype().value_or(op.getDtype()));
     const std::string left = "$" + std::to_string(first), right = "$" + std::to_string(first + 1);
-    // Steps along the sum: 32 bytes of a row, or 16 rows.
-    const int64_t elements = is_f8 ? 32 : 16;
+    const int64_t elements = depth / kSteps;
     const int64_t left_step = op.getLeftAcross() ? 128 : 2, right_step = op.getRightAcross() ? 128 : 2;
     const std::string upper = ", " + std::to_string(kUpperDescriptor) + "};\n";
     std::string text =
         "{\n.reg .b32 l;\n.reg .b64 a, b;\n.reg .pred p, q;\nsetp.eq.u32 p, 0, 0;\nsetp.ne.u32 q, 0, 0;\n"
         "wgmma.fence.sync.aligned;\n";
     for (int64_t block = 0; block < rows / 64; ++block) {
-      for (int64_t k = 0; k < depth / elements; ++k) {
+      for (int64_t k = 0; k < kSteps; ++k) {
         text += "add.u32 l, " + left + ", " + std::to_string(block * 512 + k * left_step) + ";\nmov.b64 a, {l" + upper;
         text += "add.u32 l, " + right + ", " + std::to_string(k * right_step) + ";\nmov.b64 b, {l" + upper;
         text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k" + std::to_string(elements) +
                 ".f32" + dtypes + " {";
         for (int64_t e = 0; e < of_block; ++e) text += (e > 0 ? ",$" : "$") + std::to_string(block * of_block + e);
         text += std::string("}, a, b, ") + (op.getFresh() && k == 0 ? "q" : "p") + ", 1, 1";
-        // Rows of f8 always lie along the sum.
-        if (!is_f8) text += std::string(op.getLeftAcross() ? ", 1" : ", 0") + (op.getRightAcross() ? ", 1" : ", 0");
+        if (may_be_across)
+          text += std::string(op.getLeftAcross() ? ", 1" : ", 0") + (op.getRightAcross() ? ", 1" : ", 0");
         text += ";\n";
       }
     }
@@ -101,7 +104,11 @@ class Writer {
                     op.getFresh());
   }
   static std::string NameOf(Type dtype) {
-    return dtype.isBF16() ? "bf16" : dtype.isF16() ? "f16" : isa<Float8E4M3FNType>(dtype) ? "e4m3" : "e5m2";
+    return dtype.isBF16()                 ? "bf16"
+           : dtype.isF16()                ? "f16"
+           : isa<FloatTF32Type>(dtype)    ? "tf32"
+           : isa<Float8E4M3FNType>(dtype) ? "e4m3"
+                                          : "e5m2";
   }
 
   Value Promote(tile::PromoteOp op) {
@@ -116,10 +123,10 @@ class Writer {
 
   // Each warp has 16 of every 64 rows. A line of a piece, 128 bytes, begins at a multiple of them, and its sixteens of
   // bytes are exchanged by the line's number modulo eight: so the place of the next 16 elements along the sum is that
-  // of the first with bits flipped, where lines lie along the sum, and 16 lines further where they lie across.
+  // of the first with bits flipped, where lines lie along the sum, and 16 lines further where they lie across. Eight
+  // elements for tf32 have as many bytes, and threads that have pairs of others have one of them each.
   Value MultiplyByWarp(tile::MultiplyOp op) {
     const auto rows = static_cast<int64_t>(op.getRows()), columns = static_cast<int64_t>(op.getColumns());
-    const auto depth = static_cast<int64_t>(op.getDepth());
     const int64_t sums = rows * columns / 128, of_block = columns / 2, blocks = rows / 64;
     const bool left_across = op.getLeftAcross(), right_across = op.getRightAcross();
     Value thread = LLVM::CallIntrinsicOp::create(b_, loc_, b_.getI32Type(),
@@ -143,17 +150,25 @@ class Writer {
                              : address(op.getLeft(), plus(times(warp, 16), plus(times(second, 8), low)), third);
     Value right = right_across ? address(op.getRight(), plus(times(second, 8), low), third)
                                : address(op.getRight(), plus(times(third, 8), low), second);
-    const std::string dtype = op.getDtype().isBF16() ? "bf16" : "f16";
+    const bool is_tf32 = isa<FloatTF32Type>(op.getDtype());
+    const std::string dtype = NameOf(op.getDtype());
+    const std::string instruction = std::string("mma.sync.aligned.m16n8") + (is_tf32 ? "k8" : "k16") + ".row.col.f32." +
+                                    dtype + "." + dtype + ".f32 {";
     const std::string a = "$" + std::to_string(2 * sums), b = "$" + std::to_string(2 * sums + 1);
-    auto load = [](const std::string& to, bool across, const std::string& at, int64_t plus) {
-      return "ldmatrix.sync.aligned.m8n8.x4" + std::string(across ? ".trans" : "") + ".shared.b16 {" + to + "0," + to +
-             "1," + to + "2," + to + "3}, [" + at + "+" + std::to_string(plus) + "];\n";
+    auto load = [&](const std::string& to, bool across, const std::string& at, int64_t plus) {
+      std::string text = "ldmatrix.sync.aligned.m8n8.x4" + std::string(across ? ".trans" : "") + ".shared.b16 {" + to +
+                         "0," + to + "1," + to + "2," + to + "3}, [" + at + "+" + std::to_string(plus) + "];\n";
+      for (int64_t k = 0; is_tf32 && k < 4; ++k) {
+        const std::string one = to + std::to_string(k);
+        text += "cvt.rna.tf32.f32 " + one + ", " + one + ";\n";
+      }
+      return text;
     };
     std::string text = "{\n.reg .b32 l<4>, m<4>, r<4>, p, q<4>;\n";
     // Of lines across the sum, the four sixteens of columns of a block.
     for (int64_t n = 0; n < 4; ++n)
       text += "xor.b32 q" + std::to_string(n) + ", " + b + ", " + std::to_string(n * 32) + ";\n";
-    for (int64_t k = 0; k < depth / 16; ++k) {
+    for (int64_t k = 0; k < kSteps; ++k) {
       if (!left_across) text += "xor.b32 p, " + a + ", " + std::to_string(k * 32) + ";\n";
       for (int64_t block = 0; block < blocks; ++block)
         text += load(block == 0 ? "l" : "m", left_across, left_across ? a : "p",
@@ -168,8 +183,8 @@ class Writer {
             for (int64_t e = 0; e < 4; ++e)
               own += (e > 0 ? ",$" : "$") + std::to_string(block * of_block + n * 8 + half * 4 + e);
             const std::string y = std::to_string(2 * half), z = std::to_string(2 * half + 1);
-            text += "mma.sync.aligned.m16n8k16.row.col.f32." + dtype + "." + dtype + ".f32 {" + own + "}, {" + x +
-                    "0," + x + "1," + x + "2," + x + "3}, {r" + y + ",r" + z + "}, {" + own + "};\n";
+            text += instruction + own + "}, {" + x + "0," + x + "1," + x + "2," + x + "3}, {r" + y + ",r" + z + "}, {" +
+                    own + "};\n";
           }
         }
       }
@@ -279,7 +294,37 @@ class Writer {
     return all;
   }
 
+  // Of f32 a thread has two elements of every eight, in 32 bytes of its row: the next eight differ in bits of the
+  // address, and the lower row is 1024 bytes further.
+  void LayDownWide(tile::LayDownOp op) {
+    Value thread = LLVM::CallIntrinsicOp::create(b_, loc_, b_.getI32Type(),
+                                                 b_.getStringAttr("llvm.nvvm.read.ptx.sreg.tid.x"), ValueRange())
+                       .getResult(0);
+    auto bits = [&](int64_t from, int64_t count) {
+      return LLVM::AndOp::create(b_, loc_, LLVM::LShrOp::create(b_, loc_, thread, Small(from)),
+                                 Small((int64_t{1} << count) - 1))
+          .getResult();
+    };
+    auto times = [&](Value x, int64_t n) { return LLVM::MulOp::create(b_, loc_, x, Small(n)).getResult(); };
+    auto plus = [&](Value x, Value y) { return LLVM::AddOp::create(b_, loc_, x, y).getResult(); };
+    Value row = bits(2, 3), place = LLVM::XOrOp::create(b_, loc_, bits(1, 1), row);
+    SmallVector<Value> operands = {
+        plus(Address(op.getSlot()), plus(times(row, 128), plus(times(place, 16), times(bits(0, 1), 8))))};
+    for (Value tile : {op.getUpper(), op.getLower()}) operands.append(Elements(tile));
+    std::string text = "{\n.reg .b32 a;\n";
+    for (int64_t k = 0; k < 4; ++k) {
+      text += "xor.b32 a, $0, " + std::to_string(k * 32) + ";\n";
+      for (int64_t lower = 0; lower < 2; ++lower) {
+        const int64_t x = 1 + lower * 8 + k * 2;
+        text += "st.shared.v2.f32 [a+" + std::to_string(lower * 1024) + "], {$" + std::to_string(x) + ", $" +
+                std::to_string(x + 1) + "};\n";
+      }
+    }
+    Text(text + "}", "r" + Repeated(",f", 16) + ",~{memory}", operands);
+  }
+
   void LayDown(tile::LayDownOp op) {
+    if (op.getDtype().isF32()) return LayDownWide(op);
     SmallVector<Value> operands = {RowOfBlocks(op.getSlot())};
     for (Value tile : {op.getUpper(), op.getLower()}) operands.append(Elements(tile));
     std::string text = "{\n.reg .b32 a, u<4>, l<4>;\n";

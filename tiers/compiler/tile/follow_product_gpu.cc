@@ -1,9 +1,10 @@
 // Sums lie in registers in a way that suits no memory. There are two ways from there:
 //
-// - On sm_90a, where results are bf16 or f16 and operands are rows, numbers, and at most one matrix: ops are computed
-//   on sums as they lie. Each warp lays 64 columns of its 16 rows down in a place of its own in shared memory, and one
-//   thread copies them out while the warp goes on with the next ones. A matrix that is read comes to those places,
-//   brought by a copy while the group multiplies, and is taken up in the same way.
+// - On sm_90a, where results are bf16, f16 or f32 and operands are rows, numbers, and at most one matrix: ops are
+//   computed on sums as they lie. Each warp lays 64 columns of its 16 rows, or 32 of f32, down in a place of its own in
+//   shared memory, and one thread copies them out while the warp goes on with the next ones. A matrix that is read
+//   comes to those places, brought by a copy while the group multiplies, and is taken up in the same way; but neither
+//   it nor a result is f32 then, which would need twice the room.
 // - Otherwise threads exchange sums, 32 columns at a time, until each has runs of eight; from there on ops that follow
 //   are those of any kernel, with operands and results in accesses of 16 bytes. Operands are loaded some steps ahead.
 //
@@ -86,10 +87,11 @@ std::optional<FollowProductGpu::Matrix> FollowProductGpu::PiecesOf(size_t view) 
   if (!IsRun(view) || v.is_table || v.is_base || v.update >= 0 || v.own_dim.size() != rank_) return std::nullopt;
   Type dtype = v.type.getElementType();
   const int64_t columns = v.own_dim[rank_ - 1], rows = v.own_dim[rank_ - 2];
-  if (!(dtype.isBF16() || dtype.isF16()) || columns < 0 || rows < 0) return std::nullopt;
+  if (!(dtype.isBF16() || dtype.isF16() || dtype.isF32()) || columns < 0 || rows < 0) return std::nullopt;
   Matrix matrix;
   matrix.view = view;
-  SmallVector<int64_t> map = {static_cast<int64_t>(view), columns, kPlaceColumns, rows, kPlaceRows};
+  matrix.of_place = kRowBytes / BytesOf(dtype);
+  SmallVector<int64_t> map = {static_cast<int64_t>(view), columns, matrix.of_place, rows, kPlaceRows};
   for (size_t d = rank_ - 2; d-- > 0;) {
     if (v.own_dim[d] < 0 || nest_.space[d].is_one()) continue;
     map.append({v.own_dim[d], 1});
@@ -103,6 +105,7 @@ std::optional<FollowProductGpu::Matrix> FollowProductGpu::PiecesOf(size_t view) 
 bool FollowProductGpu::PlanPlaces() {
   if (s_.columns % kPlaceColumns != 0) return false;
   SmallVector<Matrix> results;
+  const auto is_wide = [](const Matrix& matrix) { return matrix.of_place < kPlaceColumns; };
   for (size_t k = 0; k < Yield().getValues().size(); ++k) {
     std::optional<Matrix> pieces = PiecesOf(num_inputs_ + k);
     if (!pieces || DimsOf(nest_.views[num_inputs_ + k].type) != nest_.space) return false;
@@ -123,12 +126,13 @@ bool FollowProductGpu::PlanPlaces() {
     }
     if (read) return false;
     read = PiecesOf(k);
-    if (!read) return false;
+    if (!read || is_wide(*read)) return false;
   }
   for (Operation& op : Body())
     if (IsGather(&op)) return false;
-  if (read && results.size() > 1) return false;
-  const int64_t places = read ? s_.Places() : std::min(kMostPlaces, s_.Places());
+  const bool has_wide = llvm::any_of(results, is_wide);
+  if (read && (results.size() > 1 || has_wide)) return false;
+  const int64_t places = read ? s_.Places() : std::min(kMostPlaces, s_.Places() * (has_wide ? 2 : 1));
   const int64_t room = ProductSchedule::kSharedBytes - s_.stages * slot_bytes_ - 16 * (s_.stages + 1);
   const int64_t each = kWarps * (kPlaceBytes + (read ? 8 : 0));
   places_ = std::min(places, (room - kGroups * row_bytes) / each);
@@ -155,8 +159,8 @@ Value FollowProductGpu::WarpSignal(int64_t place) {
 }
 
 SmallVector<Value> FollowProductGpu::PieceAt(const Matrix& matrix, const At& tile, Value top, int64_t n) {
-  const int64_t across = s_.columns / kPlaceColumns;
-  SmallVector<Value> at = {Sum(tile.column, I64(n % across * kPlaceColumns)), Sum(top, I64(n / across * 64))};
+  const int64_t across = s_.columns / matrix.of_place;
+  SmallVector<Value> at = {Sum(tile.column, I64(n % across * matrix.of_place)), Sum(top, I64(n / across * 64))};
   for (size_t d : matrix.batch) at.push_back(tile.batch[d]);
   return at;
 }
@@ -228,24 +232,29 @@ void FollowProductGpu::FollowInPlaces(const At& tile, Value top, Value sums, Val
     }
     // What is read is taken up by the whole warp before anything takes its place.
     if (read_) tile::WarpBarrierOp::create(b_, loc_);
-    for (int64_t k = 0; k < num_results; ++k, ++laid) {
-      Value place = WarpPlace(laid % places_);
-      if (!read_) {
-        If(IsFirstLane(), [&] { tile::AwaitOutOp::create(b_, loc_, b_.getI64IntegerAttr(places_ - 1), UnitAttr()); });
-        tile::WarpBarrierOp::create(b_, loc_);
-      }
+    for (int64_t k = 0; k < num_results; ++k) {
+      const Matrix& matrix = results_[static_cast<size_t>(k)];
       Type dtype = ElementOf(Yield().getValues()[static_cast<unsigned>(k)]);
-      for (int64_t half = 0; half < 2; ++half) {
-        const std::array<Value, 2>& result = tiles[static_cast<size_t>(half * num_results + k)];
-        tile::LayDownOp::create(b_, loc_, result[0], result[1], place, b_.getI64IntegerAttr(half),
-                                TypeAttr::get(dtype));
+      // Halves share a place, or have one each.
+      const int64_t of_place = matrix.of_place / kStep, pieces = 2 / of_place;
+      for (int64_t piece = 0; piece < pieces; ++piece, ++laid) {
+        Value place = WarpPlace(laid % places_);
+        if (!read_) {
+          If(IsFirstLane(), [&] { tile::AwaitOutOp::create(b_, loc_, b_.getI64IntegerAttr(places_ - 1), UnitAttr()); });
+          tile::WarpBarrierOp::create(b_, loc_);
+        }
+        for (int64_t half = 0; half < of_place; ++half) {
+          const std::array<Value, 2>& result = tiles[static_cast<size_t>((piece + half) * num_results + k)];
+          tile::LayDownOp::create(b_, loc_, result[0], result[1], place, b_.getI64IntegerAttr(half),
+                                  TypeAttr::get(dtype));
+        }
+        tile::PublishOp::create(b_, loc_);
+        tile::WarpBarrierOp::create(b_, loc_);
+        If(IsFirstLane(), [&] {
+          tile::CopyOutOp::create(b_, loc_, b_.getI64IntegerAttr(2 + k), PieceAt(matrix, tile, top, n * pieces + piece),
+                                  place);
+        });
       }
-      tile::PublishOp::create(b_, loc_);
-      tile::WarpBarrierOp::create(b_, loc_);
-      If(IsFirstLane(), [&] {
-        const Matrix& matrix = results_[static_cast<size_t>(k)];
-        tile::CopyOutOp::create(b_, loc_, b_.getI64IntegerAttr(2 + k), PieceAt(matrix, tile, top, n), place);
-      });
     }
   }
 }

@@ -61,7 +61,7 @@ class FollowProductGpu : public ProductPieces {
   void RowsWereRead();
 
   // ---- what follows the product, on sums as they lie
-  /// A matrix of which a warp has pieces of 16 x 64 elements; nothing where it cannot be copied so.
+  /// A matrix of which a warp has pieces of 16 x 64 elements, or 16 x 32 of f32; nothing where it cannot be copied so.
   std::optional<Matrix> PiecesOf(size_t view);
   /// Whether results go through places in shared memory, and how many of them a warp has.
   bool PlanPlaces();

@@ -52,7 +52,7 @@ class ProductGpuLowering : public FollowProductGpu {
 
   bool CanLower() {
     return FindFactor(left_, 0, s_.rows) && FindFactor(right_, 1, s_.columns / s_.Blocks()) &&
-           (!IsF8(dtype_) || (!left_.is_across && !right_.is_across)) &&
+           (!(IsF8(dtype_) || is_tf32_) || (!left_.is_across && !right_.is_across)) &&
            (s_.warps == 0 || (left_.is_last && right_.is_last && (!right_.is_across || s_.columns % 64 == 0)));
   }
 
@@ -320,7 +320,7 @@ class ProductGpuLowering : public FollowProductGpu {
   }
   // 16 bytes of every 32nd row of a piece in shared memory.
   void FetchPiece(const Matrix& matrix, const Lines& at, Value piece, Value slot, int64_t lines) {
-    const int64_t threads = kGroups * kGroup, rows = threads / 8;
+    const int64_t threads = kGroups * kGroup, rows = threads / 8, lanes = 16 / BytesOf(dtype_);
     Value sixteen = Rem(thread_, I64(8)), row = Div(thread_, I64(8));
     Value place = arith::XOrIOp::create(b_, loc_, sixteen, Rem(row, I64(8)));
     Value to = Sum(slot, Sum(Mul(row, I64(kRowBytes)), Mul(place, I64(16))));
@@ -328,14 +328,14 @@ class ProductGpuLowering : public FollowProductGpu {
     for (int64_t r = 0; r < lines; r += rows) {
       // Across the sum: blocks of 64 lines, whose rows are elements of the sum.
       const int64_t block = matrix.is_across ? r / 64 * 64 : 0, within = r - block;
-      Value in_row = Mul(sixteen, I64(kLanes)), here = Sum(row, I64(within));
+      Value in_row = Mul(sixteen, I64(lanes)), here = Sum(row, I64(within));
       Value line = Sum(at.first, matrix.is_across ? Sum(in_row, I64(block)) : here);
       Value along = Sum(begin, matrix.is_across ? here : in_row);
       Value is_there =
           And(Compare(arith::CmpIPredicate::ult, line, at.lines), Compare(arith::CmpIPredicate::ult, along, depth));
       Value offset = Sum(at.offset, Sum(Mul(line, at.line), Mul(along, at.along)));
       tile::FetchOp::create(b_, loc_, view_args_[matrix.view], offset, Sum(to, I64(r * kRowBytes)), is_there,
-                            b_.getI64IntegerAttr(kLanes), TypeAttr::get(dtype_));
+                            b_.getI64IntegerAttr(lanes), TypeAttr::get(dtype_));
     }
   }
 

@@ -1,5 +1,7 @@
 #include "tiers/compiler/tile/product_pieces.h"
 
+#include "tiers/compiler.h"
+
 using namespace mlir;
 
 namespace tessera::compiler {
@@ -37,6 +39,7 @@ bool ProductPieces::FindFactor(Matrix& matrix, unsigned operand, int64_t lines) 
     matrix.batch.push_back(rank_ - static_cast<size_t>(rank - d));
     matrix.dims.push_back(d);
   }
+  if (is_tf32_) map.push_back(tiers::kToTf32);
   matrix.map = DenseI64ArrayAttr::get(kernel_.getContext(), map);
   return matrix.batch.size() <= 3;
 }
@@ -55,9 +58,10 @@ void ProductPieces::Copy(const Matrix& matrix, int64_t map, ArrayRef<Value> batc
 
 Value ProductPieces::Multiply(Value sums, Value left, Value right, int64_t columns, bool by_warps, bool fresh) {
   auto unit = [&](bool is) { return is ? b_.getUnitAttr() : UnitAttr(); };
+  Type dtype = is_tf32_ ? Type(FloatTF32Type::get(b_.getContext())) : dtype_;
   return tile::MultiplyOp::create(b_, loc_, sums.getType(), sums, left, right, b_.getI64IntegerAttr(s_.OwnRows()),
                                   b_.getI64IntegerAttr(columns), b_.getI64IntegerAttr(s_.depth), unit(left_.is_across),
-                                  unit(right_.is_across), unit(by_warps), unit(fresh), TypeAttr::get(dtype_),
+                                  unit(right_.is_across), unit(by_warps), unit(fresh), TypeAttr::get(dtype),
                                   right_dtype_ == dtype_ ? TypeAttr() : TypeAttr::get(right_dtype_));
 }
 

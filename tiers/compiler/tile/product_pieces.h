@@ -22,7 +22,8 @@ class ProductPieces : public GpuRows {
         product_(ProductsOf(kernel).first),
         rank_(nest_.space.size()),
         dtype_(ElementOf(product_->getOperand(0))),
-        right_dtype_(ElementOf(product_->getOperand(1))) {}
+        right_dtype_(ElementOf(product_->getOperand(1))),
+        is_tf32_(dtype_.isF32()) {}
 
   /// A factor, a result or an operand, as it is copied.
   struct Matrix {
@@ -32,6 +33,7 @@ class ProductPieces : public GpuRows {
     bool is_across = false;             // ... and across the sum
     llvm::SmallVector<size_t> batch{};  // dims of the space that it has besides the last two
     llvm::SmallVector<int64_t> dims{};  // ... and its own
+    int64_t of_place = 0;               // of a result or an operand: columns of a piece
   };
 
   bool Transposes(llvm::StringRef which) const;
@@ -54,6 +56,7 @@ class ProductPieces : public GpuRows {
   mlir::Operation* const product_;
   const size_t rank_;
   const mlir::Type dtype_, right_dtype_;
+  const bool is_tf32_;  // f32, which is rounded to that
   Matrix left_, right_;
 };
 
