@@ -21,8 +21,9 @@ using tessera::Tensor;
 
 struct Program {
   const char* name;
-  const char* steps;  // from %p to %y
-  const char* raw;    // what cuBLASLt has for it; null: nothing
+  const char* steps;   // from %p to %y
+  const char* raw;     // what cuBLASLt has for it; null: nothing
+  bool keeps = false;  // %q, too, is a result: what the way back needs
 };
 constexpr Program kPrograms[] = {
     {"bias", "  %y = add %p, %b\n", "gemm_bias"},
@@ -30,26 +31,36 @@ constexpr Program kPrograms[] = {
     {"bias_gelu_tanh", "  %q = add %p, %b\n  %y = gelu_tanh %q\n", "gemm_bias_gelu"},
     {"bias_gelu_residual", "  %q = add %p, %b\n  %g = gelu %q\n  %y = add %g, %r\n", nullptr},
     {"bias_residual", "  %q = add %p, %b\n  %y = add %q, %r\n", nullptr},
+    {"bias_gelu_tanh_kept", "  %q = add %p, %b\n  %y = gelu_tanh %q\n", nullptr, true},
+    {"gelu_tanh_grad", "  %y = gelu_tanh_grad %r, %p\n", nullptr},
 };
 
 std::string Join(const std::string& name, int64_t m, int64_t n, int64_t k) {
   return name + " " + std::to_string(m) + " " + std::to_string(n) + " " + std::to_string(k);
 }
 
-/// What follows %p, to %y.
-std::string StepsOf(const std::string& program) {
-  for (const Program& known : kPrograms)
-    if (program == known.name) return known.steps;
-  return "";
+constexpr Program kProduct = {"product", "", nullptr};
+
+/// Null: there is none of that name.
+const Program* ProgramOf(const std::string& name) {
+  if (name == kProduct.name) return &kProduct;
+  const auto* it = std::find_if(std::begin(kPrograms), std::end(kPrograms),
+                                [&](const Program& known) { return name == known.name; });
+  return it == std::end(kPrograms) ? nullptr : it;
 }
 
 /// linear(x, w, b, r).
-Function Linear(const std::string& steps, const std::string& t, bool transposed) {
+Function Linear(const Program& program, const std::string& t, bool transposed) {
+  const std::string y = "tensor<M x N x " + t + ">";
+  const bool is_product = &program == &kProduct;
   return Function::parse("func @linear(%x: tensor<M x K x " + t + ">, %w: tensor<" +
-                         (transposed ? "N x K x " : "K x N x ") + t + ">, %b: tensor<N x " + t +
-                         ">, %r: tensor<M x N x " + t + ">) -> tensor<M x N x " + t + "> {\n  %p = matmul %x, %w" +
-                         (transposed ? " {transpose_b = true}\n" : "\n") + steps +
-                         (steps.empty() ? "  return %p\n}\n" : "  return %y\n}\n"))
+                         (transposed ? "N x K x " : "K x N x ") + t + ">, %b: tensor<N x " + t + ">, %r: " + y +
+                         ") -> " + (program.keeps ? "(" + y + ", " + y + ")" : y) + " {\n  %p = matmul %x, %w" +
+                         (transposed ? " {transpose_b = true}\n" : "\n") + program.steps + "  return " +
+                         (is_product      ? "%p"
+                          : program.keeps ? "%q, %y"
+                                          : "%y") +
+                         "\n}\n")
       .value();
 }
 
@@ -67,7 +78,9 @@ Timed SkinnyTask(bool transposed, int64_t m, int64_t n, int64_t k, const std::st
       tessera::matmul(a, all[at++ % all.size()], false, transposed);
     });
   }
-  const Function f = Linear(StepsOf(program), "bf16", transposed);
+  const Program* steps = ProgramOf(program);
+  if (steps == nullptr) return {};
+  const Function f = Linear(*steps, "bf16", transposed);
   std::vector<std::vector<Tensor>> args;
   const Tensor b = normal({n}, 100), r = normal({m, n}, 101);
   for (const Tensor& w : all) args.push_back({a, w, b, r});
@@ -111,9 +124,9 @@ Timed GpuLinearTask(const std::string& task) {
   const std::vector<Tensor> args = {normal({m, k}, 1, 1),
                                     transposed ? normal({n, k}, 2, 0.03) : normal({k, n}, 2, 0.03), normal({n}, 3, 1),
                                     normal({m, n}, 4, 1)};
-  const std::string steps = StepsOf(which);
-  if (steps.empty() && which != "product") return {};
-  const Function f = Linear(steps, t, transposed);
+  const Program* program = ProgramOf(which);
+  if (program == nullptr) return {};
+  const Function f = Linear(*program, t, transposed);
   return GpuWork([f, args] { f(args); });
 }
 

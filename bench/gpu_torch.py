@@ -114,6 +114,10 @@ def linear(words):
         return torch.randn(*dims, device="cuda", dtype=torch.bfloat16)
 
     x, w, b, r = normal(m, k), normal(k, n) * 0.03, normal(n), normal(m, n)
+
+    def kept(q):
+        return q, functional.gelu(q, approximate="tanh")
+
     # addmm has the bias in its epilogue: what one would write.
     return {
         "bias": lambda: torch.addmm(b, x, w),
@@ -121,6 +125,8 @@ def linear(words):
         "bias_gelu_tanh": lambda: functional.gelu(torch.addmm(b, x, w), approximate="tanh"),
         "bias_gelu_residual": lambda: functional.gelu(torch.addmm(b, x, w)) + r,
         "bias_residual": lambda: torch.addmm(b, x, w) + r,
+        "bias_gelu_tanh_kept": lambda: kept(torch.addmm(b, x, w)),
+        "gelu_tanh_grad": lambda: torch.ops.aten.gelu_backward(x @ w, r, approximate="tanh"),
     }.get(words[1])
 
 
