@@ -165,6 +165,28 @@ void GpuTrainLengths() {
         "gpu_train_lengths/124m");
 }
 
+void GpuTrainLoss() {
+  CheckGpu();
+  const Row row = {"124m", 200, "cuda", "BF16"};
+  const auto train = [&](const char* loss) {
+    const std::string output = RunTraining(row, {ProgramFolder() + "/tessera_train_gpt"}, {}, {"--loss", loss});
+    if (output.empty()) throw std::runtime_error("tessera_train_gpt failed");
+    return output;
+  };
+  const std::string chunked = train("chunked"), whole = train("whole");
+  Figure figure{.name = "gpu_train_loss/124m", .unit = Milliseconds(), .peer = "all logits at once"};
+  figure.ours.median = Key(chunked, "step_s");
+  figure.ours.best = Key(chunked, "best_s");
+  figure.theirs.median = Key(whole, "step_s");
+  figure.theirs.best = Key(whole, "best_s");
+  figure.ratio = figure.theirs.median / figure.ours.median;
+  figure.more = {{"loss", std::to_string(Key(chunked, "loss"))},
+                 {"peer_loss", std::to_string(Key(whole, "loss"))},
+                 {"peak_bytes", std::to_string(static_cast<int64_t>(Key(chunked, "peak_bytes")))},
+                 {"peer_peak_bytes", std::to_string(static_cast<int64_t>(Key(whole, "peak_bytes")))}};
+  Report(figure);
+}
+
 void GpuTraceOverhead() {
   CheckGpu();
   // After these it is through with compiling.

@@ -111,6 +111,12 @@ template <int kSite>
     case Op::k_avg_pool: return One(avg_pool(a, c.ints(0), c.ints(1), c.ints(2), c.ints(3), c.flag(4)));
     case Op::k_attention: return One(attention(a, b, d, {}, c.flag(0), c.real(1), c.integer(2)));
     case Op::k_paged_attention: return One(paged_attention(a, b, d, arg(3), arg(4), c.real(0)));
+    case Op::k_linear_cross_entropy: return One(linear_cross_entropy(a, b, d, c.integer(0)));
+    case Op::k_linear_cross_entropy_grad: {
+      const LinearCrossEntropyGrads grads = linear_cross_entropy_grad(a, b, d, arg(3), c.integer(0));
+      NoTailCall();
+      return {grads.x, grads.w};
+    }
     case Op::k_softmax: return One(softmax(a, c.axis(0)));
     case Op::k_log_softmax: return One(log_softmax(a, c.axis(0)));
     case Op::k_layer_norm: return One(layer_norm(a, b, d, c.axis(0), c.real(1)));

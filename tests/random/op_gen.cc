@@ -258,8 +258,30 @@ bool OpGen::Pages(Place place) {
   return Try(place, Op::k_paged_attention, {Use(q), Use(k), Use(v), Use(table), Use(lengths)}, {});
 }
 
+bool OpGen::Loss(Place place) {
+  const int64_t rows = rng_.Between(1, 4), classes = rng_.Between(1, 5), features = rng_.Between(1, 3);
+  const auto normal = [&](Ints dims) {
+    return Emit(place, Op::k_random_normal, {Imm(rng_.Below(1000)), Imm(int64_t{0})}, {{"dims", std::move(dims)}});
+  };
+  ValueId x = normal({rows, features});
+  const ValueId w = normal({classes, features});
+  // A few targets are no classes.
+  const ValueId targets =
+      Emit(place, Op::k_random_int, {Imm(rng_.Below(1000)), Imm(int64_t{0})},
+           {{"dims", Ints{rows}}, {"low", int64_t{0}}, {"high", rng_.Chance(3) ? classes + 1 : classes}});
+  const Operand by = ValueWhere(place, IsFloatType);
+  const ValueId mean = by.kind == Operand::Kind::value ? Emit(place, Op::k_mean, {by}) : -1;
+  if (const ValueId other = mean < 0 ? -1 : Emit(place, Op::k_mul, {Use(x), Use(mean)}); other >= 0) x = other;
+  const std::vector<std::pair<const char*, ir::Attr>> ignore = {
+      {"ignore", rng_.Chance(50) ? int64_t{0} : int64_t{-100}}};
+  if (rng_.Chance(50)) return Try(place, Op::k_linear_cross_entropy, {Use(x), Use(w), Use(targets)}, ignore);
+  const ValueId g = normal({rows});
+  return Try(place, Op::k_linear_cross_entropy_grad, {Use(x), Use(w), Use(targets), Use(g)}, ignore);
+}
+
 bool OpGen::Product(Place place) {
   if (rng_.Chance(6)) return Pages(place);
+  if (rng_.Chance(6)) return Loss(place);
   const Operand a = ValueWhere(place, IsRanked);
   if (a.kind == Operand::Kind::absent) return false;
   if (rng_.Chance(8)) {

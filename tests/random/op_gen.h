@@ -49,6 +49,7 @@ class OpGen {
   bool Elementwise(Place place);
   bool Reduction(Place place);
   bool Pages(Place place);
+  bool Loss(Place place);
   bool Product(Place place);
   bool Normalise(Place place);
   bool ViewOp(Place place);

@@ -82,6 +82,8 @@ void CheckCoverage(const Counts& counts, Checker& c) {
                            "op buffer_add",
                            "op matmul",
                            "op paged_attention",
+                           "op linear_cross_entropy",
+                           "op linear_cross_entropy_grad",
                            "op softmax",
                            "op layer_norm",
                            "op reshape",
