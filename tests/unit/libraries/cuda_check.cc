@@ -150,44 +150,6 @@ TEST_F(CudaStandIn, BatchesBecomeRows) {
   EXPECT_EQ(Asked(), asked) << "all of them are the same product";
 }
 
-TEST_F(CudaStandIn, LinearCrossEntropyGoesOverItsRows) {
-  // Kernels compute nothing here: what the products take for the gradients of the logits are the logits.
-  const Tensor targets = Tensor::from(std::vector<int64_t>(21, 3), {3, 7});
-  for (const DType dtype : {f32, bf16}) {
-    const Tensor x = Numbers({3, 7, 8}, 1, Device::cpu()).cast(dtype),
-                 w = Numbers({20, 8}, 2, Device::cpu()).cast(dtype), g = Numbers({3, 7}, 3, Device::cpu()).cast(dtype);
-    const Tensor logits = matmul(x.cast(f32), w.cast(f32), false, true).reshape({21, 20});
-    const Tensor dx = matmul(logits, w.cast(f32)).reshape({3, 7, 8}),
-                 dw = matmul(logits, x.cast(f32).reshape({21, 8}), true, false);
-    // The same elements, with those of a column side by side.
-    const Tensor x_there = x.to(Gpu(1)), w_there = w.to(Gpu(1)), t_there = targets.to(Gpu(1)), g_there = g.to(Gpu(1));
-    const Tensor w_turned = copy(transpose(w)).to(Gpu(1)).transpose();
-    const int64_t row = 20 * (dtype == f32 ? 4 : 2);
-    for (const auto& [budget, chunks] : {std::pair<int64_t, int64_t>{0, 1}, {1, 21}, {row * 8, 3}, {row * 7 + 1, 3}}) {
-      SCOPED_TRACE(std::string(Name(dtype)) + ", budget " + std::to_string(budget));
-      interp::logits_budget = budget;
-      for (const Tensor& there : {w_there, w_turned}) {
-        const auto products = [] { return rt::SnapshotMetrics()[static_cast<int>(rt::Metric::products_run)]; };
-        const int64_t in_use = Runtime::memory(Gpu(1)).bytes_in_use, before = products();
-        const size_t launches = Launches(1);
-        const Tensor losses = linear_cross_entropy(x_there, there, t_there);
-        EXPECT_EQ(losses.dims(), targets.dims());
-        EXPECT_EQ(products() - before, chunks);
-        EXPECT_EQ(Launches(1) - launches, static_cast<size_t>(chunks));
-        const LinearCrossEntropyGrads grads = linear_cross_entropy_grad(x_there, there, t_there, g_there);
-        EXPECT_EQ(products() - before, 4 * chunks);
-        // Sums of several chunks are cast in the end.
-        const bool casts = dtype == bf16 && chunks > 1;
-        EXPECT_EQ(Launches(1) - launches, static_cast<size_t>(2 * chunks) + casts);
-        ExpectSame(grads.x, dx, dtype == f32 ? 1e-4f : 0.1f);
-        if (!casts) ExpectSame(grads.w, dw, dtype == f32 ? 1e-4f : 0.1f);
-        EXPECT_LT(Runtime::memory(Gpu(1)).bytes_in_use - in_use, 8192) << "scratch memory has gone back";
-      }
-    }
-    interp::logits_budget = 0;
-  }
-}
-
 TEST_F(CudaStandIn, ProductsThatDifferInSizeShareAChoice) {
   // In f32 a program of few shapes has each asked about.
   const int before = Asked();
@@ -580,6 +542,44 @@ TEST_F(CudaStandIn, ATraceHasOneDevice) {
   }
   Runtime::set_device(old);
   for (size_t k = 0; k < before.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], before[k]).ok());
+}
+
+TEST_F(CudaStandIn, LinearCrossEntropyGoesOverItsRows) {
+  // Kernels compute nothing here: what the products take for the gradients of the logits are the logits.
+  const Tensor targets = Tensor::from(std::vector<int64_t>(21, 3), {3, 7});
+  for (const DType dtype : {f32, bf16}) {
+    const Tensor x = Numbers({3, 7, 8}, 1, Device::cpu()).cast(dtype),
+                 w = Numbers({20, 8}, 2, Device::cpu()).cast(dtype), g = Numbers({3, 7}, 3, Device::cpu()).cast(dtype);
+    const Tensor logits = matmul(x.cast(f32), w.cast(f32), false, true).reshape({21, 20});
+    const Tensor dx = matmul(logits, w.cast(f32)).reshape({3, 7, 8}),
+                 dw = matmul(logits, x.cast(f32).reshape({21, 8}), true, false);
+    // The same elements, with those of a column side by side.
+    const Tensor x_there = x.to(Gpu(1)), w_there = w.to(Gpu(1)), t_there = targets.to(Gpu(1)), g_there = g.to(Gpu(1));
+    const Tensor w_turned = copy(transpose(w)).to(Gpu(1)).transpose();
+    const int64_t row = 20 * (dtype == f32 ? 4 : 2);
+    for (const auto& [budget, chunks] : {std::pair<int64_t, int64_t>{0, 1}, {1, 21}, {row * 8, 3}, {row * 7 + 1, 3}}) {
+      SCOPED_TRACE(std::string(Name(dtype)) + ", budget " + std::to_string(budget));
+      interp::logits_budget = budget;
+      for (const Tensor& there : {w_there, w_turned}) {
+        const auto products = [] { return rt::SnapshotMetrics()[static_cast<int>(rt::Metric::products_run)]; };
+        const int64_t in_use = Runtime::memory(Gpu(1)).bytes_in_use, before = products();
+        const size_t launches = Launches(1);
+        const Tensor losses = linear_cross_entropy(x_there, there, t_there);
+        EXPECT_EQ(losses.dims(), targets.dims());
+        EXPECT_EQ(products() - before, chunks);
+        EXPECT_EQ(Launches(1) - launches, static_cast<size_t>(chunks));
+        const LinearCrossEntropyGrads grads = linear_cross_entropy_grad(x_there, there, t_there, g_there);
+        EXPECT_EQ(products() - before, 4 * chunks);
+        // Sums of several chunks are cast in the end.
+        const bool casts = dtype == bf16 && chunks > 1;
+        EXPECT_EQ(Launches(1) - launches, static_cast<size_t>(2 * chunks) + casts);
+        ExpectSame(grads.x, dx, dtype == f32 ? 1e-4f : 0.1f);
+        if (!casts) ExpectSame(grads.w, dw, dtype == f32 ? 1e-4f : 0.1f);
+        EXPECT_LT(Runtime::memory(Gpu(1)).bytes_in_use - in_use, 8192) << "scratch memory has gone back";
+      }
+    }
+    interp::logits_budget = 0;
+  }
 }
 
 TEST_F(CudaStandIn, BlocksServeSizesALittleSmaller) {
