@@ -357,6 +357,9 @@ TEST_F(CudaOps, ConvAndPools) {
 
 TEST_F(CudaOps, Indexing) {
   for (DType dtype : kAll) {
+    // More units of 16 bytes than threads have at once, and some that do not begin at a multiple of them.
+    const auto shifted = Run1(Op::k_slice, {Random(dtype, {100001})}, {ir::Ints{1}, ir::Ints{100001}});
+    Compare(Op::k_concat, {Random(dtype, {40000}), shifted, Random(dtype, {64})}, {int64_t{0}});
     // Rows that a warp copies 2 KiB at a time, an index outside among them.
     Compare(Op::k_take, {Random(dtype, {9, 4096}), Ids({2, 7}, 9)}, {int64_t{0}});
     Compare(Op::k_take, {Random(dtype, {3, 9, 2048}), Ids({5}, 9)}, {int64_t{1}});
