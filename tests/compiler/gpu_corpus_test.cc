@@ -177,10 +177,11 @@ TEST(GpuCorpus, EveryDevice) {
   json << "\n]\n";
 }
 
-// Whatever the tuner may try for a product of few rows is a kernel, but for the library.
-TEST(GpuCorpus, OtherCutsOfFewRows) {
+// Whatever the tuner may try for a product of few rows, or in tf32, is a kernel, but for the library.
+TEST(GpuCorpus, OtherCuts) {
   for (const Trace& trace : Corpus()) {
-    if (!llvm::StringRef(trace.name).starts_with("few_rows")) continue;
+    const llvm::StringRef name(trace.name);
+    if (!name.starts_with("few_rows") && !name.starts_with("tf32_")) continue;
     for (const char* device : {"sm_80", "sm_90a"}) {
       CompileSettings settings = For(device, trace.text);
       const std::string given = settings.options.schedule.empty() ? "*:" : settings.options.schedule + ",";

@@ -52,10 +52,10 @@ TEST(TiersInspect, AnUnknownStageIsRefusedWithTheKnownOnes) {
   const Result<std::string> text = f.inspect_ir("tiles");
   ASSERT_FALSE(text.ok());
   EXPECT_EQ(text.status().code(), Code::invalid_argument);
-  EXPECT_EQ(
-      text.status().message(),
-      "inspect_ir: there is no stage \"tiles\"; stages are graph, sched, tile, target, llvm, asm and cuda, and there is "
-      "report");
+  EXPECT_EQ(text.status().message(),
+            "inspect_ir: there is no stage \"tiles\"; stages are graph, sched, tile, target, llvm, asm and cuda, and "
+            "there is "
+            "report");
 }
 
 TEST(TiersInspect, AFunctionThatIsNotHotHasNoVersion) {
@@ -177,6 +177,21 @@ TEST(TiersInspect, ACubinOfATraceForAGpu) {
   const auto host = tiers::Inspect(**tiers::Compiler(), request, "cubin");
   ASSERT_FALSE(host.ok());
   EXPECT_THAT(std::string(host.status().message()), HasSubstr("the code is for the host"));
+}
+
+TEST(TiersInspect, ProductsInTf32AreAskedFor) {
+  if (NoCompiler()) GTEST_SKIP() << "no compiler";
+  const std::string text = R"(
+!t = tensor<512x512xf32>
+tsr_graph.trace "function" values [0, 1] strides [[], []] (%v0: !t, %v1: !t) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] {transpose_b = true} : (!t, !t) -> !t
+  %v3 = tsr_graph.relu %v2 step 1 values [3] until [end] : (!t) -> !t
+}
+)";
+  TesseraCompileRequest request = {text.data(), text.size(), 3, 1, 0, 0, 1, 1, "", 0, 0, "sm_90a"};
+  EXPECT_THAT(*tiers::Inspect(**tiers::Compiler(), request, "tile"), Not(HasSubstr("tsr_tile.multiply")));
+  request.tf32 = 1;
+  EXPECT_THAT(*tiers::Inspect(**tiers::Compiler(), request, "tile"), HasSubstr(" : tf32, vector<"));
 }
 
 }  // namespace

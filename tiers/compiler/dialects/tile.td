@@ -503,7 +503,7 @@ def TsrTile_MultiplyOp : TsrTile_Op<"multiply", [MemoryEffects<[MemRead, MemWrit
     `sums` are the elements that one thread of the 128 has: for each 64 rows, and for each 8 columns, two of its row and
     two of the row eight further down. The thread goes on at once, and touches neither before tsr_tile.multiplied.
     With `by_warps` each warp multiplies its 16 of each 64 rows for itself, by instructions that every device since sm_80
-    has, and the sums are ready at once; elements for tf32 are f32, which it rounds. With `fresh` the sums are those of these pieces alone.
+    has, and the sums are ready at once; it rounds f32 to tf32. With `fresh` the sums are those of these pieces alone.
 
     ```mlir
     %s = tsr_tile.multiply %v128, %slot, %slot rows 64 columns 256 depth 64 right_across : bf16, vector<128xf32>
