@@ -19,6 +19,15 @@ std::string Describe(const DeviceError& e) {
         "page ", e.value, " is outside the pool, which has ", e.bound, " pages",
         e.bound == 0 ? std::string("; there is no valid page") : absl::StrCat("; use 0 to ", e.bound - 1));
   }
+  switch (static_cast<ir::Op>(e.op)) {
+    case ir::Op::k_cross_entropy:
+    case ir::Op::k_cross_entropy_grad:
+    case ir::Op::k_linear_cross_entropy:
+    case ir::Op::k_linear_cross_entropy_grad:
+      return absl::StrCat("target ", e.value, " is no class; there are ", e.bound,
+                          ", and a target is one of them, counted from 0, or `ignore`");
+    default: break;
+  }
   return absl::StrCat(
       "index ", e.value, " is outside its dim, which is ", e.bound,
       e.bound == 0 ? std::string("; there is no valid index") : absl::StrCat("; use ", -e.bound, " to ", e.bound - 1));

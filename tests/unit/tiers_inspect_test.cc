@@ -54,8 +54,7 @@ TEST(TiersInspect, AnUnknownStageIsRefusedWithTheKnownOnes) {
   EXPECT_EQ(text.status().code(), Code::invalid_argument);
   EXPECT_EQ(text.status().message(),
             "inspect_ir: there is no stage \"tiles\"; stages are graph, sched, tile, target, llvm, asm and cuda, and "
-            "there is "
-            "report");
+            "there is report");
 }
 
 TEST(TiersInspect, AFunctionThatIsNotHotHasNoVersion) {

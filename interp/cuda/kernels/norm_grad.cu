@@ -142,7 +142,9 @@ __device__ __forceinline__ void RowsAhead(const NormGradArgs& a, Two<float>* sha
   const int lanes = n > 16 ? 32 : a.lanes;
   const int groups = blockDim.x / lanes, group = threadIdx.x / lanes, t = threadIdx.x % lanes;
   const int64_t step = static_cast<int64_t>(gridDim.x) * groups;
-  const float size = static_cast<float>(a.n), eps = static_cast<float>(a.eps);
+  // What is more than 0 stays so in f32.
+  const float size = static_cast<float>(a.n), small = a.eps > 0 ? 0x1p-126f : 0.0f;
+  const float eps = fmaxf(static_cast<float>(a.eps), small);
   const auto means_of = [&](float p, float q) {
     const Two<float> sums = GroupMerge(Two<float>{p, q}, lanes, shared, Two<float>{0, 0},
                                        [](Two<float>& to, const Two<float>& from) { to.a += from.a, to.b += from.b; });
@@ -194,6 +196,8 @@ __device__ __forceinline__ void RowsAhead(const NormGradArgs& a, Two<float>* sha
     }
     StoreRow(At<T>(a.dx) + (count > 0 ? row * a.n : 0), count, t, lanes, true, g);
   }
+  // What was fetched last, zeros, must not come after the sums that take its place.
+  WaitForOwnCopies();
   StoreSums(a, lanes, dw, db, room);
 }
 
