@@ -26,12 +26,15 @@ class CudaTf32Products : public CudaKernels {
   /// Half a unit of 10 bits for each factor, and what f32 loses of the sum.
   static double BoundOf(int64_t k) { return 0x1p-10 * 1.01 + static_cast<double>(k) * 0x1p-22; }
   /// f(args), called until it runs in a generated kernel.
-  static Tensor Run(const Function& f, const std::vector<Tensor>& args, const std::string& what) {
+  static std::vector<Tensor> RunAll(const Function& f, const std::vector<Tensor>& args, const std::string& what) {
     const int64_t before = Generated();
     std::vector<Tensor> y;
     for (int i = 0; i < 8; ++i) y = f(args);
     EXPECT_GT(Generated(), before) << what;
-    return y[0];
+    return y;
+  }
+  static Tensor Run(const Function& f, const std::vector<Tensor>& args, const std::string& what) {
+    return RunAll(f, args, what)[0];
   }
 
  private:
@@ -110,8 +113,7 @@ TEST_F(CudaTf32Products, ResultsOfManyKinds) {
   for (const char* schedule : kSchedules) {
     OptionScope cut({{"schedule", schedule}});
     const Tensor x = randn({264, 192}), w = randn({320, 192}), s = randn({264, 1}), c = full({}, 1.5);
-    std::vector<Tensor> y;
-    for (int i = 0; i < 8; ++i) y = f({x, w, s, c});
+    const std::vector<Tensor> y = RunAll(f, {x, w, s, c}, schedule);
     const Tensor want = matmul(Wide(x), Wide(w), false, true) * Wide(s);
     const Tensor terms = matmul(abs(Wide(x)), abs(Wide(w)), false, true) * abs(Wide(s));
     ExpectWithin(y[0], want, terms, BoundOf(192) + 0x1p-8, std::string("bf16 ") + schedule);
