@@ -28,16 +28,7 @@ void Grad_matmul(GradCall& c) {
   const int out = c.OutType().rank;
   if (b.rank == 1) g = c.Unsqueeze(g, {out});
   if (a.rank == 1) g = c.Unsqueeze(g, {b.rank == 1 ? out : out - 1});
-  if (c.Wants(0)) {
-    const Expr right = b.rank == 1 ? c.Unsqueeze(c.In(1), {1}) : c.In(1);
-    Expr ga = c.flag(0) ? c.Matmul(right, g, c.flag(1), true) : c.Matmul(g, right, false, !c.flag(1));
-    if (a.rank == 1) {  // [..., 1, k], with b's batch
-      Ints batch;
-      for (int i = 0; i < std::max(int{b.rank}, 2) - 1; ++i) batch.push_back(i);
-      ga = c.Sum(ga, batch, false);
-    }
-    c.Give(0, ga);
-  }
+  // That of the left factor last: what it goes to next can be part of its product.
   if (c.Wants(1)) {
     const Expr left = a.rank == 1 ? c.Unsqueeze(c.In(0), {0}) : c.In(0);
     Expr gb = GradOfRight(c, g, left, std::max(int{a.rank}, 2), std::max(int{b.rank}, 2));
@@ -48,6 +39,16 @@ void Grad_matmul(GradCall& c) {
       gb = c.Reshape(c.SumTo(gb, column), {b.dims, 1});
     }
     c.Give(1, gb);
+  }
+  if (c.Wants(0)) {
+    const Expr right = b.rank == 1 ? c.Unsqueeze(c.In(1), {1}) : c.In(1);
+    Expr ga = c.flag(0) ? c.Matmul(right, g, c.flag(1), true) : c.Matmul(g, right, false, !c.flag(1));
+    if (a.rank == 1) {  // [..., 1, k], with b's batch
+      Ints batch;
+      for (int i = 0; i < std::max(int{b.rank}, 2) - 1; ++i) batch.push_back(i);
+      ga = c.Sum(ga, batch, false);
+    }
+    c.Give(0, ga);
   }
 }
 

@@ -74,8 +74,7 @@ absl::Status Join(const interp::KernelArgs& args, int64_t pitch, Rows rows) {
         a.part[i].x.layout = InUnits(a.part[i].x.layout, size);
       }
     }
-    const Grid grid = GridFor(a.count, units ? kJoinUnits : 1);
-    TSR_RETURN_IF_ERROR(Launch(args, kJoin[units ? 4 : Log2(SizeOf(y.dtype))], grid, a));
+    TSR_RETURN_IF_ERROR(Launch(args, kJoin[units ? 4 : Log2(SizeOf(y.dtype))], GridFor(a.count), a));
   }
   return absl::OkStatus();
 }

@@ -8,7 +8,6 @@ namespace tessera::cuda {
 
 /// Operands that one launch of concat or stack takes.
 constexpr int kMostParts = 20;
-constexpr int kJoinUnits = 4;  // of 16 bytes, of a thread
 
 /// An operand and its place: rows of `row` units, one every JoinArgs::pitch in out, the first at `place`.
 struct JoinPart {

@@ -72,11 +72,12 @@ struct Slope {
   Real value;
   Real terms;  // the sum of their absolute values
 };
-/// Of gelu_tanh: (1 + t) / 2 + x (1 - t^2) u' / 2, t the hyperbolic tangent of u.
+/// Of gelu_tanh, x s(v): s(v) + x s(v) s(-v) v', s the logistic function. Its error is one of the first term for -x,
+/// too.
 Slope GeluTanhSlope(Real x) {
-  const Real k = sqrtl(2 / acosl(Real(-1))), c = Real(44715) / 1000000, t = tanhl(k * (x + c * x * x * x));
-  const Real bend = fabsl(x) > 30 ? 0 : x / 2 * (1 - t * t) * k * (1 + 3 * c * x * x);
-  return {(1 + t) / 2 + bend, (1 + fabsl(t)) / 2 + fabsl(bend)};
+  const Real k = 2 * sqrtl(2 / acosl(Real(-1))), c = Real(44715) / 1000000, v = k * (x + c * x * x * x);
+  const Real s = Sigmoid(v), bend = fabsl(x) > 100 ? 0 : x * s * Sigmoid(-v) * k * (1 + 3 * c * x * x);
+  return {s + bend, fmaxl(s, 1 - s) + fabsl(bend)};
 }
 Real Softplus(Real x) { return x > 0 ? x + log1pl(expl(-x)) : log1pl(expl(x)); }
 Real Max(Real a, Real b) {
@@ -300,6 +301,8 @@ TEST(Elementwise, FloatsAgainstLibm) {
             ulps *= static_cast<double>(UlpOf(whole, ComputeDType(dtype)) / UlpOf(want, ComputeDType(dtype)));
         }
         // The slope has a zero, at which its terms cancel.
+        // An infinite gradient is NaN where it is 0, as it may be far out.
+        if (info.op == Op::k_gelu_tanh_grad && std::isinf(x[1]) && x[0] < -5) continue;
         if (info.op == Op::k_gelu_tanh_grad && std::isfinite(want)) {
           const Real whole = fabsl(x[1]) * GeluTanhSlope(x[0]).terms;
           ulps *= static_cast<double>(UlpOf(fmaxl(whole, fabsl(want)), ComputeDType(dtype)) /

@@ -112,35 +112,14 @@ TSR_KERNELS(4, uint32_t)
 TSR_KERNELS(8, uint64_t)
 #undef TSR_KERNELS
 
-// A thread has several units on their way: what finds their places takes long.
-extern "C" __global__ void __launch_bounds__(256) join_16(const __grid_constant__ JoinArgs a) {
+extern "C" __global__ void join_16(const __grid_constant__ JoinArgs a) {
   char* out = At<char>(a.out);
-  for (int64_t first = ThreadIndex(); first < a.count; first += kJoinUnits * ThreadCount()) {
-    const char* from[kJoinUnits];
-    char* to[kJoinUnits];
-    bool wide[kJoinUnits];
-    uint4 unit[kJoinUnits];
-#pragma unroll
-    for (int u = 0; u < kJoinUnits; ++u) {
-      const int64_t i = first + u * ThreadCount();
-      from[u] = nullptr;
-      if (i >= a.count) continue;
-      const JoinPart& part = PartOf(a, i);
-      const int64_t at = i - part.first;
-      const Parts p = Divide(at, part.row);
-      from[u] = At<const char>(part.x.data) + OffsetOf(part.x.layout, at) * 16;
-      to[u] = out + (p.quotient * a.pitch + part.place + p.rest) * 16;
-      wide[u] = IsAligned(from[u], 16) && IsAligned(to[u], 16);
-      if (wide[u]) unit[u] = *reinterpret_cast<const uint4*>(from[u]);
-    }
-#pragma unroll
-    for (int u = 0; u < kJoinUnits; ++u) {
-      if (from[u] == nullptr) continue;
-      if (wide[u])
-        *reinterpret_cast<uint4*>(to[u]) = unit[u];
-      else
-        CopyUnit(to[u], from[u], a.size);
-    }
+  for (int64_t i = ThreadIndex(); i < a.count; i += ThreadCount()) {
+    const JoinPart& part = PartOf(a, i);
+    const int64_t at = i - part.first;
+    const Parts p = Divide(at, part.row);
+    CopyUnit(out + (p.quotient * a.pitch + part.place + p.rest) * 16,
+             At<const char>(part.x.data) + OffsetOf(part.x.layout, at) * 16, a.size);
   }
 }
 

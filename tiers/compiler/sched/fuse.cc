@@ -535,7 +535,7 @@ class Fuser {
     SmallVector<Value> reads;
     for (Operation* o : g.ops)
       if (o != op) llvm::copy_if(o->getOperands(), std::back_inserter(reads), [&](Value v) { return Of(v) != &g; });
-    facts.has_matrix = facts.is_tensor && ReadsMatrix(reads, op);
+    if (facts.is_tensor) SetWhatFollows(g.ops.getArrayRef(), reads, op, &facts);
     return facts;
   }
 

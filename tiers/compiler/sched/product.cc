@@ -12,6 +12,8 @@
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/bit.h"
+#include "tiers/compiler/sched/group.h"
+#include "tiers/compiler/sched/kinds.h"
 
 using namespace mlir;
 
@@ -48,7 +50,7 @@ struct TensorTile {
   int64_t rows, columns, apart, cluster;
   double part;
 };
-constexpr TensorTile kTensorTiles[] = {{128, 128, 1, 2, 0.65}, {128, 128, 1, 0, 0.64}, {128, 256, 0, 0, 0.8},
+constexpr TensorTile kTensorTiles[] = {{128, 128, 1, 2, 0.7},  {128, 128, 1, 0, 0.66}, {128, 256, 0, 0, 0.8},
                                        {128, 256, 0, 2, 0.85}, {256, 128, 0, 2, 0.83}, {128, 128, 0, 0, 0.65},
                                        {128, 64, 0, 0, 0.43}};
 // Of f8 a group has 64 rows, and sums of some of the columns twice. As an H200 showed them for 8192 cubed.
@@ -357,6 +359,20 @@ bool ReadsMatrix(ValueRange reads, Operation* product) {
       reads, [&](Value v) { return !llvm::is_contained(product->getOperands(), v) && DimsOf(v.getType()) == dims; });
 }
 
+void SetWhatFollows(ArrayRef<Operation*> ops, ValueRange reads, Operation* product, ProductFacts* facts) {
+  facts->has_matrix = ReadsMatrix(reads, product);
+  int32_t last = 0;
+  for (Operation* op : ops)
+    if (!IsLoose(op)) last = std::max(last, StepOf(op));
+  int64_t results = 0;
+  for (Operation* op : ops) {
+    facts->heavy += op != product && !IsCheap(op);
+    auto until = op->getAttrOfType<DenseI32ArrayAttr>("until");
+    results += until && !until.empty() && until[0] > last;
+  }
+  facts->heavy += std::max<int64_t>(0, results - 1);
+}
+
 std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFacts& f, const CompileOptions& options) {
   std::vector<std::string> choices = {"form=library"};
   auto add = [&](const char* name, int64_t value) { choices.push_back(name + ("=" + std::to_string(value))); };
@@ -561,7 +577,8 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
     const auto area = static_cast<double>(t.rows * t.columns);
     // A piece of f8 has twice as many elements along the sum, one of tf32 half as many, and they take as long.
     const double multiply = static_cast<double>(Blocks(k, schedule.depth)) * area * kTensorDepth / (2048 * t.part);
-    const double follow = area / 30;
+    // With gelu, or with two results, an H200 took three times as long for it as without.
+    const double follow = area / 30 * static_cast<double>(1 + 2 * f.heavy);
     const double tile = t.apart != 0 ? std::max(multiply, (multiply + follow) / 2) + 850 : multiply + 1.5 * follow;
     // The last round, of fewer blocks, takes less than the others.
     const double rounds = static_cast<double>(tiles) / kMultiprocessors;

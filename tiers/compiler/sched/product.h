@@ -97,6 +97,7 @@ struct ProductFacts {
   bool is_along_sum = false;  // ... and both lie along the sum
   bool has_more = false;      // something is computed from the result, element by element
   bool has_matrix = false;    // ... and from a matrix as large as the result
+  int64_t heavy = 0;          // functions such as exp among what is computed, and results beyond the first
   bool whole_rows = false;    // what follows the product needs rows as a whole
   bool has_prologue = false;  // the left factor is computed while it is copied (packed alone)
   bool a_in_place = false;    // the left factor can be read where it lies: it has the computing dtype ...
@@ -113,6 +114,10 @@ std::optional<Dim> GroupsOf(llvm::ArrayRef<Dim> scores, mlir::Type keys, mlir::T
 
 /// Is one of these, which are read for a product and what follows it, a matrix as large as the result?
 bool ReadsMatrix(mlir::ValueRange reads, mlir::Operation* product);
+
+/// What `ops`, a product and what follows it, are to its schedule, given what they read from outside.
+void SetWhatFollows(llvm::ArrayRef<mlir::Operation*> ops, mlir::ValueRange reads, mlir::Operation* product,
+                    ProductFacts* facts);
 
 /// The space of the tuner: entries in which another schedule differs from this one, and leaving it to the library.
 std::vector<std::string> Alternatives(const ProductSchedule& schedule, const ProductFacts& facts,
