@@ -238,6 +238,12 @@ absl::Status InferOp(const Function& function, const Instruction& instruction, c
       }
     }
   }
+  // Without axes the rank would be another one in calls where a dim is 1.
+  const Ints* axes = instruction.op == Op::k_squeeze ? std::get_if<Ints>(&instruction.attrs[0]) : nullptr;
+  if (axes != nullptr && axes->empty() && !types.empty() &&
+      std::any_of(types[0].dims, types[0].dims + types[0].rank, IsSymbol))
+    return InvalidArgument(Str(info.name), ": x is ", TypeName(function.symbols.get(), types[0]),
+                           ", of which a dim may be 1 in some calls and not in others; say which dims go, as axes");
   out.assign(NumResults(info, instruction.attrs), TensorType());
   TSR_RETURN_IF_ERROR(Infer({info, in, instruction.attrs, function.symbols.get()}, absl::MakeSpan(out)));
   for (TensorType& t : out) {
