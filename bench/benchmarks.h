@@ -44,7 +44,7 @@
   X(report_time, ReportTime, "tessera trace report --html of a million events, from exec to exit")                   \
   X(gpu_train_gpt, GpuTrainGpt, "training steps of GPT-2 124M in bf16 on a GPU, from exec on, tier 1, PyTorch, JAX") \
   X(gpu_train_lengths, GpuTrainLengths, "the same with another sequence length in every step")                       \
-  X(gpu_train_loss, GpuTrainLoss, "the same with logits of some rows at a time, against all of them")                \
+  X(gpu_train_loss, GpuTrainLoss, "GPT-2 124M with logits of some rows at a time, and with all of them")             \
   X(gpu_trace_overhead, GpuTraceOverhead, "a step of GPT-2 124M while it is recorded, and the size of the trace")    \
   X(gpu_cold_start, GpuColdStart, "a program that adds two tensors on a GPU, from exec to exit")                     \
   X(gpu_launch, GpuLaunch, "host time of small ops and functions on a GPU, the bare driver and PyTorch")             \
