@@ -189,7 +189,8 @@ TEST_F(CudaTf32Products, OnlyWithTheOption) {
 
 // What tensor cores cannot read: a factor across the sum, rows that are no multiples of 16 bytes. The library has them,
 // whatever the schedule says.
-TEST_F(CudaTf32Products, OthersAreTheLibrarys) {
+// Who multiplies is said in tests/compiler; that it is right, here.
+TEST_F(CudaTf32Products, OthersAreRightToo) {
   OptionScope options({{"specialise_after", "0"}, {"schedule", "*:form=tensor"}});
   for (const bool across : {true, false}) {
     auto module = Module::parse(

@@ -121,6 +121,18 @@ class Writer {
     return sums;
   }
 
+  Value Thread() {
+    return LLVM::CallIntrinsicOp::create(b_, loc_, b_.getI32Type(), b_.getStringAttr("llvm.nvvm.read.ptx.sreg.tid.x"),
+                                         ValueRange())
+        .getResult(0);
+  }
+  Value Bits(Value x, int64_t from, int64_t count) {
+    return LLVM::AndOp::create(b_, loc_, LLVM::LShrOp::create(b_, loc_, x, Small(from)),
+                               Small((int64_t{1} << count) - 1));
+  }
+  Value Times(Value x, int64_t n) { return LLVM::MulOp::create(b_, loc_, x, Small(n)); }
+  Value Plus(Value x, Value y) { return LLVM::AddOp::create(b_, loc_, x, y); }
+
   // Each warp has 16 of every 64 rows. A line of a piece, 128 bytes, begins at a multiple of them, and its sixteens of
   // bytes are exchanged by the line's number modulo eight: so the place of the next 16 elements along the sum is that
   // of the first with bits flipped, where lines lie along the sum, and 16 lines further where they lie across. Eight
@@ -129,27 +141,18 @@ class Writer {
     const auto rows = static_cast<int64_t>(op.getRows()), columns = static_cast<int64_t>(op.getColumns());
     const int64_t sums = rows * columns / 128, of_block = columns / 2, blocks = rows / 64;
     const bool left_across = op.getLeftAcross(), right_across = op.getRightAcross();
-    Value thread = LLVM::CallIntrinsicOp::create(b_, loc_, b_.getI32Type(),
-                                                 b_.getStringAttr("llvm.nvvm.read.ptx.sreg.tid.x"), ValueRange())
-                       .getResult(0);
-    auto bits = [&](int64_t from, int64_t count) {
-      return LLVM::AndOp::create(b_, loc_, LLVM::LShrOp::create(b_, loc_, thread, Small(from)),
-                                 Small((int64_t{1} << count) - 1))
-          .getResult();
-    };
-    auto times = [&](Value x, int64_t n) { return LLVM::MulOp::create(b_, loc_, x, Small(n)).getResult(); };
-    auto plus = [&](Value x, Value y) { return LLVM::AddOp::create(b_, loc_, x, y).getResult(); };
+    Value thread = Thread();
     // A thread names one line of the four blocks of 8 x 8 elements that an instruction loads: `line` of them, and which
     // sixteen bytes of it.
-    Value low = bits(0, 3), second = bits(3, 1), third = bits(4, 1), warp = bits(5, 2);
+    Value low = Bits(thread, 0, 3), second = Bits(thread, 3, 1), third = Bits(thread, 4, 1), warp = Bits(thread, 5, 2);
     auto address = [&](Value slot, Value line, Value sixteen) {
       Value place = LLVM::XOrOp::create(b_, loc_, sixteen, low);
-      return plus(Address(slot), plus(times(line, 128), times(place, 16)));
+      return Plus(Address(slot), Plus(Times(line, 128), Times(place, 16)));
     };
-    Value left = left_across ? address(op.getLeft(), plus(times(third, 8), low), plus(times(warp, 2), second))
-                             : address(op.getLeft(), plus(times(warp, 16), plus(times(second, 8), low)), third);
-    Value right = right_across ? address(op.getRight(), plus(times(second, 8), low), third)
-                               : address(op.getRight(), plus(times(third, 8), low), second);
+    Value left = left_across ? address(op.getLeft(), Plus(Times(third, 8), low), Plus(Times(warp, 2), second))
+                             : address(op.getLeft(), Plus(Times(warp, 16), Plus(Times(second, 8), low)), third);
+    Value right = right_across ? address(op.getRight(), Plus(Times(second, 8), low), third)
+                               : address(op.getRight(), Plus(Times(third, 8), low), second);
     const bool is_tf32 = isa<FloatTF32Type>(op.getDtype());
     const std::string dtype = NameOf(op.getDtype());
     const std::string instruction = std::string("mma.sync.aligned.m16n8") + (is_tf32 ? "k8" : "k16") + ".row.col.f32." +
@@ -297,19 +300,10 @@ class Writer {
   // Of f32 a thread has two elements of every eight, in 32 bytes of its row: the next eight differ in bits of the
   // address, and the lower row is 1024 bytes further.
   void LayDownWide(tile::LayDownOp op) {
-    Value thread = LLVM::CallIntrinsicOp::create(b_, loc_, b_.getI32Type(),
-                                                 b_.getStringAttr("llvm.nvvm.read.ptx.sreg.tid.x"), ValueRange())
-                       .getResult(0);
-    auto bits = [&](int64_t from, int64_t count) {
-      return LLVM::AndOp::create(b_, loc_, LLVM::LShrOp::create(b_, loc_, thread, Small(from)),
-                                 Small((int64_t{1} << count) - 1))
-          .getResult();
-    };
-    auto times = [&](Value x, int64_t n) { return LLVM::MulOp::create(b_, loc_, x, Small(n)).getResult(); };
-    auto plus = [&](Value x, Value y) { return LLVM::AddOp::create(b_, loc_, x, y).getResult(); };
-    Value row = bits(2, 3), place = LLVM::XOrOp::create(b_, loc_, bits(1, 1), row);
+    Value thread = Thread();
+    Value row = Bits(thread, 2, 3), place = LLVM::XOrOp::create(b_, loc_, Bits(thread, 1, 1), row);
     SmallVector<Value> operands = {
-        plus(Address(op.getSlot()), plus(times(row, 128), plus(times(place, 16), times(bits(0, 1), 8))))};
+        Plus(Address(op.getSlot()), Plus(Times(row, 128), Plus(Times(place, 16), Times(Bits(thread, 0, 1), 8))))};
     for (Value tile : {op.getUpper(), op.getLower()}) operands.append(Elements(tile));
     std::string text = "{\n.reg .b32 a;\n";
     for (int64_t k = 0; k < 4; ++k) {
