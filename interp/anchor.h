@@ -12,6 +12,7 @@
 
 namespace tessera::interp {
 
+struct Bytecode;
 struct Frame;
 struct Insn;
 struct Instance;
@@ -27,6 +28,8 @@ struct AnchorSlot {
   std::atomic<int32_t> countdown{0};
   /// What the hook keeps for this place.
   std::atomic<void*> anchor{nullptr};
+  /// Calls of the function may go to FunctionHook::CallAtOnce first.
+  std::atomic<bool> at_once{false};
 
   /// True when the count has come to 0. Counts may be lost when several threads come by at once.
   bool Arrive() {
@@ -63,6 +66,9 @@ class FunctionHook {
   /// or it does nothing. It also sets the count anew. At a function's entry the frame may borrow its arguments: it must
   /// Own() them before anything but a version that runs to its return.
   virtual absl::StatusOr<Next> OnAnchor(Frame& frame, AnchorSlot& slot, Results* results) = 0;
+  /// The program calls a function whose slot says at_once. True: a version took the arguments and ran to its return,
+  /// and *results are set. False: nothing has happened, and the call goes its usual way.
+  virtual bool CallAtOnce(Instance&, const Bytecode&, absl::Span<rt::TensorImpl* const>, Results*) { return false; }
   /// No frame of the instance is left and none will come: what is kept at its anchors can go.
   virtual void OnInstanceEnd(Instance& instance) = 0;
 };

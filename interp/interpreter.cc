@@ -254,7 +254,7 @@ class Machine {
   absl::Status CallFunction(const Insn& insn);
 
   absl::Status Return(const Insn& insn, Results* results) {
-    results->clear();
+    if (!results->empty()) results->clear();
     for (int i = 0; i < insn.num_operands; ++i) {
       const OperandRef r = code_.operands[insn.operands + i];
       // The registers are of no use any more, so references move out of them.
@@ -561,6 +561,11 @@ absl::Status Resume(Frame& frame, Results* results) {
 
 absl::Status Call(Instance& instance, int function, absl::Span<TensorImpl* const> args, rt::Device& device,
                   Results* results) {
+  const Bytecode& code = *instance.program->functions[function];
+  if (code.anchors.front().at_once.load(std::memory_order_relaxed) && !Interrupted() &&
+      CurrentFunctionHook()->CallAtOnce(instance, code, args, results)) {
+    return absl::OkStatus();
+  }
   return CallAtDepth(instance, function, args, device, 0, results);
 }
 

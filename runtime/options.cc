@@ -173,9 +173,16 @@ absl::StatusOr<std::string> Options::Get(std::string_view name) const {
 
 void Options::OnChange(OptionId id, void (*changed)()) { listeners_[static_cast<int>(id)].store(changed); }
 
-Options& options() {
+namespace internal {
+
+constinit std::atomic<Options*> g_options{nullptr};
+
+Options& MakeOptions() {
   static Options* all = new Options;
+  g_options.store(all, std::memory_order_release);
   return *all;
 }
+
+}  // namespace internal
 
 }  // namespace tessera::rt

@@ -108,7 +108,15 @@ class Options {
   std::atomic<uint64_t> epoch_{0};
 };
 
-Options& options();
+namespace internal {
+extern std::atomic<Options*> g_options;  // null before somebody asked for them
+Options& MakeOptions();
+}  // namespace internal
+
+inline Options& options() {
+  Options* const all = internal::g_options.load(std::memory_order_acquire);
+  return all != nullptr ? *all : internal::MakeOptions();
+}
 
 /// The rows of the table, in its order.
 const std::vector<OptionInfo>& AllOptions();

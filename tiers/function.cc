@@ -85,6 +85,17 @@ class Lease {
   std::unique_ptr<Activation> a_;
 };
 
+// What a run that has come to the return of its function leaves.
+absl::Status Take(const FunctionVersion& f, Activation& a, interp::Results* results) {
+  const std::vector<ValueId>& values = f.version->trace().results;
+  if (!results->empty()) results->clear();
+  for (size_t i = 0; i < values.size(); ++i) {
+    TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> x, f.taken[i] ? a.TakeTensor(values[i]) : a.MakeTensor(values[i]));
+    results->push_back(std::move(x));
+  }
+  return absl::OkStatus();
+}
+
 // One frame from its arrival at a place until tier 1 has it back, or its call is over.
 class Driver {
  public:
@@ -286,12 +297,7 @@ class Driver {
   }
 
   absl::Status Return(const FunctionVersion& f, Activation& a) {
-    const std::vector<ValueId>& values = f.version->trace().results;
-    results_->clear();
-    for (size_t i = 0; i < values.size(); ++i) {
-      TSR_ASSIGN_OR_RETURN(Ref<TensorImpl> x, f.taken[i] ? a.TakeTensor(values[i]) : a.MakeTensor(values[i]));
-      results_->push_back(std::move(x));
-    }
+    TSR_RETURN_IF_ERROR(Take(f, a, results_));
     returned_ = true;
     return absl::OkStatus();
   }
@@ -388,6 +394,42 @@ absl::StatusOr<Next> FunctionTiers::OnAnchor(Frame& frame, AnchorSlot& slot, int
     return Next::interpret;
   }
   return Driver(frame, results).Run(place);
+}
+
+bool FunctionTiers::CallAtOnce(interp::Instance& instance, const interp::Bytecode& code,
+                               absl::Span<TensorImpl* const> args, interp::Results* results) {
+  const Visit visit;
+  FunctionPlace* place = PlaceAt(code.anchors.front());
+  if (!visit.ok() || place == nullptr) return false;
+  const FunctionPlace::List& versions = place->Versions();
+  if (versions.empty() || !versions.front()->is_plain) return false;
+  const FunctionVersion& f = *versions.front();
+  Version& version = *f.version;
+  const Trace& trace = version.trace();
+  // Whatever is out of the ordinary goes the usual way.
+  if (args.size() != f.parameters.size() || version.dead.load(std::memory_order_acquire) ||
+      trace.config_epoch != tracer::ConfigEpoch() || Manager::TimeThisRun(version) || version.timer() != nullptr ||
+      rt::RecorderOn() || tracer::IsControlled() || interp::CurrentObserver() != nullptr ||
+      !place->anchor().MayEnter()) {
+    return false;
+  }
+  Lease a(version);
+  a->instance = &instance;
+  a->device = trace.device;
+  a->depth = 0;
+  a->Borrow();
+  if (f.reads_buffers) a->VisitBuffers();
+  for (size_t i = 0; i < args.size(); ++i)
+    if (!a->SetPlainInput(f.parameters[i].guard, f.parameters[i].value, *args[i])) return false;
+  const int size = static_cast<int>(trace.steps.size());
+  if (a->shapes_changed() || a->MayRunAhead() || !a->Run(size).ok() || a->position() < size) return false;
+  if (!Take(f, *a, results).ok()) return false;
+  place->anchor().CountArrival();
+  rt::Count(rt::Metric::functions_called);
+  rt::Count(rt::Metric::version_runs);
+  Manager::Get().AddRun(place->anchor(), version, /*ns=*/0);
+  TSR_LOG(3, "version ", version.id, " of ", trace.name, " ran 1 times");
+  return true;
 }
 
 bool FunctionTiers::AddPlace(Frame& frame, AnchorSlot& slot) {

@@ -20,6 +20,8 @@ class FunctionTiers final : public interp::FunctionHook {
   static FunctionTiers& Get();
 
   absl::StatusOr<Next> OnAnchor(interp::Frame& frame, interp::AnchorSlot& slot, interp::Results* results) override;
+  bool CallAtOnce(interp::Instance& instance, const interp::Bytecode& code, absl::Span<rt::TensorImpl* const> args,
+                  interp::Results* results) override;
   void OnInstanceEnd(interp::Instance& instance) override;
 
  private:

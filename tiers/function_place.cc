@@ -60,6 +60,10 @@ FunctionVersion::FunctionVersion(rt::Ref<Version> v)
   is_straight = trace.end == TraceEnd::returned && !calls;
   reads_buffers = trace.end != TraceEnd::loop && has(TraceStep::Kind::buffer_read) && !calls &&
                   !has(TraceStep::Kind::buffer_write) && !has(TraceStep::Kind::buffer_add);
+  const bool ops_only = std::all_of(trace.steps.begin(), trace.steps.end(), [](const TraceStep& s) {
+    return s.kind == TraceStep::Kind::op || s.kind == TraceStep::Kind::tensor || s.kind == TraceStep::Kind::buffer_read;
+  });
+  if (is_straight && ops_only) FindParameters();
   for (ValueId v : trace.results) taken.push_back(std::count(trace.results.begin(), trace.results.end(), v) == 1);
   if (trace.end == TraceEnd::stopped) {
     for (AnchorSlot& slot : trace.frames[0].code->anchors)
@@ -81,6 +85,16 @@ FunctionVersion::FunctionVersion(rt::Ref<Version> v)
   }
   for (Activation::Carry& c : carried)
     c.moves = trace.values[c.out].kind == TraceValue::Kind::result && places[c.out] == 1;
+}
+
+void FunctionVersion::FindParameters() {
+  const Bytecode& code = *version->trace().frames[0].code;
+  for (const int32_t reg : code.params) {
+    const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const Input& i) { return i.reg == reg; });
+    if (input == inputs.end() || input->guard < 0 || version->layout().guards[input->guard].device == nullptr) return;
+    parameters.push_back(*input);
+  }
+  is_plain = parameters.size() == inputs.size() && !parameters.empty() && !code.symbolic_attrs;
 }
 
 FunctionPlace& FunctionVersion::AddBridge(int step, const interp::Frame& frame) {
@@ -155,6 +169,10 @@ const FunctionPlace::List& FunctionPlace::Install() {
     now->versions.push_back(it != old.end() ? *it : std::make_shared<FunctionVersion>(v));
   }
   installed_.store(now.get(), std::memory_order_release);
+  if (anchor_->kind == Anchor::Kind::function) {
+    const bool plain = !now->versions.empty() && now->versions.front()->is_plain;
+    slot_->at_once.store(plain && slot_->kind == AnchorSlot::Kind::function, std::memory_order_relaxed);
+  }
   const List& versions = now->versions;
   Visit::Retire(std::exchange(owned_, std::move(now)));
   return versions;

@@ -38,7 +38,12 @@ struct FunctionVersion {
   bool is_straight = false;
   /// It reads buffers, neither changes one nor calls anybody who could, and does not go round, so that it soon ends.
   bool reads_buffers = false;
-  std::vector<bool> taken;  // of each result of the trace: no other result is the same value
+  std::vector<uint8_t> taken;  // of each result of the trace: no other result is the same value
+  /// It is straight, no step can leave it or changes anything but its results, and every parameter of its function has
+  /// the same type in all runs: `parameters` in their order. Calls need no frame then, and one that went wrong can be
+  /// made again.
+  bool is_plain = false;
+  std::vector<Input> parameters;
 
   /// One for each step, and one for the end: what is known of exits there.
   struct Exit {
@@ -55,6 +60,8 @@ struct FunctionVersion {
   const deopt::Snapshot& SnapshotAt(int position);
 
  private:
+  void FindParameters();
+
   std::mutex mutex_;
   std::vector<std::shared_ptr<FunctionPlace>> bridges_;
   std::vector<std::unique_ptr<const deopt::Snapshot>> snapshots_;

@@ -67,8 +67,7 @@ int64_t FastestRun(const Version& version) {
 // ---- Anchor
 
 Anchor::Action Anchor::Arrive(int32_t* countdown, absl::Span<const View* const> operands, bool on_cpu) {
-  // Counts may be lost when several threads come by at once.
-  arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  CountArrival();
   *countdown = 1;
   switch (phase_.load(std::memory_order_acquire)) {
     case Phase::wanted:

@@ -58,6 +58,14 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
   /// something.
   Action Arrive(int32_t* countdown, absl::Span<const View* const> operands = {}, bool on_cpu = true);
 
+  /// Would an arrival enter a version, whatever else is asked?
+  bool MayEnter() const {
+    return phase_.load(std::memory_order_acquire) == Phase::live && skip_.load(std::memory_order_relaxed) == 0 &&
+           !sample_wanted_.load(std::memory_order_relaxed) && !time_wanted_.load(std::memory_order_relaxed);
+  }
+  /// Counts may be lost when several threads come by at once.
+  void CountArrival() { arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+
   /// Of its versions, whichever they were.
   int64_t runs() const { return runs_.load(std::memory_order_relaxed); }
   /// A recording would be of use now.

@@ -1,5 +1,6 @@
 #include "tessera/function.h"
 
+#include "absl/container/fixed_array.h"
 #include "interp/api/eager.h"
 #include "interp/api/module_state.h"
 #include "interp/api/tape.h"
@@ -106,13 +107,14 @@ namespace {
 
 // The arguments are there when it returns, and so are the results.
 void CallWith(interp::Instance& instance, int index, const std::vector<Tensor>& args, interp::Results* results) {
-  absl::InlinedVector<TensorImpl*, 8> impls;
-  for (const Tensor& a : args) {
-    TensorImpl* x = a.waiting_impl();
+  absl::FixedArray<TensorImpl*, 8> impls(args.size());
+  for (size_t i = 0; i < args.size(); ++i) {
+    TensorImpl* x = args[i].waiting_impl();
     const bool is_ready = x != nullptr && x->watcher() == nullptr;
-    impls.push_back(is_ready ? x : &api::ImplOf(a, "call of a function"));
+    impls[i] = is_ready ? x : &api::ImplOf(args[i], "call of a function");
   }
-  api::Check(interp::Call(instance, index, impls, api::DefaultDevice(), results));
+  rt::Device& device = impls.empty() ? api::DefaultDevice() : impls[0]->device();
+  api::Check(interp::Call(instance, index, impls, device, results));
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 // RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90 --tsr-fuse | FileCheck %s --check-prefix=OTHER
 
 // Two groups have tiles in turn, and two blocks share the right factor. The bias is a row for all. (The model would
-// rather have tiles of 256 columns, which the groups share.)
+// not have the blocks share.)
 // SCHED-LABEL: tsr_sched.kernel @k2
-// SCHED-SAME: apart = 0 : i64, cluster = 2 : i64, columns = 256
+// SCHED-SAME: apart = 1 : i64, columns = 128
 // SCHED-SAME: form = "tensor", rows = 128
 // OTHER-LABEL: tsr_sched.kernel @k2 at 2 steps [0, 1, 2]
 // OTHER-SAME: form = "tensor", rows = 256

@@ -44,15 +44,17 @@ constexpr Entry kEntries[] = {
 };
 
 // Tiles of sm_90a: groups of 64 or 128 rows, with at most 128 sums in a thread. `part` is that of the peak which the
-// model takes them to reach. These, and the numbers of ChooseTensor, are what comes closest to the times of all seven
-// on an H200, for 50 products of random sizes with something after them (gpu_tuner_model).
+// model takes them to reach where all rows in memory begin at lines of 128 bytes, and `part_across` where they do not:
+// then what lies in two lines is fetched twice, and tiles that fetch less are ahead. These, and the numbers of
+// ChooseTensor, are what comes closest to the times of all seven on an H200, for products of random sizes, most of them
+// with something after them: 71 whose rows begin at lines, and 50 of other sizes (gpu_tuner_model has others again).
 struct TensorTile {
   int64_t rows, columns, apart, cluster;
-  double part;
+  double part, part_across = part;
 };
-constexpr TensorTile kTensorTiles[] = {{128, 128, 1, 2, 0.7},  {128, 128, 1, 0, 0.66}, {128, 256, 0, 0, 0.8},
-                                       {128, 256, 0, 2, 0.85}, {256, 128, 0, 2, 0.83}, {128, 128, 0, 0, 0.65},
-                                       {128, 64, 0, 0, 0.43}};
+constexpr TensorTile kTensorTiles[] = {
+    {128, 128, 1, 2, 0.78, 0.7},  {128, 128, 1, 0, 0.84, 0.66}, {128, 256, 0, 0, 0.8, 0.8}, {128, 256, 0, 2, 0.8, 0.85},
+    {256, 128, 0, 2, 0.79, 0.83}, {128, 128, 0, 0, 0.8, 0.65},  {128, 64, 0, 0, 0.6, 0.43}};
 // Of f8 a group has 64 rows, and sums of some of the columns twice. As an H200 showed them for 8192 cubed.
 constexpr TensorTile kF8Tiles[] = {{128, 256, 0, 0, 0.79}, {128, 256, 0, 2, 0.77}, {128, 192, 0, 0, 0.75},
                                    {128, 192, 0, 2, 0.74}, {128, 128, 0, 2, 0.72}, {128, 128, 0, 0, 0.68}};
@@ -570,13 +572,16 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
   const int64_t m = f.m > 0 ? f.m : 4096, n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 1024;
   ProductSchedule best;
   double least = std::numeric_limits<double>::infinity();
+  // Elements of f32 take twice the room, and tiles that fetch less are ahead in any case.
+  const bool at_lines = k % DepthOf(f) == 0 && n % DepthOf(f) == 0 && !f.is_tf32;
   for (const TensorTile& t : TilesFor(IsByWarps(options), f.is_f8, options.device)) {
     const ProductSchedule schedule = ScheduleOf(t, IsByWarps(options), f, SharedBytesOf(options.device));
     if (schedule.stages < 2) continue;
     const int64_t tiles = f.batch * RoundUp(Blocks(m, t.rows), schedule.Blocks()) * Blocks(n, t.columns);
     const auto area = static_cast<double>(t.rows * t.columns);
     // A piece of f8 has twice as many elements along the sum, one of tf32 half as many, and they take as long.
-    const double multiply = static_cast<double>(Blocks(k, schedule.depth)) * area * kTensorDepth / (2048 * t.part);
+    const double multiply = static_cast<double>(Blocks(k, schedule.depth)) * area * kTensorDepth /
+                            (2048 * (at_lines ? t.part : t.part_across));
     // With gelu, or with two results, an H200 took three times as long for it as without.
     const double follow = area / 30 * static_cast<double>(1 + 2 * f.heavy);
     const double tile = t.apart != 0 ? std::max(multiply, (multiply + follow) / 2) + 850 : multiply + 1.5 * follow;
