@@ -16,7 +16,7 @@ tsr_graph.trace "small" values [0, 1] strides [[], []] (%v0: !x, %v1: !x) {
 // -----
 
 // Rows that do not begin at lines of 128 bytes: a tile that fetches less.
-// CHECK: tsr_sched.kernel @k1 {{.*}}apart = 0{{.*}}cluster = 2{{.*}}columns = 256{{.*}}form = "tensor"{{.*}}rows = 128
+// CHECK: tsr_sched.kernel @k1 {{.*}}apart = 0{{.*}}cluster = 2{{.*}}columns = 128{{.*}}form = "tensor"{{.*}}rows = 256
 // CLUSTER: tsr_sched.kernel @k1 {{.*}}cluster = 2
 // STAGES: tsr_sched.kernel @k1 {{.*}}stages = 2
 !x = tensor<4096x4104xbf16>
