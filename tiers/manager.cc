@@ -316,7 +316,7 @@ int64_t Manager::PaysAfter(const Trace& trace) const {
 
 void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group) {
   const auto& last = *group.samples.back();
-  Job job{anchor, group.samples, group.widenings, anchor->cause_, anchor->recording_ns_, 0};
+  Job job{anchor, group.samples, group.widenings, group.known_ns, anchor->cause_, anchor->recording_ns_, 0};
   const int64_t arrivals = anchor->arrivals_.load(std::memory_order_relaxed);
   // As many runs are expected to come as there have been.
   job.gain =
@@ -438,7 +438,8 @@ void Manager::Build(const Job& job) {
   for (const auto& sample : job.samples)
     if (rung != Rung::exact) LearnTier1(*version, SizeOfRun(*sample), *sample);
   if (rt::options().tier() >= 2) {
-    version->generate_at.store(rt::options().compile_after() * 1000);
+    version->known_ns = job.known_ns;
+    version->generate_at.store(version->StillToRun(rt::options().compile_after()));
     version->awaits_code.store(true);
   }
   const int64_t ns = rt::NowNs() - start;
@@ -604,6 +605,7 @@ void Manager::BuildCode(const Job& job) {
   if (settled) code = tuner->best_code;
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, old.rung(), code));
   version->example = old.example;
+  version->known_ns = old.known_ns;
   version->tier1_costs = old.tier1_costs;
   if (job.tier > 0) version->replaced = {old.costs, old.shared_code(), old.tier};
   version->tier = job.tier > 0 ? job.tier : old.replaced.tier;
@@ -624,7 +626,7 @@ void Manager::BuildCode(const Job& job) {
   // may pay where that of tier 2 did not.
   version->skips_tier2 = job.tier == 0 && old.tier == 2;
   if ((job.tier == 2 || version->skips_tier2) && rt::options().tier() >= 3 && old.rung() == Rung::exact) {
-    version->generate_at.store(rt::options().specialise_after() * 1000);
+    version->generate_at.store(version->StillToRun(rt::options().specialise_after()));
     version->awaits_code.store(job.tier == 0);
   }
   deopt::VersionRecord record;

@@ -96,6 +96,7 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
     std::vector<std::shared_ptr<const Trace>> samples;
     int built = 0;  // samples that the last build saw
     int widenings = 0;
+    int64_t known_ns = 0;  // Profile::Recalled::ns
   };
 
   /// Takes one arrival from those to be skipped; false when there is none.
@@ -218,6 +219,7 @@ class Manager {
     std::shared_ptr<Anchor> anchor;
     std::vector<std::shared_ptr<const Trace>> samples;
     int widenings = 0;
+    int64_t known_ns = 0;
     std::string cause;
     int64_t recording_ns = 0;
     double gain = 0;

@@ -130,7 +130,7 @@ void Manager::AddTrace(const RecordingJob& job) {
 
 Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_ptr<Trace> trace, int64_t recording_ns,
                             std::string* why_held) {
-  std::optional<Profile::Samples> known = Profile::Get().Recall(*trace, anchor->kind);
+  std::optional<Profile::Recalled> known = Profile::Get().Recall(*trace, anchor->kind);
   const bool is_known = known.has_value();
   std::lock_guard lock(anchor->mutex_);
   if (anchor->phase_.load(std::memory_order_relaxed) == Anchor::Phase::pinned) return Kept::kept;
@@ -164,8 +164,9 @@ Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_p
     it = anchor->groups_.insert(anchor->groups_.end(), Anchor::Group{});
     if (is_known) {
       // Three shapes in all had taken the other run past the buckets.
-      it->widenings = known->size() >= 2 ? 1 : 0;
-      it->samples = *std::move(known);
+      it->widenings = known->samples.size() >= 2 ? 1 : 0;
+      it->samples = std::move(known->samples);
+      it->known_ns = known->ns;
     }
   }
   // Also where another thread's recording came first.

@@ -194,7 +194,7 @@ bool Profile::Knows(const interp::Frame& frame, const AnchorSlot& slot) {
       {HashOf(frame.instance->program->module), frame.code->name, static_cast<int32_t>(at - slots.begin())});
 }
 
-std::optional<Profile::Samples> Profile::Recall(const Trace& recording, Anchor::Kind kind) {
+std::optional<Profile::Recalled> Profile::Recall(const Trace& recording, Anchor::Kind kind) {
   const std::shared_ptr<const Loaded> known = loaded();
   if (known == nullptr) return std::nullopt;
   const auto it = known->by_structure.find(tracer::StructureHash(recording));
@@ -205,18 +205,21 @@ std::optional<Profile::Samples> Profile::Recall(const Trace& recording, Anchor::
     return e.kind == ProfileEntry::Kind::function && e.anchor == SlotOf(recording, kind) &&
            e.function == recording.frames[0].code->name && e.module_hash == HashOf(recording.program->module);
   };
-  std::optional<Samples> samples;
+  std::optional<Recalled> recalled;
   for (const ProfileEntry* e : it->second) {
     if (!is_same(*e)) continue;
-    if (!samples.has_value()) samples.emplace();
+    if (!recalled.has_value()) recalled.emplace();
+    // The numbers may come from a file.
+    const double ns = static_cast<double>(e->runs) * static_cast<double>(e->tier1_ns);
+    recalled->ns = static_cast<int64_t>(std::clamp(static_cast<double>(recalled->ns) + ns, 0.0, 1e18));
     for (const std::vector<int64_t>& numbers : e->samples) {
-      if (samples->size() >= kMostRecalled) break;
+      if (recalled->samples.size() >= kMostRecalled) break;
       const std::shared_ptr<const Trace> sample = WithNumbers(recording, numbers);
       if (sample == nullptr || SameDims(*sample, recording) || !Mergeable(*sample, recording)) continue;
-      samples->push_back(sample);
+      recalled->samples.push_back(sample);
     }
   }
-  return samples;
+  return recalled;
 }
 
 std::optional<ProfileEntry> Profile::EntryOf(const Manager::Learned& learned,

@@ -43,10 +43,13 @@ class Profile {
   std::vector<EagerSeed> EagerSeeds() const;
   /// Did a trace begin at that slot of the frame's function?
   bool Knows(const interp::Frame& frame, const interp::AnchorSlot& slot);
-  /// Nothing for a recording that the profile does not know. Otherwise the recordings that it remembers of the same
-  /// steps with other numbers, as far as they fit; perhaps none.
-  using Samples = std::vector<std::shared_ptr<const Trace>>;
-  std::optional<Samples> Recall(const Trace& recording, Anchor::Kind kind);
+  struct Recalled {
+    /// The recordings that it remembers of the same steps with other numbers, as far as they fit; perhaps none.
+    std::vector<std::shared_ptr<const Trace>> samples;
+    int64_t ns = 0;  // that all runs of their versions would have taken tier 1
+  };
+  /// Nothing for a recording that the profile does not know.
+  std::optional<Recalled> Recall(const Trace& recording, Anchor::Kind kind);
 
  private:
   struct Loaded;

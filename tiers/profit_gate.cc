@@ -158,9 +158,11 @@ void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs,
                           std::max<int64_t>(c.timed_runs.load(std::memory_order_relaxed), 1) *
                           c.runs.load(std::memory_order_relaxed);
     // Where nobody waits for the device, many runs may be over before the first ones are known to be.
-    const bool few = version.timer() != nullptr && c.timed_runs.load(std::memory_order_relaxed) < kTimedTrials;
+    const bool few =
+        generate_at > 0 && version.timer() != nullptr && c.timed_runs.load(std::memory_order_relaxed) < kTimedTrials;
     if (!few && Decide(spent >= generate_at, 4)) {
-      return Ask(anchor, version, NextTier(version), absl::StrCat("ran for ", spent / 1000, " us"));
+      const bool known = generate_at == 0 && version.known_ns > 0;
+      return Ask(anchor, version, NextTier(version), known ? "profile" : absl::StrCat("ran for ", spent / 1000, " us"));
     }
   }
   JudgeRun(anchor, version, each, runs, size);

@@ -454,6 +454,10 @@ class Version {
   std::atomic<int64_t> runs_at_last_pass{0};  // of the manager's budgets
   /// Nanoseconds of runs, all told, after which code is generated for it; INT64_MAX: never.
   std::atomic<int64_t> generate_at{INT64_MAX};
+  /// What a profile knows of runs in another process: how long they would have taken tier 1.
+  int64_t known_ns = 0;
+  /// Of so many microseconds of runs, those that no profile has seen, in nanoseconds.
+  int64_t StillToRun(int64_t us) const { return std::max<int64_t>(0, us * 1000 - known_ns); }
   /// It has no code, and code for it has not been made yet.
   std::atomic<bool> awaits_code{false};
   int tier = 1;              // of its code; 1: replay

@@ -270,6 +270,29 @@ TEST_F(TiersProfile, AFunction) {
   EXPECT_EQ(ran_, kRounds - 1) << Runtime::explain();
 }
 
+// Where the other process ran for long enough to have code, this one does not wait for it.
+TEST_F(TiersProfile, CodeForWhatRanForLongBefore) {
+  if (!HasCompiler()) GTEST_SKIP() << "no compiler";
+  const auto program = [](Log& log) { CallMany(log, std::vector<int64_t>(kRounds, 8)); };
+  Learn(program);
+  for (const bool ran_for_long : {true, false}) {
+    auto options = NeverHot();
+    options["cache"] = "false";
+    options["tier"] = "2";
+    // Less than any call takes, and more than all of them.
+    options["compile_after"] = ran_for_long ? "1" : "1000000";
+    OptionScope scope(options);
+    Forget();
+    const Status status = Runtime::load_profile(path_);
+    ASSERT_TRUE(status.ok()) << status.message();
+    Run(program);
+    const std::vector<deopt::VersionRecord> versions = deopt::Ledger::Get().versions();
+    ASSERT_EQ(versions.size(), ran_for_long ? 2u : 1u) << Runtime::explain();
+    EXPECT_EQ(versions[0].cause, "profile");
+    if (ran_for_long) EXPECT_EQ(versions[1].cause, "profile") << Runtime::explain();
+  }
+}
+
 TEST_F(TiersProfile, AFunctionWithManyShapes) {
   std::vector<int64_t> sizes;
   for (int i = 0; i < kRounds; ++i) sizes.push_back(2 + i * 7 % 101);
