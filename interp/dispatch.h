@@ -81,6 +81,11 @@ struct ScalarView : View {
   }
 };
 
+/// The value of a host number, as ScalarView has it in its eight bytes.
+inline uint64_t BitsOf(const View& number) {
+  return number.dtype == DType::boolean ? uint64_t{*number.as<bool>()} : *number.as<uint64_t>();
+}
+
 }  // namespace tessera::interp
 
 #endif  // TESSERA_INTERP_DISPATCH_H_

@@ -3,6 +3,9 @@
 #include "interp/anchor.h"
 
 namespace tessera::interp {
+
+const PlainStep Waiting::kNone;
+
 namespace internal {
 
 std::atomic<StreamHook*> g_stream_hook{nullptr};
@@ -11,6 +14,7 @@ std::atomic<FunctionHook*> g_function_hook{nullptr};
 
 void StreamHolder::Retire() {
   t_stream = nullptr;
+  rt::internal::t_owner = nullptr;
   StreamHook* hook = CurrentStreamHook();
   if (stream != nullptr && hook != nullptr) hook->OnThreadEnd(*stream);
   stream = nullptr;
@@ -24,6 +28,7 @@ Stream* StreamOfThread() {
   StreamHolder* holder = rt::PerThread<StreamHolder>::Get();
   if (hook == nullptr || holder == nullptr) return nullptr;
   holder->stream = t_stream = hook->NewStream();
+  rt::internal::t_owner = t_stream != nullptr ? &t_stream->owner : nullptr;
   holder->asked = true;
   return holder->stream;
 }

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "interp/observer.h"
 #include "ir/op.h"
+#include "runtime/owner.h"
 #include "runtime/per_thread.h"
 #include "runtime/tensor.h"
 
@@ -43,6 +44,40 @@ struct HotEntry {
   void* anchor = nullptr;
 };
 
+/// An op that a matching stream expects, where the call alone tells whether it is the one: at most three operands, no
+/// attributes but booleans, one result.
+struct PlainStep {
+  /// As Arg::Kind (include/tessera/tensor.h).
+  enum class Operand : uint8_t { none, tensor, boolean, integer, floating };
+  static constexpr size_t kMost = 3;
+  static constexpr uint64_t kNever = ~uint64_t{0};
+
+  /// What a call is besides its place and its operands: kNever is that of none.
+  static constexpr uint64_t Key(ir::Op op, size_t num_in, uint8_t bools) {
+    return static_cast<uint64_t>(op) | uint64_t{num_in} << 8 | uint64_t{bools} << 16;
+  }
+  static constexpr uint64_t Key(size_t k, Operand kind) { return static_cast<uint64_t>(kind) << (24 + 8 * k); }
+  /// Boolean attributes, in order, and how many there are; none for no attributes.
+  static constexpr uint8_t Bools() { return 0; }
+  static constexpr uint8_t Bools(bool a, bool b) { return static_cast<uint8_t>(4 | (a ? 1 : 0) | (b ? 2 : 0)); }
+
+  const void* site = nullptr;
+  uint64_t key = kNever;
+  int32_t in[kMost] = {0, 0, 0};  // at least 0: that tensor of Waiting; else the number -1 - in
+  int32_t result = 0;             // that tensor
+};
+
+/// The ops of a stream that wait for a version, as far as a plain one is compared with the next. Only for whoever is
+/// inside.
+struct Waiting {
+  static const PlainStep kNone;  // which nothing is
+
+  const PlainStep* next = &kNone;
+  rt::TensorImpl* const* tensors = nullptr;
+  const uint64_t* numbers = nullptr;  // their bits
+  int matched = 0;                    // so many steps; also after they were run
+};
+
 struct Stream {
   enum class Mode : uint8_t {
     idle,       // ops run in tier 1 and are counted
@@ -54,6 +89,8 @@ struct Stream {
   static constexpr int kEntries = 1 << 14;
 
   Mode mode = Mode::idle;
+  rt::Owner owner;
+  Waiting waiting;
   /// Unset path bits are ignored (option hash_bits).
   uint64_t path_mask = ~uint64_t{0};
   uint64_t path = 0;
@@ -62,11 +99,25 @@ struct Stream {
   int32_t weight = 1;
   /// What the hook keeps for this thread.
   void* state = nullptr;
-  void* waiting = nullptr;
-  /// The stream is matching. True: the op waits, and `out` holds new references; `path` is not kept up. False: run it
-  /// in tier 1; the mode may have changed, and `path` and call.path are as if nothing had waited.
+  void* deferral = nullptr;
+  /// As Take(), from inside: of the op all but its operands, or its handle, is as it was in the last run.
+  rt::TensorImpl* (*take_other)(Stream& stream, uint64_t a, uint64_t b, uint64_t c) = nullptr;
+  /// The stream is matching, and Take() did not take the op. True: the op waits, and `out` holds new references; `path`
+  /// is not kept up. False: run it in tier 1; the mode may have changed, and `path` and call.path are as if nothing had
+  /// waited.
   bool (*on_op)(Stream& stream, EagerCall& call, absl::Span<rt::TensorImpl*> out) = nullptr;
   alignas(64) HotEntry entries[kEntries];
+
+  /// Of a stream that is matching, where the op is the plain one that is next, with kIn of those operands (the bits of
+  /// numbers, the addresses of tensors): the handle of its result, with one reference for the caller. Null: nothing is
+  /// known about it, and on_op is to look at it.
+  template <size_t kIn>
+  [[gnu::always_inline]] rt::TensorImpl* Take(const void* site, uint64_t key, uint64_t a, uint64_t b = 0,
+                                              uint64_t c = 0) {
+    rt::TensorImpl* t = owner.TryEnter() ? TakeNext<kIn>(site, key, a, b, c) : nullptr;
+    owner.Leave();
+    return t;
+  }
 
   uint64_t NextPath(const void* site, ir::Op op) {
     path = Fold(path, site, op);
@@ -90,6 +141,24 @@ struct Stream {
     return ((key >> 50) ^ key) % kEntries;
   }
   static uint32_t TagOf(uint64_t key) { return static_cast<uint32_t>(key ^ (key >> 32)) | 1; }
+
+ private:
+  [[gnu::always_inline]] uint64_t Expected(int32_t operand) const {
+    return operand >= 0 ? reinterpret_cast<uint64_t>(waiting.tensors[operand]) : waiting.numbers[-1 - operand];
+  }
+  template <size_t kIn>
+  [[gnu::always_inline]] rt::TensorImpl* TakeNext(const void* site, uint64_t key, uint64_t a, uint64_t b, uint64_t c) {
+    const PlainStep& step = *waiting.next;
+    if (step.site != site || step.key != key) return nullptr;
+    if (a != Expected(step.in[0]) || (kIn > 1 && b != Expected(step.in[1])) || (kIn > 2 && c != Expected(step.in[2])))
+      return take_other(*this, a, b, c);
+    rt::TensorImpl* t = waiting.tensors[step.result];
+    if (t == nullptr || !t->dropped_relaxed()) return take_other(*this, a, b, c);
+    t->StartWaiting();
+    ++waiting.matched;
+    ++waiting.next;
+    return t;
+  }
 };
 
 /// Called on the thread of the stream.

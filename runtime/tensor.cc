@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/owner.h"
 #include "runtime/per_thread.h"
 #include "runtime/sanitizer.h"
 
@@ -168,7 +169,18 @@ absl::StatusOr<Ref<TensorImpl>> TensorImpl::Make(Device& device, const TensorTyp
 }
 
 bool TensorImpl::ReleaseWaiting() {
-  if (Watcher* w = watcher(); w != nullptr && w->OnDrop(*this)) return false;
+  Owner* const owner = internal::t_owner;
+  // The owner may be inside already: a host's own memory is given back there, by code of the host.
+  if (owner != nullptr && watcher() == owner->watcher && !owner->busy.load(std::memory_order_relaxed)) {
+    // While nobody else is inside, a tensor that waits does so until this is over.
+    const bool waits = owner->TryEnter() && watcher() == owner->watcher;
+    if (waits) {
+      MarkDropped();
+      ++owner->drops;
+    }
+    owner->Leave();
+    if (waits) return false;
+  }
   // Its op may be running in another thread, which learns of this when it is through.
   return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }

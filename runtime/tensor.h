@@ -153,8 +153,6 @@ class Watcher {
   virtual absl::Status OnOperand(TensorImpl& x) = 0;
   /// The last reference to x is gone.
   virtual void OnDeath(TensorImpl& x) = 0;
-  /// This thread gives up the only reference to x, which waits. True: it was marked as dropped.
-  virtual bool OnDrop(TensorImpl&) { return false; }
 };
 
 /// A tensor. dims and strides are set before it is shared and never change after that; so is data, unless a watcher

@@ -13,7 +13,6 @@
 #include "interp/dispatch.h"
 #include "runtime/clock.h"
 #include "runtime/metrics.h"
-#include "runtime/sanitizer.h"
 #include "tiers/recording.h"
 #include "tracer/control.h"
 #include "tracer/eager_recorder.h"
@@ -29,10 +28,6 @@ using rt::TensorImpl;
 // With it, the owner's plain stores and loads need no fences: whoever wants in makes every core of the process pass
 // one, before it looks whether the owner is inside, when it finds that it is out, and before it lets it in again.
 std::atomic<bool> g_membarrier{false};
-
-// ThreadSanitizer does not know of that.
-constexpr auto kAcquire = rt::kThreadSanitizer ? std::memory_order_acquire : std::memory_order_relaxed;
-constexpr auto kRelease = rt::kThreadSanitizer ? std::memory_order_release : std::memory_order_relaxed;
 
 void PassBarrier() {
   if (g_membarrier.load(std::memory_order_relaxed)) syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
@@ -98,27 +93,15 @@ void PrepareOwnerLocks() {
   g_membarrier = syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-const Layout::Step Deferral::kNone = [] {
-  Layout::Step none;
-  none.fast_site = &kNone;
-  return none;
-}();
-
-Deferral::Deferral(interp::Stream& stream)
-    : stream_(stream), gate_(g_membarrier.load(std::memory_order_relaxed) ? 0 : kNoBarrier) {}
-
-[[gnu::always_inline]] inline void Deferral::Enter() {
-  busy_.store(true, std::memory_order_relaxed);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  if (gate_.load(kAcquire) != 0) [[unlikely]]
-    EnterSlow();
+Deferral::Deferral(interp::Stream& stream) : stream_(stream), owner_(stream.owner), matched_(stream.waiting.matched) {
+  owner_.watcher = this;
+  stream.take_other = TakeOther;
+  owner_.gate = g_membarrier.load(std::memory_order_relaxed) ? 0 : rt::Owner::kNoBarrier;
 }
 
-[[gnu::always_inline]] inline void Deferral::Leave() {
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  if (gate_.load(std::memory_order_relaxed) != 0) [[unlikely]]
-    std::atomic_thread_fence(std::memory_order_release);
-  busy_.store(false, kRelease);
+[[gnu::always_inline]] inline void Deferral::Enter() {
+  if (!owner_.TryEnter()) [[unlikely]]
+    EnterSlow();
 }
 
 void Deferral::EnterSlow() {
@@ -127,23 +110,8 @@ void Deferral::EnterSlow() {
     {
       std::lock_guard wait(mutex_);
     }
-    busy_.exchange(true, std::memory_order_seq_cst);
-  } while ((gate_.load(std::memory_order_seq_cst) & kWanted) != 0);
-}
-
-bool Deferral::OnDrop(TensorImpl& x) {
-  // The owner may be inside already: a host's own memory is given back there, by code of the host.
-  if (interp::internal::t_stream != &stream_ || busy_.load(std::memory_order_relaxed)) return false;
-  busy_.store(true, std::memory_order_relaxed);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  // While nobody else is inside, a tensor that waits does so until this is over.
-  const bool waits = gate_.load(kAcquire) == 0 && x.watcher() == this;
-  if (waits) {
-    x.MarkDropped();
-    activation_->CountDrop();
-  }
-  Leave();
-  return waits;
+    owner_.busy.exchange(true, std::memory_order_seq_cst);
+  } while ((owner_.gate.load(std::memory_order_seq_cst) & rt::Owner::kWanted) != 0);
 }
 
 bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& version, const interp::EagerCall& call,
@@ -154,7 +122,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
     if (rt::Watcher* w = x.watcher(); w != nullptr && !w->OnOperand(x).ok()) return false;
   }
   Enter();
-  owner_.store(tracer::ThisThread(), std::memory_order_relaxed);
+  thread_.store(tracer::ThisThread(), std::memory_order_relaxed);
   // What could not be run before, for want of memory perhaps, comes first.
   if (!finished_ && !Finish().ok()) {
     Leave();
@@ -169,6 +137,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
   }
   if (anchor_ != anchor) anchor_ = anchor;
   matched_ = 0;
+  owner_.drops = 0;
   run_ns_ = 0;
   start_ticks_ = 0;
   finished_ = false;
@@ -181,7 +150,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
                absl::StrCat(tracer::ConfigEpoch()));
     ok = false;
   } else {
-    ok = TryMatch<false>(*next_, call, out, nullptr) || TryMatch<true>(*next_, call, out, &failure);
+    ok = TryMatch<false>(steps_[0], call, out, nullptr) || TryMatch<true>(steps_[0], call, out, &failure);
   }
   // The first op, too, runs at once where it may fail on values.
   if (ok && steps_[0].may_fail && !WillNotFail(call) && !Run(matched_).ok()) {
@@ -197,7 +166,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
   }
   if (!ok) {
     finished_ = true;
-    next_ = &kNone;
+    stream_.waiting.next = &interp::Waiting::kNone;
   }
   set_path(stream_.path);
   Leave();
@@ -210,9 +179,17 @@ void Deferral::Follow() {
   const Layout& layout = version_->layout();
   num_steps_ = static_cast<int>(version_->trace().steps.size());
   steps_ = layout.steps.data();
-  next_ = steps_ + matched_;
   operands_ = layout.operands.data();
   tensors_ = activation_->tensors();
+  stream_.waiting.tensors = tensors_;
+  stream_.waiting.numbers = activation_->number_bits();
+}
+
+inline void Deferral::Expect() {
+  // Whoever decides for the guards is asked at each of them.
+  stream_.waiting.next = activation_->is_resolved() && !tracer::IsControlled()
+                             ? version_->layout().plain.data() + matched_
+                             : &interp::Waiting::kNone;
 }
 
 template <bool kExplain>
@@ -239,7 +216,7 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
     bool same = false;
     if (want->kind == Layout::Operand::Kind::number) {
       same = given != nullptr && given->weak && given->dtype == want->dtype;
-      if (same) act.SetNumber(want->number, *given);
+      if (same) act.SetNumber(want->number, interp::BitsOf(*given));
     } else if (want->kind == Layout::Operand::Kind::new_input && given != nullptr && !given->weak) {
       auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
       if (rt::Watcher* w = x.watcher(); w != nullptr) [[unlikely]] {
@@ -279,94 +256,72 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
   const ValueId* results = layout.results.data() + step.results;
   for (size_t k = 0; k < out.size(); ++k) out[k] = act.MakeHandle(matched_, results[k], this);
   ++matched_;
-  next_ = &step + 1;
+  Expect();
   return true;
 }
 
-inline bool Deferral::MatchPlain(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
-  const Layout::Step& step = *next_;
-  if (call.site != step.fast_site || call.op != step.op || call.in.size() != step.num_in) return false;
-  if (tracer::IsControlled()) [[unlikely]]
-    return false;
-  const View* const* in = call.in.data();
-  if (step.brief == Layout::Step::Operands::tensors) {
-    if (in[0] != tensors_[step.first] || in[step.num_in - 1] != tensors_[step.last]) return false;
-  } else if (step.brief == Layout::Step::Operands::with_number) {
-    const View* number = in[step.number_at];
-    if (in[1 - step.number_at] != tensors_[step.first] || number == nullptr || !number->weak ||
-        number->dtype != step.number_dtype) {
-      return false;
-    }
-    activation_->SetNumber(step.last, *number);
-  } else {
-    const Layout::Operand* want = operands_ + step.operands;
-    for (const View* const* end = in + step.num_in; in != end; ++in, ++want) {
-      if (*in == tensors_[want->tensor]) continue;
-      if (want->kind != Layout::Operand::Kind::number || *in == nullptr || !(*in)->weak || (*in)->dtype != want->dtype)
+inline bool Deferral::MatchInputs(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+  if (finished_ || tracer::IsControlled()) return false;
+  const Layout::Step& step = steps_[matched_];
+  if (call.site != step.site || call.op != step.op || call.in.size() != step.num_in) return false;
+  if (step.may_fail || step.num_out != 1 || step.on_default || matched_ == num_steps_) return false;
+  Activation& act = *activation_;
+  const Layout::Operand* want = operands_ + step.operands;
+  for (const View* given : call.in) {
+    if (given != tensors_[want->tensor]) {
+      if (given == nullptr) return false;
+      if (want->kind == Layout::Operand::Kind::new_input && !given->weak) {
+        auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
+        if (x.watcher() != nullptr || !act.SetInput(*want, x, nullptr)) return false;
+      } else if (want->kind == Layout::Operand::Kind::number && given->weak && given->dtype == want->dtype) {
+        act.SetNumber(want->number, interp::BitsOf(*given));
+      } else {
         return false;
-      activation_->SetNumber(want->number, **in);
+      }
     }
+    ++want;
   }
-  TensorImpl* t = activation_->HandleOf(matched_, step.result);
-  if (t == nullptr) [[unlikely]]
+  if (step.has_attrs &&
+      !(step.num_bools >= 0 ? step.HasBools(call.attrs) : act.SetAttrs(matched_, call.attrs, nullptr)))
     return false;
-  out[0] = t;
+  if (!act.Resolve(matched_, nullptr)) return false;
+  out[0] = act.MakeHandle(matched_, step.result, this);
   ++matched_;
-  ++next_;
+  Expect();
   return true;
 }
 
-// Most ops of a stretch pass here, and this function calls nothing for them.
-bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<TensorImpl*> out) {
-  auto& waiting = *static_cast<Deferral*>(stream.waiting);
-  waiting.busy_.store(true, std::memory_order_relaxed);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  if (waiting.gate_.load(kAcquire) == 0 && waiting.MatchPlain(call, out)) [[likely]] {
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    waiting.busy_.store(false, kRelease);
-    return true;
+TensorImpl* Deferral::TakeOther(interp::Stream& stream, uint64_t a, uint64_t b, uint64_t c) {
+  auto& self = *static_cast<Deferral*>(stream.deferral);
+  Activation& act = *self.activation_;
+  const Layout::Step& step = self.steps_[self.matched_];
+  const Layout::Operand* want = self.operands_ + step.operands;
+  const uint64_t given[] = {a, b, c};
+  for (int k = 0; k < step.num_in; ++k, ++want) {
+    if (want->kind == Layout::Operand::Kind::number) {
+      act.SetNumber(want->number, given[k]);
+      continue;
+    }
+    auto* x = reinterpret_cast<TensorImpl*>(given[k]);
+    if (x == self.tensors_[want->tensor]) continue;
+    if (want->kind != Layout::Operand::Kind::new_input || x == nullptr || x->watcher() != nullptr ||
+        !act.SetInput(*want, *x, nullptr))
+      return nullptr;
   }
-  return OnOtherOp(stream, call, out);
+  if (!act.Resolve(self.matched_, nullptr)) return nullptr;
+  TensorImpl* y = act.MakeHandle(self.matched_, step.result, &self);
+  ++self.matched_;
+  self.Expect();
+  return y;
 }
 
-[[gnu::noinline]] bool Deferral::OnOtherOp(interp::Stream& stream, interp::EagerCall& call,
-                                           absl::Span<TensorImpl*> out) {
-  auto& waiting = *static_cast<Deferral*>(stream.waiting);
-  // A step that would be plain but for inputs of the trace, for attributes, or for shapes.
-  const auto match_inputs = [&]() __attribute__((always_inline)) {
-    const Layout::Step& step = *waiting.next_;
-    if (call.site != step.site || call.op != step.op || call.in.size() != step.num_in) return false;
-    if (step.may_fail || step.num_out != 1 || step.on_default) return false;
-    Activation& act = *waiting.activation_;
-    if (tracer::IsControlled()) return false;
-    const Layout::Operand* want = waiting.operands_ + step.operands;
-    for (const View* given : call.in) {
-      if (given != waiting.tensors_[want->tensor]) {
-        if (given == nullptr) return false;
-        if (want->kind == Layout::Operand::Kind::new_input && !given->weak) {
-          auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
-          if (x.watcher() != nullptr || !act.SetInput(*want, x, nullptr)) return false;
-        } else if (want->kind == Layout::Operand::Kind::number && given->weak && given->dtype == want->dtype) {
-          act.SetNumber(want->number, *given);
-        } else {
-          return false;
-        }
-      }
-      ++want;
-    }
-    if (step.has_attrs &&
-        !(step.num_bools >= 0 ? step.HasBools(call.attrs) : act.SetAttrs(waiting.matched_, call.attrs, nullptr)))
-      return false;
-    if (!act.Resolve(waiting.matched_, nullptr)) return false;
-    out[0] = act.MakeHandle(waiting.matched_, step.result, &waiting);
-    ++waiting.matched_;
-    ++waiting.next_;
+// Most ops of a stretch do not come here (Stream::Take).
+bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<TensorImpl*> out) {
+  auto& waiting = *static_cast<Deferral*>(stream.deferral);
+  const bool matches = waiting.owner_.TryEnter() && waiting.MatchInputs(call, out);
+  waiting.Leave();
+  if (matches) [[likely]]
     return true;
-  };
-  if (waiting.gate_.load(kAcquire) == 0 && match_inputs()) {
-    waiting.Leave();
-    return true;
-  }
   const Outcome outcome = waiting.Next(call, out);
   if (outcome == Outcome::waits) return true;
   // From here on the op is one of the stream like any other.
@@ -386,7 +341,7 @@ uint64_t Deferral::path() const {
 Deferral::Outcome Deferral::Next(const interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   Enter();
   if (!finished_ && matched_ < num_steps_ && !steps_[matched_].may_fail) {
-    if (TryMatch<false>(*next_, call, out, nullptr)) [[likely]] {
+    if (TryMatch<false>(steps_[matched_], call, out, nullptr)) [[likely]] {
       Leave();
       return Outcome::waits;
     }
@@ -462,7 +417,7 @@ bool Deferral::Switch(const interp::EagerCall& call, absl::Span<TensorImpl*> out
     const int64_t left_id = left->id;
     left->Return(std::move(a));
     Follow();
-    if (TryMatch<false>(*next_, call, out, nullptr)) {
+    if (TryMatch<false>(steps_[matched_], call, out, nullptr)) {
       RecordRefusal(left_id, why, version_->id);
       return true;
     }
@@ -477,6 +432,7 @@ absl::Status Deferral::Run(int to) {
   const bool timed = Manager::TimeThisRun(*version_);
   const int64_t start = timed ? Manager::TimeOf(*version_) : 0;
   if (start_ticks_ == 0) start_ticks_ = Manager::StartOfRun();
+  activation_->set_drops(owner_.drops);
   absl::Status status = activation_->Run(to);
   if (timed) run_ns_ += Manager::TimeOf(*version_) - start;
   if (status.ok()) return status;
@@ -507,7 +463,8 @@ absl::Status Deferral::Finish() {
     Manager::Get().AddRun(*anchor_, *version_, ns, 1, ns != 0 ? activation_->Size() : 0,
                           std::exchange(start_ticks_, 0));
   activation_->Begin();
-  next_ = &kNone;
+  owner_.drops = 0;
+  stream_.waiting.next = &interp::Waiting::kNone;
   return absl::OkStatus();
 }
 
@@ -524,7 +481,7 @@ bool Deferral::End() {
     Stop();
     anchor_ = nullptr;
   }
-  owner_.store(nullptr, std::memory_order_relaxed);
+  thread_.store(nullptr, std::memory_order_relaxed);
   Leave();
   return ok;
 }
@@ -547,7 +504,7 @@ absl::Status Deferral::Flush(DeoptReason reason) {
   }
   const bool started = matched_ > 0;
   absl::Status status = Finish();
-  if (status.ok() && stream_.mode == interp::Stream::Mode::matching && owner_.load() == tracer::ThisThread()) {
+  if (status.ok() && stream_.mode == interp::Stream::Mode::matching && thread_.load() == tracer::ThisThread()) {
     stream_.mode = interp::Stream::Mode::idle;
     stream_.path = path();
   }
@@ -563,11 +520,11 @@ void Deferral::ReleaseKept() {
 }
 
 absl::Status Deferral::Use(TensorImpl& x, DeoptReason reason) {
-  if (owner_.load(std::memory_order_relaxed) == tracer::ThisThread()) return Flush(reason);
+  if (thread_.load(std::memory_order_relaxed) == tracer::ThisThread()) return Flush(reason);
   std::lock_guard lock(mutex_);
-  gate_.fetch_or(kWanted, std::memory_order_seq_cst);
+  owner_.gate.fetch_or(rt::Owner::kWanted, std::memory_order_seq_cst);
   PassBarrier();
-  while (busy_.load(std::memory_order_seq_cst)) std::this_thread::yield();
+  while (owner_.busy.load(std::memory_order_seq_cst)) std::this_thread::yield();
   PassBarrier();
   absl::Status status;
   if (x.watcher() == this && !finished_) {
@@ -582,7 +539,7 @@ absl::Status Deferral::Use(TensorImpl& x, DeoptReason reason) {
     if (status.ok() && !whole) Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
   }
   PassBarrier();
-  gate_.fetch_and(static_cast<uint8_t>(~kWanted), std::memory_order_release);
+  owner_.gate.fetch_and(static_cast<uint8_t>(~rt::Owner::kWanted), std::memory_order_release);
   return status;
 }
 

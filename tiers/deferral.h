@@ -14,8 +14,8 @@
 
 namespace tessera::tiers {
 
-/// The waiting ops of one thread. The thread itself enters without an atomic operation; another thread that needs a
-/// value which waits here asks for entry, makes sure that the owner is out, and runs the ops.
+/// The waiting ops of one thread. Another thread that needs a value which waits here asks for entry, makes sure that
+/// the owner is out (runtime/owner.h), and runs the ops.
 class Deferral final : public rt::Watcher {
  public:
   explicit Deferral(interp::Stream& stream);
@@ -58,7 +58,6 @@ class Deferral final : public rt::Watcher {
   absl::Status OnAccess(rt::TensorImpl& x) override;
   absl::Status OnOperand(rt::TensorImpl& x) override;
   void OnDeath(rt::TensorImpl&) override {}
-  bool OnDrop(rt::TensorImpl& x) override;
 
  private:
   /// Checks the op against the next step, and lets it wait if it is the one. With `failure`, says what is wrong.
@@ -68,11 +67,15 @@ class Deferral final : public rt::Watcher {
   /// Goes on with another version of the anchor that has the same steps so far and takes this one, too. `why`: what
   /// the one that is left did not take; used where somebody wants to know.
   bool Switch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out, const GuardFailure& why);
-  /// Lets the op wait if it is the next step and that is a plain one. The owner is inside.
-  [[gnu::always_inline]] bool MatchPlain(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  /// Lets the op wait if it is the next step, which cannot fail and has one result: of those that come here most are
+  /// plain but for inputs of the trace, numbers that change, attributes, or shapes. The owner is inside.
+  [[gnu::always_inline]] bool MatchInputs(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   /// The same for any step and any op. Leaves.
   Outcome Next(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
-  static bool OnOtherOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
+  /// Stream::take_other.
+  static rt::TensorImpl* TakeOther(interp::Stream& stream, uint64_t a, uint64_t b, uint64_t c);
+  /// Step matched_ is next; if it is a plain one, Stream::Take may take it.
+  void Expect();
   /// The activation or its version is another one.
   void Follow();
   /// Gives the activation back.
@@ -80,22 +83,21 @@ class Deferral final : public rt::Watcher {
   absl::Status Run(int to);
   absl::Status Finish();
   void Enter();
-  void Leave();
+  void Leave() { owner_.Leave(); }
   void EnterSlow();
   absl::Status Use(rt::TensorImpl& x, deopt::DeoptReason reason);
 
-  static const Layout::Step kNone;  // which nothing matches
   interp::Stream& stream_;
+  rt::Owner& owner_;   // of stream_
+  int& matched_;       // of stream_.waiting: also after they were run
   uint64_t path_ = 0;  // of the stream before step path_step_
   int path_step_ = 0;
   std::shared_ptr<Anchor> anchor_;
   rt::Ref<Version> version_;
   std::unique_ptr<Activation> activation_;
   const Layout::Step* steps_ = nullptr;  // of version_
-  const Layout::Step* next_ = &kNone;    // the one that is expected
   const Layout::Operand* operands_ = nullptr;
   rt::TensorImpl* const* tensors_ = nullptr;  // of activation_
-  int matched_ = 0;                           // also after they were run
   int num_steps_ = 0;
   int64_t run_ns_ = 0;       // that the pieces of a timed run have taken
   int64_t start_ticks_ = 0;  // of the first piece, where it is recorded
@@ -103,12 +105,8 @@ class Deferral final : public rt::Watcher {
   bool elsewhere_ = false;  // the last match failed because an operand waits in another thread
   bool forced_ = false;     // the last match failed because a test wanted it to
 
-  static constexpr uint8_t kWanted = 1;     // another thread wants in
-  static constexpr uint8_t kNoBarrier = 2;  // and has nothing but fences to find out whether the owner is inside
-  std::atomic<bool> busy_{false};           // the owner is inside
-  std::atomic<uint8_t> gate_;
   std::mutex mutex_;
-  std::atomic<const void*> owner_{nullptr};
+  std::atomic<const void*> thread_{nullptr};  // tracer::ThisThread() of the owner
 };
 
 /// Called once: registers the process for the barrier that lets owners enter cheaply.

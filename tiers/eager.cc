@@ -311,7 +311,7 @@ bool EagerTiers::Enter(EagerThread& t, EagerAnchor& a, const EagerCall& call, ab
 
 EagerThread::EagerThread() : deferral(stream) {
   stream.state = this;
-  stream.waiting = &deferral;
+  stream.deferral = &deferral;
   stream.on_op = Deferral::OnOp;
   deferral.after = [](Stream& stream, Deferral::Outcome outcome, const EagerCall& call, absl::Span<TensorImpl*> out) {
     stream.mode = Stream::Mode::idle;

@@ -159,7 +159,7 @@ bool ReplayActivation::BindAgain(const Resize& r, FastStep& fast, int64_t grain)
 
 void ReplayActivation::Fill(Splat& s) {
   const interp::ScalarView& number = numbers_[s.number];
-  const uint64_t bits = BitsOf(number);
+  const uint64_t bits = interp::BitsOf(number);
   if (s.like >= 0) {
     const Splat& other = splats_[s.like];
     if (other.bits == bits && other.filled >= s.needed) {
@@ -448,7 +448,7 @@ bool ReplayActivation::RunGraph(absl::Status* status) {
   for (ValueId v : given_values_) add(data_[v]);
   for (ValueId v : stored_) key.push_back(static_cast<uint64_t>(v)), add(data_[v]);
   // Kernels of tier 1 take numbers with the launch; generated ones read them.
-  for (const interp::ScalarView& number : numbers_) key.push_back(BitsOf(number));
+  for (const interp::ScalarView& number : numbers_) key.push_back(interp::BitsOf(number));
   const int64_t kernels = generated_ != nullptr ? generated_->AppendChosen(key) : 0;
   ReplayGraphs::Entry* entry = graphs_->Find();
   if (entry == nullptr) return false;

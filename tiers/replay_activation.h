@@ -145,9 +145,6 @@ class ReplayActivation final : public Activation {
   }
   // Most elements for which one call of the loop is all there is to it.
   static int64_t MostAtOnce(bool has_number) { return has_number ? kSplatRoom : rt::options().parallel_grain(); }
-  uint64_t BitsOf(const interp::ScalarView& number) const {
-    return number.dtype == DType::boolean ? number.b : static_cast<uint64_t>(number.i);
-  }
   void Need(Splat& s, int64_t n) {
     if (s.needed >= n) return;
     s.needed = n;

@@ -118,7 +118,7 @@ int32_t ReplayActivation::SplatOf(int32_t number, DType dtype, int64_t n) {
   const auto is_like = [&](int32_t k) {
     const interp::ScalarView& other = numbers_[splats_[k].number];
     return splats_[k].dtype == dtype && splats_[k].room >= room && other.dtype == mine.dtype &&
-           BitsOf(other) == BitsOf(mine);
+           interp::BitsOf(other) == interp::BitsOf(mine);
   };
   const auto like = std::find_if(distinct_.begin(), distinct_.end(), is_like);
   Splat& s = splats_.emplace_back();

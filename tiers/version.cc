@@ -205,6 +205,7 @@ Activation::Activation(const Version& version)
           number.b = value.number.i != 0;
         else
           number.i = value.number.i;
+        number_bits_.push_back(interp::BitsOf(number));
         break;
       }
       case TraceValue::Kind::constant:
@@ -636,7 +637,7 @@ bool Activation::TakeOver(Activation& from, int steps) {
     const Layout::Step& step = layout_.steps[i];
     for (uint32_t k = step.operands; k < step.operands + step.num_in; ++k) {
       const Layout::Operand& o = layout_.operands[k];
-      if (o.kind == Layout::Operand::Kind::number) SetNumber(o.number, from.numbers_[o.number]);
+      if (o.kind == Layout::Operand::Kind::number) SetNumber(o.number, from.number_bits_[o.number]);
       if (o.kind == Layout::Operand::Kind::new_input && from.tensors_[o.value] != tensors_[o.tensor] &&
           !SetInput(o, *from.tensors_[o.value], nullptr)) {
         return false;
@@ -645,7 +646,6 @@ bool Activation::TakeOver(Activation& from, int steps) {
     if (step.has_attrs && !SetAttrs(i, from.AttrsOf(i), nullptr)) return false;
     if (!Resolve(i, nullptr)) return false;
   }
-  drops_ = from.drops_;
   for (int i = 0; i < steps; ++i) {
     const Layout::Step& step = layout_.steps[i];
     for (uint32_t k = step.results; k < step.results + step.num_out; ++k) {

@@ -16,6 +16,7 @@
 #include "deopt/guards.h"
 #include "deopt/ledger.h"
 #include "interp/interpreter.h"
+#include "interp/stream.h"
 #include "runtime/run_timer.h"
 #include "tiers/code.h"
 #include "tiers/costs.h"
@@ -51,8 +52,6 @@ struct Layout {
   };
   struct Step {
     const void* site = nullptr;
-    /// The same for steps with one result and no attributes; no place for others.
-    const void* fast_site = nullptr;
     ValueId result = kNoValue;  // the first
     ir::Op op{};
     uint8_t num_in = 0;
@@ -72,13 +71,6 @@ struct Layout {
     /// The results' dims are numbers and expressions, their memory is row-major, and no rule has to be asked whether it
     /// takes the attributes of the run.
     bool is_simple = false;
-    /// What its operands are, where a comparison or two tells whether those that are given are the same: one tensor or
-    /// two, or a tensor and a number.
-    enum class Operands : uint8_t { others, tensors, with_number } brief = Operands::others;
-    uint8_t number_at = 0;  // with_number: which operand is the number
-    DType number_dtype{};
-    /// Where Activation has the first and the last tensor; of a number, which one it is.
-    int32_t first = -1, last = -1;
     /// num_bools is not -1, and these are the same.
     bool HasBools(absl::Span<const ir::Attr> attrs) const {
       for (int k = 0; k < num_bools; ++k) {
@@ -101,7 +93,8 @@ struct Layout {
       return true;
     }
   };
-  std::vector<Step> steps;  // and one more, which nothing matches
+  std::vector<Step> steps;               // and one more, which nothing matches
+  std::vector<interp::PlainStep> plain;  // the same, as the call of an op tells whether it is one of them
   /// Those that vary, in order; and those of them whose types do not follow from the symbols alone (where the strides
   /// of an input decide, or an op's rule): what lies between two of these can be resolved in one go.
   std::vector<int32_t> varying;
@@ -177,15 +170,14 @@ class Activation {
   /// Lets go of inputs that were kept, between runs.
   void ReleaseKept();
   /// `number` counts the numbers of the trace (Layout::Operand::number).
-  [[gnu::always_inline]] void SetNumber(int number_index, const View& number) {
+  [[gnu::always_inline]] void SetNumber(int number_index, uint64_t bits) {
+    if (number_bits_[number_index] == bits) return;
+    number_bits_[number_index] = bits;
     interp::ScalarView& mine = numbers_[number_index];
-    if (number.dtype == DType::boolean) {
-      if (mine.b == *number.as<bool>()) return;
-      mine.b = *number.as<bool>();
-    } else {
-      if (mine.i == *number.as<int64_t>()) return;
-      mine.i = *number.as<int64_t>();
-    }
+    if (mine.dtype == DType::boolean)
+      mine.b = bits != 0;
+    else
+      mine.i = static_cast<int64_t>(bits);
     number_changed_[number_index] = numbers_changed_ = true;
   }
   /// Eager: the attributes that came with the step, against those of the trace.
@@ -204,6 +196,8 @@ class Activation {
   bool ResolveAll(GuardFailure* failure, int* failed);
   /// The types of the step's results are those of this run: shapes are as they were, or it is resolved already.
   bool is_resolved(int step) const { return step < resolved_until_; }
+  /// That is so for all steps, until an input or an attribute of other dims comes.
+  bool is_resolved() const { return resolved_until_ == INT_MAX; }
 
   /// Type and strides; data only once it was computed.
   const View& view(ValueId v) const { return views_[v]; }
@@ -211,6 +205,8 @@ class Activation {
   rt::TensorImpl* tensor(ValueId v) const { return tensors_[v]; }
   /// Of all values, then what Layout::Operand::tensor means beside them.
   rt::TensorImpl* const* tensors() const { return tensors_.data(); }
+  /// The bits of all numbers of the trace.
+  const uint64_t* number_bits() const { return number_bits_.data(); }
   /// The elements of all values as they are now; 0 where every run has as many.
   int64_t Size() const;
   /// Some input is not like it was in the last run: results must be resolved anew.
@@ -218,22 +214,17 @@ class Activation {
   /// Eager: takes the inputs, numbers and handles of the first `steps` steps over from a run of another version that
   /// has the same ones and has computed nothing yet. False, with `from` as it was, when a guard of this version fails.
   bool TakeOver(Activation& from, int steps);
-  /// Eager: the handle that waits for the result of a step without attributes and with one result, if it can be used
-  /// again as it is; null: ask MakeHandle().
-  [[gnu::always_inline]] rt::TensorImpl* HandleOf(int step, ValueId v) {
+  /// Eager: a handle for the result v that waits, with one reference for the caller and none here.
+  rt::TensorImpl* MakeHandle(int step, ValueId v, rt::Watcher* watcher) {
+    // One that was dropped can be used again as it is.
     rt::TensorImpl* t = tensors_[v];
-    if (t == nullptr || !is_resolved(step) || !t->dropped_relaxed()) [[unlikely]]
-      return nullptr;
+    if (t == nullptr || !is_resolved(step) || !t->dropped_relaxed()) return NewHandle(v, watcher);
     t->StartWaiting();
     return t;
   }
-  /// Eager: a handle for the result v that waits, with one reference for the caller and none here.
-  rt::TensorImpl* MakeHandle(int step, ValueId v, rt::Watcher* watcher) {
-    rt::TensorImpl* t = HandleOf(step, v);
-    return t != nullptr ? t : NewHandle(v, watcher);
-  }
-  /// Eager: the thread that issues the ops has dropped a handle that waits.
-  void CountDrop() { ++drops_; }
+
+  /// Eager: so many handles of this run were dropped while they waited.
+  void set_drops(int drops) { drops_ = drops; }
 
   /// Runs the steps from position() up to `to`. Stops early, with status ok, at a step whose guard fails; or with the
   /// error of a step that failed, of which nothing was done. In both cases position() is that step.
@@ -368,6 +359,7 @@ class Activation {
   std::vector<void*> data_;  // of each value, and what a generator puts behind them
   deopt::Symbols symbols_, last_symbols_;
   std::vector<interp::ScalarView> numbers_;  // never grows: views point into it
+  std::vector<uint64_t> number_bits_;        // of each of them
   std::vector<int32_t> number_of_;           // value to index in numbers_
   std::vector<uint8_t> number_changed_;      // since a generator looked
   bool numbers_changed_ = false;             // some of them
@@ -388,7 +380,7 @@ class Activation {
   std::vector<int64_t> expression_values_;
   std::vector<uint8_t> expression_known_;
   std::vector<ValueId> published_;  // eager: handles that have their contents and are still compared with operands
-  int drops_ = 0;                   // eager: handles of this run that the issuing thread has dropped
+  int drops_ = 0;                   // eager: handles of this run that the issuing thread has dropped, once it runs
   int escaped_ = 0;                 // eager: handles that got their contents and had died by then in the recording
   std::vector<ValueId> made_;       // functions: results that became tensors
   /// Eager: inputs that come again and again. A tensor that was the input of the last two runs and that the program

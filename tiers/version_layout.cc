@@ -25,6 +25,37 @@ Layout::Guard GuardOf(const Trace& trace, const TraceValue& input) {
   return g;
 }
 
+using interp::PlainStep;
+
+PlainStep PlainStepOf(const Layout::Step& step, const Layout::Operand* operands) {
+  using Kind = Layout::Operand::Kind;
+  PlainStep plain;
+  // More than booleans is compared with the trace.
+  uint8_t bools = 0;
+  if (step.has_attrs) {
+    if (step.num_bools != 2) return plain;
+    bools = PlainStep::Bools((step.bools & 1) != 0, (step.bools & 2) != 0);
+  }
+  if (step.num_in > PlainStep::kMost || step.may_fail || step.num_out != 1 || step.on_default) return plain;
+  uint64_t key = PlainStep::Key(step.op, step.num_in, bools);
+  for (size_t k = 0; k < step.num_in; ++k) {
+    const Layout::Operand& o = operands[k];
+    PlainStep::Operand kind = PlainStep::Operand::tensor;
+    if (o.kind == Kind::absent) return plain;
+    if (o.kind == Kind::number) {
+      kind = o.dtype == DType::boolean ? PlainStep::Operand::boolean
+             : o.dtype == DType::i64   ? PlainStep::Operand::integer
+                                       : PlainStep::Operand::floating;
+    }
+    plain.in[k] = o.kind == Kind::number ? -1 - o.number : o.tensor;
+    key |= PlainStep::Key(k, kind);
+  }
+  plain.site = step.site;
+  plain.key = key;
+  plain.result = step.result;
+  return plain;
+}
+
 }  // namespace
 
 Layout::Layout(const Trace& trace) {
@@ -143,26 +174,12 @@ Layout::Layout(const Trace& trace) {
     const auto is_number = [](const Operand& o) { return o.kind == Operand::Kind::number; };
     step.on_default =
         std::all_of(in, in + step.num_in, [&](const Operand& o) { return is_number(o) || o.value == kNoValue; });
-    if (step.num_in == 1 || step.num_in == 2) {
-      const Operand &first = in[0], &last = in[step.num_in - 1];
-      if (!is_number(first) && !is_number(last)) {
-        step.brief = Step::Operands::tensors;
-        step.first = first.tensor;
-        step.last = last.tensor;
-      } else if (step.num_in == 2 && is_number(first) != is_number(last)) {
-        step.brief = Step::Operands::with_number;
-        step.number_at = is_number(last) ? 1 : 0;
-        step.number_dtype = is_number(last) ? last.dtype : first.dtype;
-        step.first = is_number(last) ? first.tensor : last.tensor;
-        step.last = is_number(last) ? last.number : first.number;
-      }
-    }
-    const bool is_plain = !step.may_fail && !step.has_attrs && step.num_out == 1 && !step.on_default;
-    step.fast_site = is_plain ? step.site : this;
     if (step.num_out > 0) step.result = s.out[0];
     steps.push_back(step);
+    plain.push_back(trace.is_eager ? PlainStepOf(step, in) : PlainStep());
   }
-  steps.emplace_back().fast_site = this;
+  steps.emplace_back();
+  plain.emplace_back();
 }
 
 }  // namespace tessera::tiers

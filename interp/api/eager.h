@@ -39,6 +39,12 @@ ir::Ints ToInts(const Dims& dims);
 
 /// Runs an op with one result. `site` is the return address of the public function.
 Tensor Run(ir::Op op, std::initializer_list<const Arg*> args, std::initializer_list<ir::Attr> attrs, const void* site);
+/// The same for ops without attributes, or with two booleans. Where a version expects just this op, nothing more is
+/// made of the call than a comparison.
+Tensor Run(ir::Op op, const Arg& a, const void* site);
+Tensor Run(ir::Op op, const Arg& a, const Arg& b, const void* site);
+Tensor Run(ir::Op op, const Arg& a, const Arg& b, const Arg& c, const void* site);
+Tensor Run(ir::Op op, const Arg& a, const Arg& b, bool first, bool second, const void* site);
 std::vector<Tensor> RunMany(ir::Op op, absl::Span<const Arg* const> args, absl::Span<const ir::Attr> attrs,
                             const void* site);
 

@@ -63,7 +63,7 @@ Tensor cumsum(const Arg& x, int axis, bool exclusive, bool reverse) {
 
 // ---- products
 Tensor matmul(const Arg& a, const Arg& b, bool transpose_a, bool transpose_b) {
-  return Run(Op::k_matmul, {&a, &b}, {transpose_a, transpose_b}, TSR_SITE);
+  return Run(Op::k_matmul, a, b, transpose_a, transpose_b, TSR_SITE);
 }
 Tensor dot_general(const Arg& a, const Arg& b, const Dims& contract_a, const Dims& contract_b, const Dims& batch_a,
                    const Dims& batch_b) {

@@ -8,11 +8,11 @@ using api::Run;
 using ir::Op;
 
 #define TSR_UNARY(name) \
-  Tensor name(const Arg& x) { return Run(Op::k_##name, {&x}, {}, TSR_SITE); }
+  Tensor name(const Arg& x) { return Run(Op::k_##name, x, TSR_SITE); }
 #define TSR_BINARY(name) \
-  Tensor name(const Arg& a, const Arg& b) { return Run(Op::k_##name, {&a, &b}, {}, TSR_SITE); }
+  Tensor name(const Arg& a, const Arg& b) { return Run(Op::k_##name, a, b, TSR_SITE); }
 #define TSR_OPERATOR(symbol, name) \
-  Tensor operator symbol(const Arg& a, const Arg& b) { return Run(Op::k_##name, {&a, &b}, {}, TSR_SITE); }
+  Tensor operator symbol(const Arg& a, const Arg& b) { return Run(Op::k_##name, a, b, TSR_SITE); }
 
 TSR_UNARY(neg)
 TSR_UNARY(abs)
@@ -121,12 +121,12 @@ TSR_OPERATOR(<=, le)
 TSR_OPERATOR(>, gt)
 TSR_OPERATOR(>=, ge)
 
-Tensor operator-(const Arg& x) { return Run(Op::k_neg, {&x}, {}, TSR_SITE); }
-Tensor operator!(const Arg& x) { return Run(Op::k_logical_not, {&x}, {}, TSR_SITE); }
-Tensor operator~(const Arg& x) { return Run(Op::k_bit_not, {&x}, {}, TSR_SITE); }
+Tensor operator-(const Arg& x) { return Run(Op::k_neg, x, TSR_SITE); }
+Tensor operator!(const Arg& x) { return Run(Op::k_logical_not, x, TSR_SITE); }
+Tensor operator~(const Arg& x) { return Run(Op::k_bit_not, x, TSR_SITE); }
 
-Tensor where(const Arg& cond, const Arg& a, const Arg& b) { return Run(Op::k_where, {&cond, &a, &b}, {}, TSR_SITE); }
-Tensor clamp(const Arg& x, const Arg& lo, const Arg& hi) { return Run(Op::k_clamp, {&x, &lo, &hi}, {}, TSR_SITE); }
+Tensor where(const Arg& cond, const Arg& a, const Arg& b) { return Run(Op::k_where, cond, a, b, TSR_SITE); }
+Tensor clamp(const Arg& x, const Arg& lo, const Arg& hi) { return Run(Op::k_clamp, x, lo, hi, TSR_SITE); }
 Tensor cast(const Arg& x, DType dtype) { return Run(Op::k_cast, {&x}, {dtype}, TSR_SITE); }
 
 std::pair<Tensor, Tensor> divmod(const Arg& a, const Arg& b) { return {floor_div(a, b), mod(a, b)}; }
