@@ -1,10 +1,13 @@
 #include "interp/stream.h"
 
+#include <limits>
+
 #include "interp/anchor.h"
 
 namespace tessera::interp {
 
 const PlainStep Waiting::kNone;
+const Stream::Link Stream::kNoLink{&Stream::kNoLink, 0, nullptr, ir::Op{}};
 
 namespace internal {
 
@@ -34,6 +37,37 @@ Stream* StreamOfThread() {
 }
 
 }  // namespace internal
+
+HotEntry* Stream::FindEntry(EagerCall& call) {
+  const bool follows = num_links_ > 0 && expected_ == &links_[num_links_];
+  call.path = NextPath(call.site, call.op);
+  if (--until_decay <= 0) [[unlikely]]
+    CurrentStreamHook()->OnDecay(*this);
+  HotEntry* entry = &EntryOf(call.path);
+  if (entry->tag != TagOf(call.path)) {
+    CurrentStreamHook()->OnMiss(*this, *entry, call);
+    nobodys_.countdown = std::numeric_limits<int32_t>::max();
+    return &nobodys_;
+  }
+  // With bits left out it is no path; and somebody may want to be asked at each op.
+  if (call.path == path_ && path_mask == ~uint64_t{0} && until_decay > 1) FindLink(call, entry, follows);
+  return entry;
+}
+
+void Stream::FindLink(const EagerCall& call, HotEntry* entry, bool follows) {
+  uint16_t& place = link_of_[IndexOf(path_) % (kLinks / 4)];
+  if (place < num_links_ && links_[place].path == path_ && links_[place].entry != nullptr) {
+    expected_ = counted_ = &links_[place + 1];
+    return;
+  }
+  if (num_links_ + 2 > kLinks) num_links_ = 0;
+  // The one behind the last stays where it is.
+  if (num_links_ > 0 && !follows) ++num_links_;
+  place = static_cast<uint16_t>(num_links_);
+  links_[num_links_++] = {call.site, path_, entry, call.op};
+  links_[num_links_] = kNoLink;
+  expected_ = counted_ = &links_[num_links_];
+}
 
 HotEntry& Stream::SecondEntryOf(uint64_t key) {
   HotEntry &first = FirstEntryOf(key), &second = entries[IndexOf(key) ^ 1];

@@ -78,7 +78,12 @@ struct Waiting {
   int matched = 0;                    // so many steps; also after they were run
 };
 
-struct Stream {
+class Stream {
+ private:
+  struct Link;
+  static const Link kNoLink;
+
+ public:
   enum class Mode : uint8_t {
     idle,       // ops run in tier 1 and are counted
     matching,   // ops wait for a version
@@ -87,14 +92,15 @@ struct Stream {
   /// Two paths in one entry drive each other out, and the op at which a stretch begins may be one of them: many more
   /// entries than ops of a training step.
   static constexpr int kEntries = 1 << 14;
+  /// Ops of the trail; a loop of more is counted all the same, a little more slowly.
+  static constexpr int kLinks = 1 << 12;
 
   Mode mode = Mode::idle;
   rt::Owner owner;
   Waiting waiting;
   /// Unset path bits are ignored (option hash_bits).
   uint64_t path_mask = ~uint64_t{0};
-  uint64_t path = 0;
-  int64_t until_decay = 0;
+  int64_t until_decay = 0;  // as of the last op that was no link after the one before
   /// What an arrival counts: more than 1 where ops take long, so that few of them are worth as much as many short ones.
   int32_t weight = 1;
   /// What the hook keeps for this thread.
@@ -106,7 +112,42 @@ struct Stream {
   /// is not kept up. False: run it in tier 1; the mode may have changed, and `path` and call.path are as if nothing had
   /// waited.
   bool (*on_op)(Stream& stream, EagerCall& call, absl::Span<rt::TensorImpl*> out) = nullptr;
+
+ private:
+  const Link* expected_ = &kNoLink;  // the link that the next op may be
+  const Link* counted_ = &kNoLink;   // until_decay is as of the op before this one
+  uint64_t path_ = 0;                // where no link is expected
+  int num_links_ = 0;
+
+ public:
   alignas(64) HotEntry entries[kEntries];
+
+  /// The sites of the last sixteen ops, folded. Those of ops that wait are folded when they have run.
+  uint64_t path() const { return expected_ != &kNoLink ? expected_[-1].path : path_; }
+  void SetPath(uint64_t path) {
+    LeaveTrail();
+    path_ = path;
+  }
+  uint64_t NextPath(const void* site, ir::Op op) {
+    SetPath(Fold(path(), site, op));
+    return path_ & path_mask;
+  }
+  /// The entry of an op of the idle stream; sets call.path. Where the op has none, the hook was told, and it is one of
+  /// which the count does not come to an end.
+  [[gnu::always_inline]] HotEntry* Arrive(EagerCall& call) {
+    // Mostly what came after the last op comes again: then nothing is folded and nothing is looked for.
+    const Link& link = *expected_;
+    if (link.site != call.site || link.op != call.op) [[unlikely]]
+      return FindEntry(call);
+    expected_ = &link + 1;
+    call.path = link.path;
+    return link.entry;
+  }
+  /// For whoever gives an entry to another path.
+  void ForgetTrail() {
+    LeaveTrail();
+    num_links_ = 0;
+  }
 
   /// Of a stream that is matching, where the op is the plain one that is next, with kIn of those operands (the bits of
   /// numbers, the addresses of tensors): the handle of its result, with one reference for the caller. Null: nothing is
@@ -119,10 +160,6 @@ struct Stream {
     return t;
   }
 
-  uint64_t NextPath(const void* site, ir::Op op) {
-    path = Fold(path, site, op);
-    return path & path_mask;
-  }
   static uint64_t Fold(uint64_t path, const void* site, ir::Op op) { return (path << 4) ^ SiteHash(site, op); }
   static uint64_t SiteHash(const void* site, ir::Op op) {
     return (reinterpret_cast<uint64_t>(site) + (static_cast<uint64_t>(op) << 50)) * 0x9e3779b97f4a7c15ull;
@@ -159,6 +196,27 @@ struct Stream {
     ++waiting.next;
     return t;
   }
+
+  /// The trail: ops in the order in which they came first, with the path and the entry that they have after the link
+  /// before them. A link that is none stands between two that do not follow each other, and behind the last.
+  struct Link {
+    const void* site;
+    uint64_t path;
+    HotEntry* entry;
+    ir::Op op;
+  };
+  HotEntry* FindEntry(EagerCall& call);
+  /// The op that has just come is, or becomes, a link. `follows`: the op before it is the last one.
+  void FindLink(const EagerCall& call, HotEntry* entry, bool follows);
+  void LeaveTrail() {
+    path_ = path();
+    until_decay -= expected_ - counted_;
+    expected_ = counted_ = &kNoLink;
+  }
+
+  HotEntry nobodys_;
+  uint16_t link_of_[kLinks / 4] = {};  // by path: a link that may have it
+  Link links_[kLinks + 1];
 };
 
 /// Called on the thread of the stream.

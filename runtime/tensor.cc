@@ -191,22 +191,24 @@ absl::Status MakeCopies(Device& device, absl::Span<const TensorCopy> copies) {
   const bool on_cpu = device.kind() == DeviceKind::cpu;
   for (const auto& [type, data, to] : copies) {
     FreeLists::Foresee(kAhead);
-    Ref<TensorImpl> t = Ref<TensorImpl>::Adopt(TensorImpl::New());
-    t->dtype = type->dtype;
-    t->rank = type->rank;
-    std::copy_n(type->dims, type->rank, t->dims);
+    TensorImpl* const t = TensorImpl::New();
+    static_cast<TensorType&>(*t) = *type;
     t->SetContiguousStrides();
-    const size_t bytes = static_cast<size_t>(t->size()) * SizeOf(type->dtype);
+    const size_t bytes = static_cast<size_t>(type->size()) * SizeOf(type->dtype);
     auto memory = device.Allocate(bytes);
-    if (!memory.ok()) [[unlikely]]
+    if (!memory.ok()) [[unlikely]] {
+      t->Release();
       return NoMemoryFor(*type, memory.status());
+    }
     t->data = *memory;
     t->set_storage(FreeLists::NewStorage(device, *memory, bytes));
-    if (on_cpu && bytes != 0)
-      std::memcpy(*memory, data, bytes);
-    else
-      TSR_RETURN_IF_ERROR(device.CopyWithin(*memory, data, bytes));
-    *to = t.release();
+    if (on_cpu) {
+      if (bytes != 0) std::memcpy(*memory, data, bytes);
+    } else if (absl::Status copied = device.CopyWithin(*memory, data, bytes); !copied.ok()) [[unlikely]] {
+      t->Release();
+      return copied;
+    }
+    *to = t;
   }
   return absl::OkStatus();
 }

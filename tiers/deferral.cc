@@ -168,7 +168,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
     finished_ = true;
     stream_.waiting.next = &interp::Waiting::kNone;
   }
-  set_path(stream_.path);
+  set_path(stream_.path());
   Leave();
   if (!ok && why != nullptr) *why = failure;
   if (!ok) Manager::Get().AddExit(*anchor_, *version_, std::move(failure));
@@ -325,7 +325,7 @@ bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<
   const Outcome outcome = waiting.Next(call, out);
   if (outcome == Outcome::waits) return true;
   // From here on the op is one of the stream like any other.
-  stream.path = waiting.path();
+  stream.SetPath(waiting.path());
   call.path = stream.NextPath(call.site, call.op);
   return waiting.after(stream, outcome, call, out);
 }
@@ -506,7 +506,7 @@ absl::Status Deferral::Flush(DeoptReason reason) {
   absl::Status status = Finish();
   if (status.ok() && stream_.mode == interp::Stream::Mode::matching && thread_.load() == tracer::ThisThread()) {
     stream_.mode = interp::Stream::Mode::idle;
-    stream_.path = path();
+    stream_.SetPath(path());
   }
   Leave();
   if (!whole && started && status.ok()) Manager::Get().AddExit(*anchor_, *version_, std::move(failure));

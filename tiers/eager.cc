@@ -57,6 +57,7 @@ constexpr int kExpectedFor = 1 << 14;
 
 void SetEntry(Stream& stream, uint64_t path, int32_t countdown, void* anchor) {
   HotEntry& e = stream.EntryOf(path);
+  if (e.tag != 0 && e.tag != Stream::TagOf(path)) stream.ForgetTrail();
   e.tag = Stream::TagOf(path);
   e.countdown = countdown;
   e.anchor = anchor;
@@ -105,7 +106,7 @@ Stream* EagerTiers::NewStream() {
   }
   if (t == nullptr) t = new EagerThread;
   t->stream.mode = Stream::Mode::idle;
-  t->stream.path = 0;
+  t->stream.SetPath(0);
   t->last_path = 0;
   t->config_epoch = ~uint64_t{0};
   t->stream.until_decay = 0;
@@ -166,7 +167,7 @@ void EagerTiers::OnDecay(Stream& stream) {
   EagerThread& t = ThreadOf(stream);
   const int32_t hot = HotEager();
   // How long ops take is looked at more often than counts decay.
-  const int64_t now = rt::NowNs(), ops = t.until_look - std::max<int64_t>(0, stream.until_decay);
+  const int64_t now = rt::NowNs(), ops = t.until_look - stream.until_decay;
   t.since_decay += ops;
   const bool are_long = !t.on_cpu && now - t.looked >= ops * kLongOp;
   if (ops >= kLookAfter / 8) stream.weight = are_long ? std::clamp(hot / 4, 1, 4) : 1;
@@ -181,6 +182,7 @@ void EagerTiers::OnDecay(Stream& stream) {
     const int64_t bits = rt::options().hash_bits();
     stream.path_mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
     for (HotEntry& e : stream.entries) e = {};
+    stream.ForgetTrail();
     return Seed(t);
   }
   if (!t.expected.empty()) return Expect(t);
@@ -213,15 +215,15 @@ void EagerTiers::Seed(EagerThread& t) {
 
 void EagerTiers::Expect(EagerThread& t) {
   Stream& stream = t.stream;
-  const auto it = t.expected.find(stream.path ^ (t.last_path << 4));
+  const auto it = t.expected.find(stream.path() ^ (t.last_path << 4));
   if (it != t.expected.end()) {
-    if (it->second != 0 && it->second != stream.path) {
-      SetEntry(stream, stream.path & stream.path_mask, 1, &AnchorOf(it->second & stream.path_mask));
-      stream.path = it->second;
+    if (it->second != 0 && it->second != stream.path()) {
+      SetEntry(stream, stream.path() & stream.path_mask, 1, &AnchorOf(it->second & stream.path_mask));
+      stream.SetPath(it->second);
     }
     t.expected.erase(it);
   }
-  t.last_path = stream.path;
+  t.last_path = stream.path();
   if (--t.expected_for == 0) t.expected.clear();
   if (!t.expected.empty()) t.until_look = stream.until_decay = 1;
 }
@@ -245,6 +247,7 @@ void EagerTiers::OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) 
   }
   // An anchor keeps its entry against most that come by.
   if (entry.anchor != nullptr && (++t.misses & 7) != 0) return;
+  if (entry.tag != 0) stream.ForgetTrail();
   entry.tag = Stream::TagOf(call.path);
   entry.countdown = HotEager();
   entry.anchor = nullptr;
@@ -560,8 +563,8 @@ void EagerTiers::OnStep(Stream& stream, const void* site) {
     (void)t.deferral.Flush(t.deferral.complete() ? deopt::DeoptReason::read : deopt::DeoptReason::branch);
   if (stream.mode == Stream::Mode::matching && !t.deferral.waiting()) stream.mode = Stream::Mode::idle;
   // Whatever came before, the ops of a step have the same surroundings each time.
-  stream.path = Stream::SiteHash(site, ir::Op{});
-  t.deferral.set_path(stream.path);
+  stream.SetPath(Stream::SiteHash(site, ir::Op{}));
+  t.deferral.set_path(stream.path());
 
   t.mark = 0;
   while (t.mark < t.marks.size() && t.marks[t.mark].site != site) ++t.mark;

@@ -125,17 +125,8 @@ absl::Status RunNow(const interp::EagerCall& call, absl::Span<TensorImpl*> out) 
 }
 
 // Counts the op. True when it waits for a version now, or is to be recorded.
-inline bool IsHot(interp::Stream& stream, const interp::EagerCall& call, absl::Span<TensorImpl*> out, bool* waits) {
-  if (--stream.until_decay <= 0) [[unlikely]]
-    interp::CurrentStreamHook()->OnDecay(stream);
-  interp::HotEntry* entry = &stream.FirstEntryOf(call.path);
-  if (entry->tag != interp::Stream::TagOf(call.path)) [[unlikely]] {
-    entry = &stream.SecondEntryOf(call.path);
-    if (entry->tag != interp::Stream::TagOf(call.path)) {
-      interp::CurrentStreamHook()->OnMiss(stream, *entry, call);
-      return false;
-    }
-  }
+inline bool IsHot(interp::Stream& stream, interp::EagerCall& call, absl::Span<TensorImpl*> out, bool* waits) {
+  interp::HotEntry* entry = stream.Arrive(call);
   entry->countdown -= stream.weight;
   if (entry->countdown > 0) [[likely]]
     return false;
@@ -146,15 +137,15 @@ inline bool IsHot(interp::Stream& stream, const interp::EagerCall& call, absl::S
 [[gnu::always_inline]] inline absl::Status RunCall(interp::EagerCall& call, absl::Span<TensorImpl*> out) {
   interp::Stream* stream = interp::CurrentStream();
   if (stream == nullptr) return RunNow(call, out);
-  if (stream->mode == interp::Stream::Mode::matching) {
+  if (stream->mode == interp::Stream::Mode::idle) [[likely]] {
+    bool waits = false;
+    if (!IsHot(*stream, call, out, &waits)) [[likely]]
+      return RunNow(call, out);
+    if (waits) return absl::OkStatus();
+  } else if (stream->mode == interp::Stream::Mode::matching) {
     if (stream->on_op(*stream, call, out)) return absl::OkStatus();
   } else {
     call.path = stream->NextPath(call.site, call.op);
-    if (stream->mode == interp::Stream::Mode::idle) {
-      bool waits = false;
-      if (!IsHot(*stream, call, out, &waits)) return RunNow(call, out);
-      if (waits) return absl::OkStatus();
-    }
   }
   return stream->mode == interp::Stream::Mode::recording ? RunRecorded(*stream, call, out) : RunNow(call, out);
 }
