@@ -39,7 +39,7 @@ std::string ScheduleFormNames() { return Names(kScheduleForms); }
 
 absl::Status CheckSchedule(std::string_view text) {
   std::vector<std::string_view> seen;
-  int64_t rows = 0, mr = 0, nr = 0, copy = 0;
+  int64_t rows = 0, mr = 0, nr = 0, copy = 0, words = 0;
   std::string_view form;
   for (absl::string_view entry : absl::StrSplit(View(text), ',')) {
     const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(entry, absl::MaxSplits('=', 1));
@@ -66,6 +66,7 @@ absl::Status CheckSchedule(std::string_view text) {
     if (name == "mr") mr = value;
     if (name == "nr") nr = value;
     if (name == "copy") copy = value;
+    if (name == "words") words = value;
   }
   if (mr * nr > kMaxRegisterTile)
     return InvalidArgument("schedule ", StringText(text), ": mr * nr is ", mr * nr, ", and at most ", kMaxRegisterTile,
@@ -74,6 +75,11 @@ absl::Status CheckSchedule(std::string_view text) {
     return InvalidArgument("schedule ", StringText(text), ": rows and mr are the same number in the form stream");
   if ((form == "stream" || form == "dot") && copy == 1)
     return InvalidArgument("schedule ", StringText(text), ": nothing is copied in the form ", View(form));
+  if (words > 0 && !form.empty() && form != "packed")
+    return InvalidArgument("schedule ", StringText(text), ": words are multiplied in the form packed, not in ",
+                           View(form));
+  if (words == 2 && mr % 2 != 0)
+    return InvalidArgument("schedule ", StringText(text), ": two words at a time are for an even mr, not for ", mr);
   return absl::OkStatus();
 }
 

@@ -64,6 +64,11 @@ struct CommandLine {
   cl::opt<bool> bitwise{"bitwise", cl::desc("Sums as in tier 1, to the bit"), cl::cat(category)};
   cl::opt<bool> library_bf16{"library-bf16", cl::desc("Products of bf16 with a matrix are left to the core"),
                              cl::cat(category)};
+  cl::opt<Bf16> bf16{
+      "bf16", cl::desc("Instructions for products of bf16"),
+      cl::values(clEnumValN(Bf16::none, "none", "none"), clEnumValN(Bf16::avx512, "avx512", "those of AVX512-BF16"),
+                 clEnumValN(Bf16::neon, "neon", "those of Arm")),
+      cl::init(Bf16::none), cl::cat(category)};
   cl::opt<bool> no_fusion{"no-fusion", cl::desc("Each op a kernel of its own"), cl::cat(category)};
 
   CompileOptions Options() const {
@@ -78,6 +83,7 @@ struct CommandLine {
     options.tf32 = tf32;
     options.fuse = !no_fusion;
     options.library_bf16 = library_bf16;
+    options.bf16 = bf16;
     return options;
   }
 };
@@ -92,7 +98,7 @@ void RegisterPasses() {
   mlir::registerPass([] { return MakeDecomposePass(); });
   mlir::registerPass([] { return MakeSimplifyPass(); });
   mlir::registerPass([] { return MakeLowerKernelsPass(TheCommandLine().Options()); });
-  mlir::registerPass([] { return MakeLowerToLlvmPass(); });
+  mlir::registerPass([] { return MakeLowerToLlvmPass(TheCommandLine().Options()); });
   mlir::registerPass([] { return MakeLowerKernelsGpuPass(TheCommandLine().Options()); });
   mlir::registerPass([] { return MakeLowerToNvvmPass(); });
   mlir::registerPass([] { return mlir::createCanonicalizerPass(); });

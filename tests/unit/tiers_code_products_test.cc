@@ -172,6 +172,24 @@ TEST_F(TiersCodeProducts, DTypes) {
       }
 }
 
+/// bf16 as it is, two or four elements at a time: what the machine has no instructions for is taken apart.
+TEST_F(TiersCodeProducts, WordsOfBf16) {
+#if defined(__x86_64__)
+  constexpr const char* kSchedules[] = {"*:form=packed,words=1",
+                                        "*:form=packed,rows=12,columns=96,depth=20,mr=3,nr=48,words=1"};
+#else
+  constexpr const char* kSchedules[] = {"*:form=packed,words=1", "*:form=packed,words=2",
+                                        "*:form=packed,rows=12,columns=24,depth=20,mr=6,nr=12,words=2"};
+#endif
+  for (const char* schedule : kSchedules)
+    for (const Way way : kTiers)
+      for (const Shape s : {Shape{33, 47, 65}, Shape{3, 40, 33}, Shape{9, 70, 1}, Shape{16, 96, 64}})
+        for (const auto& [ta, tb] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+          CheckShape(way, schedule, s, ta, tb, bf16);
+          if (HasFailure()) return;
+        }
+}
+
 TEST_F(TiersCodeProducts, SumsInManyPieces) {
   CheckShape(kTiers[0], "", {20, 40, 3000}, false, false);
   CheckShape(kTiers[1], "", {20, 40, 3000}, false, true);
@@ -412,6 +430,17 @@ TEST_F(TiersCodeProducts, DTypesOfWhatComesBefore) {
           CheckBefore(way, kOneBlock, s, dtype, before, 1);
           if (HasFailure()) return;
         }
+}
+
+TEST_F(TiersCodeProducts, WordsOfWhatComesBefore) {
+  const std::string schedule = std::string(kOneBlock) + ",words=1";
+  for (const auto& [name, before] : kBefore)
+    for (const Way way : kTiers)
+      for (const Shape s : {Shape{37, 53, 229}, {64, 48, 16}}) {
+        SCOPED_TRACE(absl::StrCat(name, ": ", s.m, " x ", s.n, " x ", s.k));
+        CheckBefore(way, schedule, s, bf16, before, 1);
+        if (HasFailure()) return;
+      }
 }
 
 /// Other cuts compute it more often, or not in the product's kernel.

@@ -49,6 +49,7 @@ struct Task {
       return;
     }
     settings.options.vector_bytes = settings.vector_bytes > 0 ? settings.vector_bytes : VectorBytes(*cpu);
+    settings.options.bf16 = Bf16Of(*cpu);
     Pipeline pipeline(module ? *module.getContext() : own, settings.options);
     llvm::Expected<Compiled> result = (module ? pipeline.Copy(module) : pipeline.Parse(text, name))
                                           ? CompileHere(pipeline, settings)

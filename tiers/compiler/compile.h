@@ -26,15 +26,16 @@ struct CompileSettings {
   /// A processor of this machine's architecture, as -mcpu names it, and features on top of its own ("+sve,-bf16").
   /// Empty: this machine.
   std::string cpu, features;
-  /// The tier, fusion, grain and so on, but for its vector_bytes, which follow from the processor unless they are given
-  /// here: kernels for wider vectors than it has are right, and slow.
+  /// The tier, fusion, grain and so on, but for what follows from the processor: its bf16, and its vector_bytes unless
+  /// they are given here: kernels for wider vectors than it has are right, and slow.
   CompileOptions options;
   int vector_bytes = 0;
   /// Times of every pass, in Compiled::passes.
   bool profile = false;
   /// Fills Compiled::report.
   bool report = true;
-  /// Stages whose text is wanted: graph, sched, tile, target, llvm, asm, cuda. Those before the module's own are left out.
+  /// Stages whose text is wanted: graph, sched, tile, target, llvm, asm, cuda. Those before the module's own are left
+  /// out.
   std::vector<std::string> texts;
   /// Without: stops at the stage of the last text, and neither code nor a plan nor a report is made.
   bool code = true;

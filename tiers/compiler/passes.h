@@ -9,6 +9,14 @@
 
 namespace tessera::compiler {
 
+/// What a processor has for products of bf16: instructions that multiply two or four elements along the sum at a time,
+/// and add in f32.
+enum class Bf16 {
+  none,
+  avx512,  // x86, AVX512-BF16: vdpbf16ps
+  neon,    // Arm, FEAT_BF16: bfdot and bfmmla
+};
+
 /// What a compile is for; part of every cache key.
 struct CompileOptions {
   /// 2: dims and numbers are read at run time; 3: what the trace says is fixed is built in.
@@ -17,6 +25,8 @@ struct CompileOptions {
   std::string device;
   /// Bytes of a vector register of the target.
   int vector_bytes = 16;
+  /// Instructions of the target. Without them factors of bf16 are widened, or words of them taken apart.
+  Bf16 bf16 = Bf16::none;
   /// Elements of work that are worth a thread.
   int64_t grain = 32768;
   /// Threads that share the work of a kernel.
@@ -29,8 +39,8 @@ struct CompileOptions {
   bool tf32 = false;
   /// Choices for products, as in TesseraCompileRequest.
   std::string schedule;
-  /// The core multiplies matrices of bf16 by instructions that generated code does not use: products with a matrix, such
-  /// as those with weights, are left to it.
+  /// The core multiplies matrices of bf16 by the same instructions that generated code would use (Arm): products with a
+  /// matrix, such as those with weights, are left to it, unless a schedule says otherwise.
   bool library_bf16 = false;
   /// Each op a kernel of its own: for tests and to see what fusion gives.
   bool fuse = true;
@@ -45,7 +55,7 @@ std::unique_ptr<mlir::Pass> MakeSimplifyPass();
 /// tile/lower_kernels.cc: each tsr_sched.kernel becomes a tsr_tile.kernel.
 std::unique_ptr<mlir::Pass> MakeLowerKernelsPass(const CompileOptions& options);
 /// target/lower_to_llvm.cc: each tsr_tile.kernel becomes a function of the LLVM dialect and a tsr_target.launch.
-std::unique_ptr<mlir::Pass> MakeLowerToLlvmPass();
+std::unique_ptr<mlir::Pass> MakeLowerToLlvmPass(const CompileOptions& options);
 
 // In place of the last two, for CUDA devices:
 

@@ -111,13 +111,21 @@ std::unique_ptr<MLIRContext> NewContext() {
   return context;
 }
 
+Bf16 Bf16Of(const HostCpu& cpu) {
+  const llvm::Triple triple(cpu.triple);
+  // Kernels for narrower vectors have the narrower forms, which every such processor has.
+  if (triple.isX86() && HasFeature(cpu, "+avx512bf16") && HasFeature(cpu, "+avx512vl")) return Bf16::avx512;
+  return triple.isAArch64() && HasFeature(cpu, "+bf16") ? Bf16::neon : Bf16::none;
+}
+
 CompileOptions OptionsOfThisMachine() {
   CompileOptions options;
   static const int vector_bytes = VectorBytes(ThisCpu());
   options.vector_bytes = vector_bytes;
+  static const Bf16 bf16 = Bf16Of(ThisCpu());
+  options.bf16 = bf16;
   // interp/cpu/gemm_direct.cc asks for the same.
-  static const bool library_bf16 = llvm::Triple(ThisCpu().triple).isAArch64() && HasFeature(ThisCpu(), "+bf16");
-  options.library_bf16 = library_bf16;
+  options.library_bf16 = bf16 == Bf16::neon;
   return options;
 }
 
@@ -135,7 +143,7 @@ void AddPasses(OpPassManager& passes, Stage stage, const CompileOptions& options
       passes.addPass(createCSEPass());
       break;
     case Stage::target:
-      passes.addPass(options.device.empty() ? MakeLowerToLlvmPass() : MakeLowerToNvvmPass());
+      passes.addPass(options.device.empty() ? MakeLowerToLlvmPass(options) : MakeLowerToNvvmPass());
       passes.addPass(createSCFToControlFlowPass());
       passes.addPass(createArithToLLVMConversionPass());
       passes.addPass(createConvertControlFlowToLLVMPass());
@@ -399,8 +407,10 @@ bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {
       stream << "p" << (step ? step.getInt() : 0);
       ProductFacts facts;
       facts.has_prologue = !PrologueOf(kernel).empty();
-      if (Operation* product = ProductsOf(kernel).first)
+      if (Operation* product = ProductsOf(kernel).first) {
         facts.has_matrix = ReadsMatrix(kernel.getBody().front().getArguments(), product);
+        facts.is_bf16 = options_.device.empty() && kernel.getRow() == 0 && IsOfBf16(product);
+      }
       for (const std::string& choice : Alternatives(*ProductSchedule::FromAttr(*kernel.getProduct()), facts, options_))
         stream << " " << choice;
       stream << "\n";

@@ -37,6 +37,8 @@ struct PassTime {
 std::unique_ptr<mlir::MLIRContext> NewContext();
 /// Those dialects, and what it takes to translate them.
 void AddDialects(mlir::DialectRegistry& registry);
+/// What that processor has for products of bf16.
+Bf16 Bf16Of(const HostCpu& cpu);
 /// The options of this machine.
 CompileOptions OptionsOfThisMachine();
 

@@ -164,3 +164,39 @@ tsr_graph.trace "t" values [0, 2] strides [[], []] (%v0: tensor<8xf32>, %v2: ten
     tsr_sched.yield %y : tensor<4xf32>
   }
 }
+
+// -----
+// Words are of bf16.
+tsr_graph.trace "t" values [0, 1] strides [[], []] (%v0: tensor<8x16xf32>, %v1: tensor<16x8xbf16>) {
+  // expected-error@+1 {{has words of two elements where factors or results are not bf16, or for whole rows}}
+  %v2 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0, 1] outputs [2] strides [[], []] row 0 lanes 8 grain 1
+      {product = {form = "packed", rows = 8 : i64, columns = 64 : i64, depth = 64 : i64, mr = 2 : i64, nr = 16 : i64, words = 1 : i64}}
+      (%x = %v0 : tensor<8x16xf32>, %y = %v1 : tensor<16x8xbf16>) -> (tensor<8x8xf32>) {
+    %0 = tsr_graph.matmul %x, %y : (tensor<8x16xf32>, tensor<16x8xbf16>) -> tensor<8x8xf32>
+    tsr_sched.yield %0 : tensor<8x8xf32>
+  }
+}
+
+// -----
+// A piece of the sum has whole words, and rows come in pairs with two of them.
+tsr_graph.trace "t" values [0, 1] strides [[], []] (%v0: tensor<8x16xbf16>, %v1: tensor<16x8xbf16>) {
+  // expected-error@+1 {{has a matrix product that cannot be cut as its schedule says}}
+  %v2 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0, 1] outputs [2] strides [[], []] row 0 lanes 8 grain 1
+      {product = {form = "packed", rows = 8 : i64, columns = 64 : i64, depth = 63 : i64, mr = 2 : i64, nr = 16 : i64, words = 1 : i64}}
+      (%x = %v0 : tensor<8x16xbf16>, %y = %v1 : tensor<16x8xbf16>) -> (tensor<8x8xbf16>) {
+    %0 = tsr_graph.matmul %x, %y : (tensor<8x16xbf16>, tensor<16x8xbf16>) -> tensor<8x8xbf16>
+    tsr_sched.yield %0 : tensor<8x8xbf16>
+  }
+}
+
+// -----
+
+tsr_graph.trace "t" values [0, 1] strides [[], []] (%v0: tensor<8x16xbf16>, %v1: tensor<16x8xbf16>) {
+  // expected-error@+1 {{has a matrix product that cannot be cut as its schedule says}}
+  %v2 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0, 1] outputs [2] strides [[], []] row 0 lanes 8 grain 1
+      {product = {form = "packed", rows = 9 : i64, columns = 64 : i64, depth = 64 : i64, mr = 3 : i64, nr = 16 : i64, words = 2 : i64}}
+      (%x = %v0 : tensor<8x16xbf16>, %y = %v1 : tensor<16x8xbf16>) -> (tensor<8x8xbf16>) {
+    %0 = tsr_graph.matmul %x, %y : (tensor<8x16xbf16>, tensor<16x8xbf16>) -> tensor<8x8xbf16>
+    tsr_sched.yield %0 : tensor<8x8xbf16>
+  }
+}

@@ -185,3 +185,49 @@ tsr_tile.kernel @k at 0 steps [0] inputs [0] outputs [1] dims [] strides [[], []
   // expected-error@+1 {{has whole warps in a block}}
   %y = tsr_tile.cluster_reduce "add_f32"(%x) threads 16 blocks 4 to %begin signal %end : (f32) -> f32
 }
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : bf16 -> vector<8xi32>
+  // expected-error@+1 {{has no words of elements that lie apart}}
+  %1 = tsr_tile.load %scratch[%begin] stride %end : bf16 -> vector<8xi32>
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  // expected-error@+1 {{has tiles of 'f32' for 'f16' in memory}}
+  %0 = tsr_tile.load %scratch[%begin] : f16 -> vector<8xi32>
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<8xf32>
+  // expected-error@+1 {{makes words of as many f32}}
+  %1 = tsr_tile.words %0, %0 : vector<8xf32> -> vector<4xi32>
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<8xf32>
+  %1 = tsr_tile.load %scratch[%begin] : bf16 -> vector<4xi32>
+  // expected-error@+1 {{adds to a vector of f32 the products of as many words}}
+  %2 = tsr_tile.multiply_words %1, %1, %0 : vector<4xi32>, vector<8xf32>
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<8xf32>
+  %1 = tsr_tile.load %scratch[%begin] : bf16 -> vector<8xi32>
+  // expected-error@+1 {{has two rows of two sums in pairs}}
+  %2 = tsr_tile.multiply_words %1, %1, %0 pairs : vector<8xi32>, vector<8xf32>
+}

@@ -180,6 +180,9 @@ LogicalResult KernelOp::verify() {
   if (has_product && !getProduct()) return emitOpError("has a matrix product and no schedule for it");
   const auto schedule = has_product ? ProductSchedule::FromAttr(*getProduct()) : std::nullopt;
   if (has_product && !schedule) return emitOpError("has a matrix product that cannot be cut as its schedule says");
+  if (schedule && schedule->words > 0 &&
+      (getRow() > 0 || llvm::any_of(body, [](Operation& op) { return IsProduct(&op) && !IsOfBf16(&op); })))
+    return emitOpError("has words of two elements where factors or results are not bf16, or for whole rows");
   if (const char* wrong = has_product ? WrongPrologue(*this, *schedule) : nullptr) return emitOpError(wrong);
   if (getCut() && (getCut()->size() != 4 || (*getCut())[2] < 1 || (*getCut())[3] < 0))
     return emitOpError("cuts sums at a first dim, so many, into rows and columns");
@@ -268,6 +271,28 @@ LogicalResult WidenOp::verify() {
   };
   if (getX().getType() != as(Float32Type::get(getContext())) || getY().getType() != as(Float64Type::get(getContext())))
     return emitOpError("makes f64 of as many f32");
+  return success();
+}
+
+// `element` in place of each element.
+static Type Of(Type tile, Type element) {
+  auto vector = dyn_cast<VectorType>(tile);
+  return vector ? Type(VectorType::get(vector.getShape(), element)) : element;
+}
+
+LogicalResult WordsOp::verify() {
+  Type from = getLow().getType();
+  if (from != Of(from, Float32Type::get(getContext())) ||
+      getResult().getType() != Of(from, IntegerType::get(getContext(), 32)))
+    return emitOpError("makes words of as many f32");
+  return success();
+}
+
+LogicalResult MultiplyWordsOp::verify() {
+  auto sums = dyn_cast<VectorType>(getC().getType());
+  if (!sums || !sums.getElementType().isF32() || getA().getType() != Of(sums, IntegerType::get(getContext(), 32)))
+    return emitOpError("adds to a vector of f32 the products of as many words");
+  if (getPairs() && sums.getNumElements() != 4) return emitOpError("has two rows of two sums in pairs");
   return success();
 }
 
@@ -428,7 +453,11 @@ LogicalResult FetchedOp::verify() {
   if (getInPairs() && (!vector || vector.getNumElements() != 8)) return emitOpError("in pairs has four of them");
   return VerifyTile(*this, getTile().getType(), getDtype());
 }
-LogicalResult LoadOp::verify() { return VerifyTile(*this, getTile().getType(), getDtype()); }
+LogicalResult LoadOp::verify() {
+  if (getDtype().isBF16() && getElementTypeOrSelf(getTile().getType()).isInteger(32))
+    return getStride() ? emitOpError("has no words of elements that lie apart") : success();
+  return VerifyTile(*this, getTile().getType(), getDtype());
+}
 LogicalResult StoreOp::verify() {
   if (getCondition()) {
     auto vector = dyn_cast<VectorType>(getTile().getType());

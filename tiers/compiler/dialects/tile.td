@@ -84,12 +84,14 @@ def TsrTile_LoadOp : TsrTile_Op<"load", [MemoryEffects<[MemRead]>]> {
   let summary = "A tile from memory, in the computing dtype";
   let description = [{
     `dtype` is the dtype in memory. Without a stride the elements of a vector lie next to each other; with one they are
-    that many elements apart. `aligned` says that the address is a multiple of the vector's size, or of 16 bytes.
+    that many elements apart. `aligned` says that the address is a multiple of the vector's size, or of 16 bytes. bf16 may
+    also be loaded as words of two elements each, for tsr_tile.multiply_words: the offset is still in elements.
 
     ```mlir
     %y = tsr_tile.load %view[%offset] : bf16 -> vector<8xf32>
     %z = tsr_tile.load %view[%offset] stride %stride : f32 -> vector<8xf32>
     %a = tsr_tile.load %view[%offset] aligned : bf16 -> vector<8xf32>
+    %w = tsr_tile.load %view[%offset] : bf16 -> vector<4xi32>
     ```
   }];
   let arguments = (ins Tsr_Pointer:$view, I64:$offset, Optional<I64>:$stride, TypeAttr:$dtype, UnitAttr:$aligned);
@@ -171,6 +173,43 @@ def TsrTile_FmaOp : TsrTile_Op<"fma", [Pure, AllTypesMatch<["a", "b", "c", "d"]>
   let arguments = (ins AnyType:$a, AnyType:$b, AnyType:$c);
   let results = (outs AnyType:$d);
   let assemblyFormat = "$a `,` $b `,` $c attr-dict `:` type($d)";
+}
+
+def TsrTile_WordsOp : TsrTile_Op<"words", [Pure, AllTypesMatch<["low", "high"]>]> {
+  let summary = "Numbers that bf16 has, two to a word";
+  let description = [{
+    The lower half of each word is the number in that lane of `low`, the upper one that of `high`. What f32 has beyond bf16
+    is dropped: elements that were loaded as bf16 have nothing there.
+
+    ```mlir
+    %w = tsr_tile.words %v4, %v4 : vector<4xf32> -> vector<4xi32>
+    ```
+  }];
+  let arguments = (ins AnyType:$low, AnyType:$high);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$low `,` $high attr-dict `:` type($low) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def TsrTile_MultiplyWordsOp : TsrTile_Op<"multiply_words", [Pure, AllTypesMatch<["a", "b"]>, AllTypesMatch<["c", "d"]>]> {
+  let summary = "Products of bf16 along the sum, added to sums of f32: a step of a register tile";
+  let description = [{
+    A word has two elements of bf16. Each lane of the sums `c` gets both products of the words in that lane of `a` and `b`.
+    With `pairs` there are four words: two of each of two rows in `a`, and of two columns in `b`. The sums are those of the
+    first row, then those of the second, and each gets four products.
+
+    Where the target has instructions for it (vdpbf16ps, bfdot, bfmmla) it is one of them: those take subnormal numbers
+    for 0, and round sums on the way each in its own way. Otherwise words are taken apart and multiplied in f32.
+
+    ```mlir
+    %d = tsr_tile.multiply_words %w4, %w4, %v4 : vector<4xi32>, vector<4xf32>
+    %e = tsr_tile.multiply_words %w4, %w4, %v4 pairs : vector<4xi32>, vector<4xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$a, AnyType:$b, AnyType:$c, UnitAttr:$pairs);
+  let results = (outs AnyType:$d);
+  let assemblyFormat = "$a `,` $b `,` $c (`pairs` $pairs^)? attr-dict `:` type($a) `,` type($d)";
+  let hasVerifier = 1;
 }
 
 def TsrTile_LaneOp : TsrTile_Op<"lane", [Pure]> {

@@ -524,6 +524,7 @@ class Fuser {
     facts.has_rows =
         IsProduct(op) && Runs(op->getOperand(0), 1) && !Transposes(op, "transpose_a") && Runs(op->getOperand(1), 1);
     facts.is_tensor = !options_.device.empty();
+    facts.is_bf16 = !facts.is_tensor && !facts.whole_rows && IsOfBf16(op);
     if (facts.is_tensor && IsProduct(op)) {
       const SmallVector<Operation*> casts = F8Casts(op);
       facts.is_f8 = !casts.empty() || IsF8(ElementOf(op->getOperand(0)));
@@ -540,8 +541,7 @@ class Fuser {
   }
 
   ProductSchedule ScheduleOf(const Group& g, const ProductFacts& facts) {
-    ProductSchedule schedule = ChooseProduct(facts, options_);
-    Override(options_, StepOf(g.product), &schedule);
+    ProductSchedule schedule = ScheduleProduct(facts, options_, StepOf(g.product));
     if (const int64_t share = ShareOf(g); share > 1) schedule.queries = std::max<int64_t>(1, schedule.rows / share);
     // The verifier says so, and the version gets no code.
     if (!CanBeCut(schedule, facts, options_)) schedule.mr = schedule.rows = 0;

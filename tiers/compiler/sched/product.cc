@@ -103,6 +103,16 @@ ProductSchedule ScheduleOf(const TensorTile& tile, bool by_warps, const ProductF
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t Blocks(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
+// Words of factors of bf16 that the target's best instruction takes.
+int64_t WordsOf(const CompileOptions& options) {
+  switch (options.bf16) {
+    case Bf16::none: return 0;
+    case Bf16::avx512: return 1;
+    case Bf16::neon: return options.vector_bytes == 16 ? 2 : 0;
+  }
+  return 0;
+}
+
 // ---- few rows on a CUDA device
 
 constexpr int64_t kFewColumns = 256, kFewDepth = 256;
@@ -283,6 +293,7 @@ DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
                                          b.getNamedAttr("mr", b.getI64IntegerAttr(mr)),
                                          b.getNamedAttr("nr", b.getI64IntegerAttr(nr)),
                                          b.getNamedAttr("copy", b.getI64IntegerAttr(copy))};
+  if (words > 0) entries.push_back(b.getNamedAttr("words", b.getI64IntegerAttr(words)));
   if (queries > 0) entries.push_back(b.getNamedAttr("queries", b.getI64IntegerAttr(queries)));
   return b.getDictionaryAttr(entries);
 }
@@ -341,6 +352,8 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   if (s.queries < 0) return std::nullopt;
   if (s.form == Form::stream && s.rows != s.mr) return std::nullopt;
   if (s.mr * s.nr > 1024 || s.rows % s.mr != 0) return std::nullopt;
+  if (s.words > 0 && (s.form != Form::packed || s.depth % (2 * s.words) != 0)) return std::nullopt;
+  if (s.words == 2 && (s.mr % 2 != 0 || s.nr % 4 != 0)) return std::nullopt;
   return s;
 }
 
@@ -353,6 +366,11 @@ std::optional<Dim> GroupsOf(ArrayRef<Dim> scores, Type keys, Type values) {
   };
   if (heads.is_one() || groups(keys) == heads || groups(keys) != groups(values)) return std::nullopt;
   return groups(keys);
+}
+
+bool IsOfBf16(Operation* product) {
+  auto is_bf16 = [](Value v) { return cast<RankedTensorType>(v.getType()).getElementType().isBF16(); };
+  return is_bf16(product->getOperand(0)) && is_bf16(product->getOperand(1)) && is_bf16(product->getResult(0));
 }
 
 bool ReadsMatrix(ValueRange reads, Operation* product) {
@@ -427,11 +445,13 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
       add("rows", 2 * s.rows);
       if (s.rows >= 2 * s.mr) add("rows", RoundUp(s.rows / 2, s.mr));
       if (whole_rows) break;
+      if (s.words > 0) add("words", 0);
+      if (s.words == 0 && f.is_bf16 && WordsOf(options) > 0) add("words", WordsOf(options));
       add("columns", 2 * s.columns);
       if (s.columns >= 2 * s.nr) add("columns", s.columns / 2);
       add("depth", 2 * s.depth);
       if (s.depth >= 64) add("depth", s.depth / 2);
-      if (!f.has_prologue) add("copy", 1 - s.copy);
+      if (!f.has_prologue && s.words == 0) add("copy", 1 - s.copy);
       break;
     case ProductSchedule::Form::direct: choices.push_back("form=packed"); break;
     case ProductSchedule::Form::stream:
@@ -515,7 +535,10 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
 
 bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOptions& options) {
   switch (s.form) {
-    case ProductSchedule::Form::packed: return s.nr % std::max<int64_t>(1, options.vector_bytes / f.bytes) == 0;
+    case ProductSchedule::Form::packed:
+      if (s.words > 0 && (!f.is_bf16 || options.vector_bytes < 16 || (s.words == 2 && options.vector_bytes != 16)))
+        return false;
+      return s.nr % std::max<int64_t>(1, options.vector_bytes / f.bytes) == 0;
     case ProductSchedule::Form::direct:
       return f.is_exact && f.a_in_place && f.b_along_n && f.n % std::max<int64_t>(1, s.nr) == 0 &&
              s.nr % std::max<int64_t>(1, options.vector_bytes / f.bytes) == 0 && options.vector_bytes > 16 &&
@@ -641,7 +664,13 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
   constexpr Tile kNeon[] = {{4, 4, 1}, {5, 4, 0.99}, {6, 3, 0.93}, {8, 2, 0.9}, {4, 3, 0.9}, {4, 2, 0.8}};
   constexpr Tile kAvx2[] = {{6, 2, 1}, {4, 2, 0.85}, {4, 3, 0.95}};
   constexpr Tile kAvx512[] = {{12, 2, 1}, {8, 2, 0.95}, {8, 3, 0.93}, {4, 4, 0.9}, {16, 1, 0.8}, {8, 1, 0.6}};
-  const ArrayRef<Tile> tiles = options.vector_bytes == 16   ? ArrayRef<Tile>(kNeon)
+  // Of pairs of rows and columns: by how much they load for what they multiply, and not measured.
+  constexpr Tile kPairs[] = {{8, 3, 1}, {8, 2, 0.95}, {4, 3, 0.85}, {4, 2, 0.8}};
+  // Factors of bf16 are multiplied as they are where there are instructions for that: panels have half the bytes, and a
+  // step is two or more. What that gains was not measured, so the tuner has the other way, too.
+  if (f.is_bf16) s.words = WordsOf(options);
+  const ArrayRef<Tile> tiles = s.words == 2                 ? ArrayRef<Tile>(kPairs)
+                               : options.vector_bytes == 16 ? ArrayRef<Tile>(kNeon)
                                : options.vector_bytes == 32 ? ArrayRef<Tile>(kAvx2)
                                                             : ArrayRef<Tile>(kAvx512);
   double best = std::numeric_limits<double>::infinity();
@@ -658,12 +687,14 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
     if (!f.is_exact && (!f.whole_rows || f.m <= 0 || f.n <= 0 || waste < 1.4)) break;
   }
   // A panel of depth x nr fills half of a first-level cache of 64 kB, or, on x86, all of one.
-  s.depth = 32768 / (s.nr * f.bytes);
+  const int64_t bytes = s.words > 0 ? 2 : f.bytes;
+  s.depth = 32768 / (s.nr * bytes);
   // What is computed on the way to a copy runs along the sum by vectors of four registers, and what is left of a piece
   // takes as long as whole ones: gelu before a product of 1024 x 1024 x 64 f32, with AVX-512, gains nothing in pieces
   // of 170 and a third in those of 192.
   if (f.has_prologue) s.depth = RoundUp(s.depth, 4 * w);
   if (f.is_exact && f.k > 0 && f.k <= s.depth + s.depth / 4) s.depth = f.k;
+  if (s.words > 0) s.depth = RoundUp(s.depth, 2 * s.words);
   if (f.whole_rows) {
     // Blocks of whole rows that stay in the second-level cache.
     s.columns = 1;
@@ -677,7 +708,7 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
   // Rows of the left factor that lie a page or half of one apart share the few places that a first-level cache has for
   // them, and each has an entry of the page table: they are copied. NEON reads them by vectors and suffers less.
   if (is_x86 && f.a_along_k && k * f.bytes >= kFarApart && n >= 128) s.copy = 1;
-  const double step = 2.0 * static_cast<double>(f.bytes) / (options.vector_bytes * 10);  // ns for one element's step
+  const double step = 2.0 * static_cast<double>(bytes) / (options.vector_bytes * 10);  // ns for one element's step
   best = std::numeric_limits<double>::infinity();
   for (int64_t rows : {16, 32, 64, 128, 256}) {
     rows = std::min(RoundUp(rows, s.mr), RoundUp(m, s.mr));
@@ -688,8 +719,8 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
       // What is read by all panels should stay in half of a second-level cache. So should the panels, where all of a
       // task are packed at once (with twice as many 1024 cubed with AVX-512 is a tenth slower), and otherwise the sums
       // between pieces.
-      if (rows > s.mr && rows * s.depth * f.bytes > kHalfOfCache) continue;
-      const int64_t kept = (f.b_along_n ? s.depth : rows) * columns * f.bytes;
+      if (rows > s.mr && rows * s.depth * bytes > kHalfOfCache) continue;
+      const int64_t kept = columns * (f.b_along_n ? s.depth * bytes : rows * f.bytes);
       if (is_x86 && columns > s.nr && kept > kHalfOfCache) continue;
       const double copies = static_cast<double>(k * columns) * kCopy + static_cast<double>(k * rows) * kFetch;
       const double time = static_cast<double>(Blocks(tasks, options.threads)) * (work + copies + kTask);
@@ -701,6 +732,18 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
     }
   }
   return s;
+}
+
+ProductSchedule ScheduleProduct(const ProductFacts& facts, const CompileOptions& options, int32_t step) {
+  ProductSchedule schedule = ChooseProduct(facts, options);
+  Override(options, step, &schedule);
+  if (!facts.is_bf16 || schedule.form != ProductSchedule::Form::packed) schedule.words = 0;
+  if (schedule.words > 0) schedule.depth = RoundUp(schedule.depth, 2 * schedule.words);
+  if (schedule.words == 2) {
+    schedule.mr = RoundUp(schedule.mr, 2);
+    schedule.rows = RoundUp(schedule.rows, schedule.mr);
+  }
+  return schedule;
 }
 
 }  // namespace tessera::compiler

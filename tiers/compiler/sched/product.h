@@ -32,8 +32,11 @@ struct ProductSchedule {
   // tensor: 2: two blocks, one below the other, share what they copy of the right factor. few, split: blocks that share
   // a sum.
   int64_t cluster = 0;
-  int64_t source = 0;   // tensor, split: 1: made as CUDA C++ (target/cuda_source.h)
-  int64_t warps = 0;    // tensor: 1: each warp multiplies for itself (mma), and all threads copy. few: of a block
+  int64_t source = 0;  // tensor, split: 1: made as CUDA C++ (target/cuda_source.h)
+  int64_t warps = 0;   // tensor: 1: each warp multiplies for itself (mma), and all threads copy. few: of a block
+  // packed: words of two elements of bf16 along the sum that an instruction multiplies, of each row and each column; 0:
+  // factors are widened. With 2 it multiplies two rows with two columns (bfmmla).
+  int64_t words = 0;
   int64_t queries = 0;  // where heads share matrices: a task has so many rows of each of them; 0: not said
 
   /// tensor, split: groups of four warps of a block.
@@ -91,6 +94,7 @@ struct ProductFacts {
   int64_t batch = 1, m = -1, n = -1, k = -1;
   bool is_exact = false;      // the sizes are built in; otherwise they were seen, and others will come
   int64_t bytes = 4;          // of an element that is computed with
+  bool is_bf16 = false;       // factors and result are bf16, the target is a CPU, and no rows are needed as a whole
   bool is_tensor = false;     // a CUDA device has instructions for such products
   bool is_f8 = false;         // ... and the factors are f8
   bool is_tf32 = false;       // ... or f32, and multiplied in tf32
@@ -112,6 +116,10 @@ struct ProductFacts {
 /// where each head has matrices of its own.
 std::optional<Dim> GroupsOf(llvm::ArrayRef<Dim> scores, mlir::Type keys, mlir::Type values);
 
+/// Are both factors of a product bf16, and its result? One of f32 may read bf16, too, where casts became part of it; it
+/// is computed as it was written.
+bool IsOfBf16(mlir::Operation* product);
+
 /// Is one of these, which are read for a product and what follows it, a matrix as large as the result?
 bool ReadsMatrix(mlir::ValueRange reads, mlir::Operation* product);
 
@@ -128,6 +136,10 @@ bool WantsSource(const CompileOptions& options);
 
 /// What `options.schedule` says of a product, given by its step, in place of entries of `schedule`.
 void Override(const CompileOptions& options, int32_t step, ProductSchedule* schedule);
+
+/// What the model chooses for a product, given by its step, with what `options.schedule` says in its place. Who asks
+/// for words in all products means those that have them.
+ProductSchedule ScheduleProduct(const ProductFacts& facts, const CompileOptions& options, int32_t step);
 
 /// Can a product be cut so? What is given from outside may not fit its layout or the vectors of the machine.
 bool CanBeCut(const ProductSchedule& schedule, const ProductFacts& facts, const CompileOptions& options);

@@ -161,6 +161,9 @@ Value TileLowering::LowerLoad(tile::LoadOp load) {
   Type tile = load.getTile().getType();
   const int64_t lanes = LanesOf(tile);
   const unsigned alignment = Alignment(memory, lanes, load.getAligned());
+  // Words of two elements.
+  if (load.getDtype().isBF16() && getElementTypeOrSelf(tile).isInteger(32))
+    return LLVM::LoadOp::create(b_, loc_, tile, At(load.getView(), load.getOffset(), memory), alignment);
   Value bits;
   if (load.getStride()) {
     bits = LLVM::PoisonOp::create(b_, loc_, WithLanes(memory, lanes));

@@ -4,7 +4,8 @@
 //
 //   for each piece of the sum                       `depth` long; small products have one, and copy nothing
 //     rows of the left factor are copied            only where they are not f32 (or f64) runs along the sum, or are
-//                                                   computed: what comes before the product is, here, row by row
+//                                                   computed: what comes before the product is, here, row by row;
+//                                                   of bf16 as words, where those are multiplied (product_words.cc)
 //     for each panel of the right factor            `nr` columns
 //       the panel is copied                         depth x nr, zeros beyond the last column
 //       for each `mr` rows
@@ -74,11 +75,12 @@ class ProductLowering : public ProductTiles {
     // Scratch: a panel, rows of the left factor, one register tile, sums between pieces; then the rows.
     packs_block_ = schedule_.form == ProductSchedule::Form::packed && !whole_rows && RunsAlongColumns(products_.first);
     if (schedule_.form == ProductSchedule::Form::packed)
-      panel_ = Reserve(schedule_.depth * (packs_block_ ? RoundUp(schedule_.columns, schedule_.nr) : schedule_.nr));
+      panel_ = Reserve(PieceEntries() * (packs_block_ ? RoundUp(schedule_.columns, schedule_.nr) : schedule_.nr));
     FindGroups();
     const bool is_direct = schedule_.form == ProductSchedule::Form::direct;
     if (schedule_.copy == 1 || groups_ || before_ || (!is_direct && !ReadsInPlace(products_.first)))
-      copy_ = Reserve(schedule_.rows * schedule_.depth);
+      copy_ = Reserve(schedule_.rows * PieceEntries());
+    if (before_ && schedule_.words > 0) row_ = Reserve(schedule_.depth);
     tile_ = Reserve(schedule_.mr * Wide(schedule_.nr));
     sums_in_pieces_ = schedule_.form == ProductSchedule::Form::packed && (k.is_symbol || k.value > schedule_.depth);
     SmallVector<int64_t> tasks, blocks, unit, scratch;

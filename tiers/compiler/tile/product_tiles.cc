@@ -16,32 +16,38 @@ void ProductTiles::Multiply(const Factor& x, const Factor& y, Value panel_scratc
                             Value n1, Value columns, Sums sums, llvm::function_ref<void(Value, Value, Value)> sink) {
   const bool copies = x.is_operand && copy_;
   const bool packs_block = packs_block_ && x.is_operand;
+  const bool words = schedule_.words > 0 && x.is_operand;
   auto piece = [&](Value k0, Value length, Value is_first, Value is_last) {
     Factor left = x;
     if (k0 && !x.compute) left.base = rows_.Sum(x.base, rows_.Mul(k0, x.along));
-    if (copies) left = CopyRows(left, count, k0, length);
+    if (copies) left = words ? CopyWords(left, count, k0, length) : CopyRows(left, count, k0, length);
     Factor all = y;
     if (k0) all.base = rows_.Sum(y.base, rows_.Mul(k0, y.along));
-    if (packs_block) PackBlock(all, panel_scratch, length, n0, n1);
+    if (packs_block)
+      words ? PackWordsOfBlock(all, panel_scratch, length, n0, n1) : PackBlock(all, panel_scratch, length, n0, n1);
     rows_.For(n0, n1, I64(schedule_.nr), {}, [&](Value n, ValueRange) {
       Factor right = all;
       right.base = rows_.Sum(all.base, rows_.Mul(n, y.line));
       Value left_columns = Sub(columns, n);
       Panel panel;
       if (packs_block)
-        panel = {Scratch(panel_scratch), rows_.Mul(Sub(n, n0), I64(schedule_.depth)), I64(schedule_.nr)};
+        panel = {Scratch(panel_scratch), rows_.Mul(Sub(n, n0), I64(PieceEntries())),
+                 I64(schedule_.nr * std::max<int64_t>(1, schedule_.words))};
       else if (schedule_.form == ProductSchedule::Form::direct)
         panel = {right.view, right.base, right.along, &right};
       else if (schedule_.form != ProductSchedule::Form::dot)
-        panel = PackPanel(right, panel_scratch, length, left_columns);
+        panel = words ? PackWords(right, panel_scratch, length, left_columns)
+                      : PackPanel(right, panel_scratch, length, left_columns);
       rows_.For(I64(0), count, I64(schedule_.mr), {}, [&](Value i, ValueRange) {
         Value left_rows = Min(I64(schedule_.mr), Sub(count, i));
         SmallVector<Value> tile;
         Value offset = sums.view ? rows_.Sum(rows_.Mul(i, sums.width), Sub(n, n0)) : Value();
         if (schedule_.form == ProductSchedule::Form::dot) {
           tile = DotTile(left, right, length, i, left_rows, left_columns);
+        } else if (words && schedule_.words == 2) {
+          tile = TileOfPairs(left, panel, length, i, left_rows, Start(sums, offset, is_first));
         } else {
-          tile = RegisterTile(left, panel, length, i, left_rows, Start(sums, offset, is_first));
+          tile = RegisterTile(left, panel, length, i, left_rows, Start(sums, offset, is_first), words);
         }
         Finish(tile, sums, offset, is_last, static_cast<bool>(sink), [&] { sink(i, n, left_rows); });
         return SmallVector<Value>();
@@ -87,6 +93,15 @@ Value ProductTiles::LoadFactor(const Factor& f, Value at, int64_t lanes, bool is
 
 void ProductTiles::AlongRow(Value n, llvm::function_ref<void(Value, int64_t)> fn) { rows_.Along(I64(0), n, w_, fn); }
 
+Value ProductTiles::RowOf(const Factor& x, Value i) {
+  Value from = rows_.Mul(i, x.line);
+  if (x.head) {
+    Value row = rows_.Sum(x.first, i);
+    from = rows_.Sum(rows_.Mul(Rem(row, share_), x.head), rows_.Mul(Div(row, share_), x.line));
+  }
+  return rows_.Sum(x.base, from);
+}
+
 Factor ProductTiles::CopyRows(const Factor& x, Value count, Value k0, Value length) {
   Factor copy;
   copy.view = Scratch(copy_);
@@ -101,12 +116,7 @@ Factor ProductTiles::CopyRows(const Factor& x, Value count, Value k0, Value leng
       x.compute(i, first, rows_.Sum(first, length), copy.view, Sub(to, first));
       return SmallVector<Value>();
     }
-    Value from = rows_.Mul(i, x.line);
-    if (x.head) {
-      Value row = rows_.Sum(x.first, i);
-      from = rows_.Sum(rows_.Mul(Rem(row, share_), x.head), rows_.Mul(Div(row, share_), x.line));
-    }
-    from = rows_.Sum(x.base, from);
+    Value from = RowOf(x, i);
     AlongRow(length, [&](Value k, int64_t lanes) {
       Value at = rows_.Sum(from, x.runs_along ? k : rows_.Mul(k, x.along));
       StoreWide(LoadFactor(x, at, lanes, x.runs_along, x.along), copy.view, rows_.Sum(to, k));
@@ -175,27 +185,33 @@ ProductTiles::Panel ProductTiles::PackPanel(const Factor& y, Value scratch, Valu
   return packed;
 }
 
-void ProductTiles::PackSquare(const Factor& y, const Panel& packed, Value k, int64_t j) {
-  SmallVector<Value> square;
-  for (int64_t c = 0; c < w_; ++c)
-    square.push_back(LoadFactor(y, rows_.Sum(rows_.Sum(y.base, k), rows_.Mul(I64(j + c), y.line)), w_, true, Value()));
+SmallVector<Value> ProductTiles::Transpose(SmallVector<Value> square) {
   SmallVector<int32_t> low, high;
   for (int32_t lane = 0; lane < w_ / 2; ++lane) {
     const int32_t w = static_cast<int32_t>(w_);
     low.append({lane, lane + w});
     high.append({lane + w / 2, lane + w + w / 2});
   }
-  auto zip = [&](Value a, Value c, ArrayRef<int32_t> lanes) -> Value {
-    return tile::ShuffleOp::create(b(), loc(), a.getType(), a, c, b().getDenseI32ArrayAttr(lanes));
-  };
   for (int64_t n = w_; n > 1; n /= 2) {
     SmallVector<Value> next;
     for (size_t c = 0; c < square.size() / 2; ++c) {
-      next.push_back(zip(square[c], square[c + square.size() / 2], low));
-      next.push_back(zip(square[c], square[c + square.size() / 2], high));
+      next.push_back(Shuffle(square[c], square[c + square.size() / 2], low));
+      next.push_back(Shuffle(square[c], square[c + square.size() / 2], high));
     }
     square = next;
   }
+  return square;
+}
+
+Value ProductTiles::Shuffle(Value a, Value c, ArrayRef<int32_t> lanes) {
+  return tile::ShuffleOp::create(b(), loc(), a.getType(), a, c, b().getDenseI32ArrayAttr(lanes));
+}
+
+void ProductTiles::PackSquare(const Factor& y, const Panel& packed, Value k, int64_t j) {
+  SmallVector<Value> square;
+  for (int64_t c = 0; c < w_; ++c)
+    square.push_back(LoadFactor(y, rows_.Sum(rows_.Sum(y.base, k), rows_.Mul(I64(j + c), y.line)), w_, true, Value()));
+  square = Transpose(std::move(square));
   for (int64_t s = 0; s < w_; ++s)
     StoreWide(square[static_cast<size_t>(s)], packed.view,
               rows_.Sum(rows_.Mul(rows_.Sum(k, I64(s)), packed.stride), I64(j)));
@@ -239,8 +255,12 @@ Value ProductTiles::InSums(const Sums& sums, Value offset, int64_t r, int64_t v)
 }
 
 SmallVector<Value> ProductTiles::RegisterTile(const Factor& x, const Panel& panel, Value length, Value i, Value rows,
-                                              ArrayRef<Value> start) {
+                                              ArrayRef<Value> start, bool words) {
   const int64_t mr = schedule_.mr, vectors = schedule_.nr / w_;
+  if (words) length = CeilDiv(length, 2);
+  auto load = [&](Value view, Value at, int64_t lanes) {
+    return words ? LoadWords(view, at, lanes) : LoadWide(view, at, lanes);
+  };
   SmallVector<Value> line;
   Value last = Sub(rows, I64(1));
   for (int64_t r = 0; r < mr; ++r)
@@ -252,19 +272,21 @@ SmallVector<Value> ProductTiles::RegisterTile(const Factor& x, const Panel& pane
     for (int64_t v = 0; v < vectors; ++v) {
       Value from = rows_.Sum(at, I64(v * w_));
       right.push_back(panel.in_place != nullptr ? LoadFactor(*panel.in_place, from, w_, true, Value())
-                                                : LoadWide(panel.view, from, w_));
+                                                : load(panel.view, from, w_));
     }
     for (int64_t r = 0; r < mr; ++r) {
       Value left = a(r);
       for (int64_t v = 0; v < vectors; ++v) {
         Value& sum = sums[static_cast<size_t>(r * vectors + v)];
-        sum = tile::FmaOp::create(b(), loc(), sum.getType(), left, right[static_cast<size_t>(v)], sum);
+        Value factor = right[static_cast<size_t>(v)];
+        sum = words ? tile::MultiplyWordsOp::create(b(), loc(), sum.getType(), left, factor, sum, UnitAttr()).getD()
+                    : tile::FmaOp::create(b(), loc(), sum.getType(), left, factor, sum).getD();
       }
     }
   };
   auto element = [&](int64_t r, Value k) {
     Value at = rows_.Sum(line[static_cast<size_t>(r)], x.runs_along ? k : rows_.Mul(k, x.along));
-    return rows_.Splat(LoadWide(x.view, at, 1), w_);
+    return rows_.Splat(load(x.view, at, 1), w_);
   };
   // Several steps at a time: on NEON a vector of each row of the left factor, whose lanes the instruction picks.
   const int64_t unroll = lanes_of_a_ ? w_ : 4;
@@ -272,15 +294,15 @@ SmallVector<Value> ProductTiles::RegisterTile(const Factor& x, const Panel& pane
   SmallVector<Value> sums = rows_.For(I64(0), whole, I64(unroll), start, [&](Value k, ValueRange carried) {
     SmallVector<Value> next(carried), left;
     for (int64_t r = 0; lanes_of_a_ && w_ > 1 && r < mr; ++r)
-      left.push_back(LoadWide(x.view, rows_.Sum(line[static_cast<size_t>(r)], k), w_));
+      left.push_back(load(x.view, rows_.Sum(line[static_cast<size_t>(r)], k), w_));
     for (int64_t u = 0; u < unroll; ++u) {
       Value at = rows_.Sum(k, I64(u));
       step(
           at,
           [&](int64_t r) -> Value {
             if (!left.empty())
-              return tile::LaneOp::create(b(), loc(), rows_.TileType(type_, w_), left[static_cast<size_t>(r)],
-                                          b().getI64IntegerAttr(u));
+              return tile::LaneOp::create(b(), loc(), left[static_cast<size_t>(r)].getType(),
+                                          left[static_cast<size_t>(r)], b().getI64IntegerAttr(u));
             return element(r, at);
           },
           next);

@@ -90,11 +90,46 @@ class ProductTiles {
   void PackSquare(const Factor& y, const Panel& packed, mlir::Value k, int64_t j);
   // Fewer columns than a panel has: zeros beyond.
   void PackPart(const Factor& y, const Panel& packed, mlir::Value length, mlir::Value columns);
+  // Vectors, as many as each has lanes; the result has in each what was in one lane of all.
+  llvm::SmallVector<mlir::Value> Transpose(llvm::SmallVector<mlir::Value> square);
+
+  // ---- factors of bf16 that are multiplied as they are (tile/product_words.cc)
+
+  // Elements along the sum that are multiplied at a time: a group.
+  int64_t OfGroup() const { return 2 * schedule_.words; }
+  // Numbers, or words, that a panel or the copy of a row has for a whole piece, for each of its columns.
+  int64_t PieceEntries() const { return schedule_.words > 0 ? schedule_.depth / 2 : schedule_.depth; }
+  // As CopyRows, PackBlock and PackPanel: zeros are put where a last group has fewer elements.
+  Factor CopyWords(const Factor& x, mlir::Value count, mlir::Value k0, mlir::Value length);
+  void PackWordsOfBlock(const Factor& y, mlir::Value scratch, mlir::Value length, mlir::Value n0, mlir::Value n1);
+  Panel PackWords(const Factor& y, mlir::Value scratch, mlir::Value length, mlir::Value columns);
+  // Group number g of a whole panel, whose first element is at `from`.
+  void PackGroup(const Factor& y, mlir::Value from, const Panel& packed, mlir::Value g);
+  // w columns, or two, from column j on, and as many words along the sum, from group g on.
+  void PackSquareOfWords(const Factor& y, const Panel& packed, mlir::Value g, int64_t j);
+  // Groups g0 to g1 of some columns, one by one, and zeros beyond them.
+  void PackWordsOneByOne(const Factor& y, const Panel& packed, mlir::Value g0, mlir::Value g1, mlir::Value length,
+                         mlir::Value columns);
+  mlir::Value LoadWords(mlir::Value view, mlir::Value at, int64_t lanes);
+  void StoreWords(mlir::Value words, mlir::Value view, mlir::Value at);
+  // Words of elements that follow one another along the sum.
+  mlir::Value WordsAlong(const Factor& f, mlir::Value at, int64_t lanes);
+  // Elements k and k + 1 of the line that begins at `from`; zeros from `end` on.
+  mlir::Value WordAt(const Factor& f, mlir::Value from, mlir::Value k, mlir::Value end);
+  mlir::Value Words(mlir::Value low, mlir::Value high);
+  mlir::Value Shuffle(mlir::Value a, mlir::Value c, llvm::ArrayRef<int32_t> lanes);
+  // RegisterTile for two words at a time: sums of two rows and two columns lie together.
+  llvm::SmallVector<mlir::Value> TileOfPairs(const Factor& x, const Panel& panel, mlir::Value length, mlir::Value i,
+                                             mlir::Value rows, llvm::ArrayRef<mlir::Value> start);
+
+  // Where row i of the left factor begins.
+  mlir::Value RowOf(const Factor& x, mlir::Value i);
   // mr x nr / w vectors: zeros, or where the last piece left them.
   llvm::SmallVector<mlir::Value> Start(const Sums& sums, mlir::Value offset, mlir::Value is_first);
   mlir::Value InSums(const Sums& sums, mlir::Value offset, int64_t r, int64_t v);
+  // With `words` of words, one at a time.
   llvm::SmallVector<mlir::Value> RegisterTile(const Factor& x, const Panel& panel, mlir::Value length, mlir::Value i,
-                                              mlir::Value rows, llvm::ArrayRef<mlir::Value> start);
+                                              mlir::Value rows, llvm::ArrayRef<mlir::Value> start, bool words);
   // The right factor is read once, four of its rows at a time; sums are in scratch, one row for each row of the result.
   void Stream(const Factor& x, const Factor& y, mlir::Value depth, mlir::Value count, mlir::Value n0, mlir::Value n1,
               mlir::Value sums, mlir::Value width);
@@ -114,7 +149,8 @@ class ProductTiles {
   int64_t second_depth_ = 0;
   mlir::Value share_;  // heads whose rows the left factor has
   bool sums_in_pieces_ = false, packs_block_ = false;
-  mlir::Value panel_, copy_, tile_, second_panel_, second_sums_;  // offsets in scratch, in bytes
+  // Offsets in scratch, in bytes. A row of f32 is there where what becomes words is computed.
+  mlir::Value panel_, copy_, row_, tile_, second_panel_, second_sums_;
 };
 
 }  // namespace tessera::compiler
