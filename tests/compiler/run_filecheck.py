@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the `// RUN:` lines of one file, as lit would: run_filecheck.py --opt TESSERA_OPT --tools FOLDER FILE.
 
-%s is the file; tessera-opt, FileCheck, not and count are the programs that the options name. A line that ends with a
+%s is the file; tessera-opt, FileCheck, llc, not and count are the programs that the options name. A line that ends with a
 backslash goes on in the next one. All lines must succeed, and every program of a pipe."""
 import argparse
 import pathlib
@@ -35,7 +35,7 @@ def main():
     parser.add_argument("file", type=pathlib.Path)
     args = parser.parse_args()
     programs = {"tessera-opt": args.opt}
-    programs.update({name: str(args.tools / name) for name in ("FileCheck", "not", "count")})
+    programs.update({name: str(args.tools / name) for name in ("FileCheck", "llc", "not", "count")})
     words = re.compile(r"(?<![\w/.-])(" + "|".join(map(re.escape, programs)) + r")(?![\w.-])")
     lines = commands(args.file.read_text())
     if not lines:
