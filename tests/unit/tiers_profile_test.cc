@@ -461,10 +461,10 @@ Trace Steps(std::initializer_list<int> sites) {
 
 uint64_t PathAfter(std::initializer_list<std::pair<const Trace*, size_t>> stretches, uint64_t path = 0) {
   interp::Stream stream;
-  stream.path = path;
+  stream.SetPath(path);
   for (const auto& [trace, n] : stretches)
     for (size_t i = 0; i < n; ++i) stream.NextPath(trace->steps[i].site, trace->steps[i].op);
-  return stream.path;
+  return stream.path();
 }
 
 TEST(TiersProfileHistory, OfLoopsStretchesAndMarks) {
