@@ -69,8 +69,10 @@ void Stream::FindLink(const EagerCall& call, HotEntry* entry, bool follows) {
   expected_ = counted_ = &links_[num_links_];
 }
 
-HotEntry& Stream::SecondEntryOf(uint64_t key) {
-  HotEntry &first = FirstEntryOf(key), &second = entries[IndexOf(key) ^ 1];
+HotEntry& Stream::EntryOf(uint64_t key) {
+  HotEntry& first = entries[IndexOf(key)];
+  if (first.tag == TagOf(key)) return first;
+  HotEntry& second = entries[IndexOf(key) ^ 1];
   return second.tag == TagOf(key) || (first.tag != 0 && second.tag == 0) ? second : first;
 }
 

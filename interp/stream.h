@@ -59,6 +59,7 @@ struct PlainStep {
   static constexpr uint64_t Key(size_t k, Operand kind) { return static_cast<uint64_t>(kind) << (24 + 8 * k); }
   /// Boolean attributes, in order, and how many there are; none for no attributes.
   static constexpr uint8_t Bools() { return 0; }
+  static constexpr uint8_t kOtherAttrs = 0xff;  // which no step has
   static constexpr uint8_t Bools(bool a, bool b) { return static_cast<uint8_t>(4 | (a ? 1 : 0) | (b ? 2 : 0)); }
 
   const void* site = nullptr;
@@ -73,6 +74,8 @@ struct Waiting {
   static const PlainStep kNone;  // which nothing is
 
   const PlainStep* next = &kNone;
+  /// Where on_op is to look again, since the shapes of later steps are not known yet.
+  const PlainStep* until = nullptr;
   rt::TensorImpl* const* tensors = nullptr;
   const uint64_t* numbers = nullptr;  // their bits
   int matched = 0;                    // so many steps; also after they were run
@@ -155,9 +158,8 @@ class Stream {
   template <size_t kIn>
   [[gnu::always_inline]] rt::TensorImpl* Take(const void* site, uint64_t key, uint64_t a, uint64_t b = 0,
                                               uint64_t c = 0) {
-    rt::TensorImpl* t = owner.TryEnter() ? TakeNext<kIn>(site, key, a, b, c) : nullptr;
-    owner.Leave();
-    return t;
+    const rt::OwnerScope scope(owner);
+    return scope.is_inside() ? TakeNext<kIn>(site, key, a, b, c) : nullptr;
   }
 
   static uint64_t Fold(uint64_t path, const void* site, ir::Op op) { return (path << 4) ^ SiteHash(site, op); }
@@ -166,13 +168,7 @@ class Stream {
   }
   /// The entry of that path, or the one that it may take over. There are two for each path, side by side, so that two
   /// paths seldom drive each other out.
-  HotEntry& EntryOf(uint64_t key) {
-    HotEntry& first = FirstEntryOf(key);
-    return first.tag == TagOf(key) ? first : SecondEntryOf(key);
-  }
-  HotEntry& FirstEntryOf(uint64_t key) { return entries[IndexOf(key)]; }
-  /// Where the first one is not the path's.
-  HotEntry& SecondEntryOf(uint64_t key);
+  HotEntry& EntryOf(uint64_t key);
   static uint64_t IndexOf(uint64_t key) {
     // The high bits are mixed well already; the low ones are all there is where some are ignored.
     return ((key >> 50) ^ key) % kEntries;
@@ -180,20 +176,21 @@ class Stream {
   static uint32_t TagOf(uint64_t key) { return static_cast<uint32_t>(key ^ (key >> 32)) | 1; }
 
  private:
-  [[gnu::always_inline]] uint64_t Expected(int32_t operand) const {
+  [[gnu::always_inline]] uint64_t OperandOf(int32_t operand) const {
     return operand >= 0 ? reinterpret_cast<uint64_t>(waiting.tensors[operand]) : waiting.numbers[-1 - operand];
   }
   template <size_t kIn>
   [[gnu::always_inline]] rt::TensorImpl* TakeNext(const void* site, uint64_t key, uint64_t a, uint64_t b, uint64_t c) {
     const PlainStep& step = *waiting.next;
     if (step.site != site || step.key != key) return nullptr;
-    if (a != Expected(step.in[0]) || (kIn > 1 && b != Expected(step.in[1])) || (kIn > 2 && c != Expected(step.in[2])))
+    if (a != OperandOf(step.in[0]) || (kIn > 1 && b != OperandOf(step.in[1])) ||
+        (kIn > 2 && c != OperandOf(step.in[2])))
       return take_other(*this, a, b, c);
     rt::TensorImpl* t = waiting.tensors[step.result];
     if (t == nullptr || !t->dropped_relaxed()) return take_other(*this, a, b, c);
     t->StartWaiting();
     ++waiting.matched;
-    ++waiting.next;
+    waiting.next = &step + 1 != waiting.until ? &step + 1 : &Waiting::kNone;
     return t;
   }
 

@@ -42,6 +42,20 @@ struct Owner {
   }
 };
 
+/// The owner's way in and, however the scope ends, out.
+class OwnerScope {
+ public:
+  [[gnu::always_inline]] explicit OwnerScope(Owner& owner) : owner_(owner), is_inside_(owner.TryEnter()) {}
+  [[gnu::always_inline]] ~OwnerScope() { owner_.Leave(); }
+  OwnerScope(const OwnerScope&) = delete;
+  /// False: somebody else is inside, or wants to be.
+  bool is_inside() const { return is_inside_; }
+
+ private:
+  Owner& owner_;
+  const bool is_inside_;
+};
+
 namespace internal {
 /// Of this thread; null where none of its ops can wait.
 [[gnu::tls_model("initial-exec")]] inline thread_local constinit Owner* t_owner = nullptr;

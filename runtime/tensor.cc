@@ -193,6 +193,7 @@ absl::Status MakeCopies(Device& device, absl::Span<const TensorCopy> copies) {
     FreeLists::Foresee(kAhead);
     TensorImpl* const t = TensorImpl::New();
     static_cast<TensorType&>(*t) = *type;
+    t->weak = false;
     t->SetContiguousStrides();
     const size_t bytes = static_cast<size_t>(type->size()) * SizeOf(type->dtype);
     auto memory = device.Allocate(bytes);

@@ -180,16 +180,21 @@ void Deferral::Follow() {
   num_steps_ = static_cast<int>(version_->trace().steps.size());
   steps_ = layout.steps.data();
   operands_ = layout.operands.data();
-  tensors_ = activation_->tensors();
-  stream_.waiting.tensors = tensors_;
+  stream_.waiting.next = &interp::Waiting::kNone;
+  stream_.waiting.tensors = activation_->tensors();
   stream_.waiting.numbers = activation_->number_bits();
 }
 
-inline void Deferral::Expect() {
-  // Whoever decides for the guards is asked at each of them.
-  stream_.waiting.next = activation_->is_resolved() && !tracer::IsControlled()
-                             ? version_->layout().plain.data() + matched_
-                             : &interp::Waiting::kNone;
+inline void Deferral::AwaitPlain() {
+  interp::Waiting& waiting = stream_.waiting;
+  // Whoever decides for the guards is asked at each of them, from the run on that begins after he came.
+  if (!activation_->is_resolved(matched_) || tracer::IsControlled()) {
+    waiting.next = &interp::Waiting::kNone;
+    return;
+  }
+  const interp::PlainStep* const plain = version_->layout().plain.data();
+  waiting.next = plain + matched_;
+  waiting.until = activation_->is_resolved() ? nullptr : plain + activation_->resolved_until();
 }
 
 template <bool kExplain>
@@ -211,7 +216,7 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
   const View* const* in = call.in.data();
   for (int k = 0; k < step.num_in; ++k, ++want) {
     const View* given = in[k];
-    if (given == tensors_[want->tensor]) [[likely]]
+    if (given == stream_.waiting.tensors[want->tensor]) [[likely]]
       continue;
     bool same = false;
     if (want->kind == Layout::Operand::Kind::number) {
@@ -256,7 +261,7 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
   const ValueId* results = layout.results.data() + step.results;
   for (size_t k = 0; k < out.size(); ++k) out[k] = act.MakeHandle(matched_, results[k], this);
   ++matched_;
-  Expect();
+  AwaitPlain();
   return true;
 }
 
@@ -268,7 +273,7 @@ inline bool Deferral::MatchInputs(const interp::EagerCall& call, absl::Span<Tens
   Activation& act = *activation_;
   const Layout::Operand* want = operands_ + step.operands;
   for (const View* given : call.in) {
-    if (given != tensors_[want->tensor]) {
+    if (given != stream_.waiting.tensors[want->tensor]) {
       if (given == nullptr) return false;
       if (want->kind == Layout::Operand::Kind::new_input && !given->weak) {
         auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
@@ -287,7 +292,7 @@ inline bool Deferral::MatchInputs(const interp::EagerCall& call, absl::Span<Tens
   if (!act.Resolve(matched_, nullptr)) return false;
   out[0] = act.MakeHandle(matched_, step.result, this);
   ++matched_;
-  Expect();
+  AwaitPlain();
   return true;
 }
 
@@ -297,37 +302,40 @@ TensorImpl* Deferral::TakeOther(interp::Stream& stream, uint64_t a, uint64_t b, 
   const Layout::Step& step = self.steps_[self.matched_];
   const Layout::Operand* want = self.operands_ + step.operands;
   const uint64_t given[] = {a, b, c};
+  // A handle that is empty is an error of the call, before anything has happened.
+  for (int k = 0; k < step.num_in; ++k)
+    if (want[k].kind != Layout::Operand::Kind::number && given[k] == 0) return nullptr;
   for (int k = 0; k < step.num_in; ++k, ++want) {
     if (want->kind == Layout::Operand::Kind::number) {
       act.SetNumber(want->number, given[k]);
       continue;
     }
     auto* x = reinterpret_cast<TensorImpl*>(given[k]);
-    if (x == self.tensors_[want->tensor]) continue;
-    if (want->kind != Layout::Operand::Kind::new_input || x == nullptr || x->watcher() != nullptr ||
-        !act.SetInput(*want, *x, nullptr))
+    if (x == stream.waiting.tensors[want->tensor]) continue;
+    if (want->kind != Layout::Operand::Kind::new_input || x->watcher() != nullptr || !act.SetInput(*want, *x, nullptr))
       return nullptr;
   }
   if (!act.Resolve(self.matched_, nullptr)) return nullptr;
   TensorImpl* y = act.MakeHandle(self.matched_, step.result, &self);
   ++self.matched_;
-  self.Expect();
+  self.AwaitPlain();
   return y;
 }
 
 // Most ops of a stretch do not come here (Stream::Take).
 bool Deferral::OnOp(interp::Stream& stream, interp::EagerCall& call, absl::Span<TensorImpl*> out) {
-  auto& waiting = *static_cast<Deferral*>(stream.deferral);
-  const bool matches = waiting.owner_.TryEnter() && waiting.MatchInputs(call, out);
-  waiting.Leave();
-  if (matches) [[likely]]
-    return true;
-  const Outcome outcome = waiting.Next(call, out);
+  auto& self = *static_cast<Deferral*>(stream.deferral);
+  {
+    const rt::OwnerScope scope(self.owner_);
+    if (scope.is_inside() && self.MatchInputs(call, out)) [[likely]]
+      return true;
+  }
+  const Outcome outcome = self.Next(call, out);
   if (outcome == Outcome::waits) return true;
   // From here on the op is one of the stream like any other.
-  stream.SetPath(waiting.path());
+  stream.SetPath(self.path());
   call.path = stream.NextPath(call.site, call.op);
-  return waiting.after(stream, outcome, call, out);
+  return self.after(stream, outcome, call, out);
 }
 
 uint64_t Deferral::path() const {
@@ -463,7 +471,6 @@ absl::Status Deferral::Finish() {
     Manager::Get().AddRun(*anchor_, *version_, ns, 1, ns != 0 ? activation_->Size() : 0,
                           std::exchange(start_ticks_, 0));
   activation_->Begin();
-  owner_.drops = 0;
   stream_.waiting.next = &interp::Waiting::kNone;
   return absl::OkStatus();
 }

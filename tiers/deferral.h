@@ -67,15 +67,15 @@ class Deferral final : public rt::Watcher {
   /// Goes on with another version of the anchor that has the same steps so far and takes this one, too. `why`: what
   /// the one that is left did not take; used where somebody wants to know.
   bool Switch(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out, const GuardFailure& why);
-  /// Lets the op wait if it is the next step, which cannot fail and has one result: of those that come here most are
-  /// plain but for inputs of the trace, numbers that change, attributes, or shapes. The owner is inside.
+  /// Lets the op wait if it is the next step, which cannot fail and has one result: of those that come here most have
+  /// attributes, or shapes that are not known yet. The owner is inside.
   [[gnu::always_inline]] bool MatchInputs(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   /// The same for any step and any op. Leaves.
   Outcome Next(const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   /// Stream::take_other.
   static rt::TensorImpl* TakeOther(interp::Stream& stream, uint64_t a, uint64_t b, uint64_t c);
   /// Step matched_ is next; if it is a plain one, Stream::Take may take it.
-  void Expect();
+  void AwaitPlain();
   /// The activation or its version is another one.
   void Follow();
   /// Gives the activation back.
@@ -97,7 +97,6 @@ class Deferral final : public rt::Watcher {
   std::unique_ptr<Activation> activation_;
   const Layout::Step* steps_ = nullptr;  // of version_
   const Layout::Operand* operands_ = nullptr;
-  rt::TensorImpl* const* tensors_ = nullptr;  // of activation_
   int num_steps_ = 0;
   int64_t run_ns_ = 0;       // that the pieces of a timed run have taken
   int64_t start_ticks_ = 0;  // of the first piece, where it is recorded

@@ -273,7 +273,6 @@ void Activation::Begin() {
   if (shapes_changed_ && position_ < static_cast<int>(trace_.steps.size())) prepared_ = false;
   shapes_changed_ = !prepared_;
   resolved_until_ = shapes_changed_ ? 0 : INT_MAX;
-  drops_ = 0;
   position_ = 0;
 }
 

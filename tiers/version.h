@@ -94,7 +94,7 @@ struct Layout {
     }
   };
   std::vector<Step> steps;               // and one more, which nothing matches
-  std::vector<interp::PlainStep> plain;  // the same, as the call of an op tells whether it is one of them
+  std::vector<interp::PlainStep> plain;  // eager: the same, as the call of an op tells whether it is one of them
   /// Those that vary, in order; and those of them whose types do not follow from the symbols alone (where the strides
   /// of an input decide, or an op's rule): what lies between two of these can be resolved in one go.
   std::vector<int32_t> varying;
@@ -198,6 +198,7 @@ class Activation {
   bool is_resolved(int step) const { return step < resolved_until_; }
   /// That is so for all steps, until an input or an attribute of other dims comes.
   bool is_resolved() const { return resolved_until_ == INT_MAX; }
+  int resolved_until() const { return resolved_until_; }
 
   /// Type and strides; data only once it was computed.
   const View& view(ValueId v) const { return views_[v]; }

@@ -176,7 +176,7 @@ Layout::Layout(const Trace& trace) {
         std::all_of(in, in + step.num_in, [&](const Operand& o) { return is_number(o) || o.value == kNoValue; });
     if (step.num_out > 0) step.result = s.out[0];
     steps.push_back(step);
-    plain.push_back(trace.is_eager ? PlainStepOf(step, in) : PlainStep());
+    if (trace.is_eager) plain.push_back(PlainStepOf(step, in));
   }
   steps.emplace_back();
   plain.emplace_back();

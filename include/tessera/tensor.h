@@ -316,8 +316,6 @@ class Arg {
   const Tensor& tensor() const { return *tensor_; }
   int64_t integer() const { return integer_; }
   double floating() const { return floating_; }
-  /// The eight bytes of a number, or of nothing.
-  uint64_t bits() const { return static_cast<uint64_t>(integer_); }
   const std::source_location& where() const { return where_; }
 
  private:

@@ -1,6 +1,7 @@
 #include "interp/api/eager.h"
 
 #include <atomic>
+#include <bit>
 #include <new>
 
 #include "interp/api/tape.h"
@@ -150,8 +151,8 @@ inline bool IsHot(interp::Stream& stream, interp::EagerCall& call, absl::Span<Te
   return stream->mode == interp::Stream::Mode::recording ? RunRecorded(*stream, call, out) : RunNow(call, out);
 }
 
-std::vector<Tensor> RunForMany(interp::EagerCall& call, absl::Span<TensorImpl*> out) {
-  Check(RunCall(call, out));
+std::vector<Tensor> RunForMany(interp::EagerCall& call, absl::Span<TensorImpl*> out, bool is_taken = false) {
+  if (!is_taken) Check(RunCall(call, out));
   std::vector<Tensor> results;
   results.reserve(out.size());
   for (TensorImpl* y : out) results.push_back(Tensor::Adopt(y));
@@ -170,15 +171,19 @@ static_assert(static_cast<int>(Arg::Kind::tensor) == static_cast<int>(PlainStep:
               static_cast<int>(Arg::Kind::integer) == static_cast<int>(PlainStep::Operand::integer) &&
               static_cast<int>(Arg::Kind::floating) == static_cast<int>(PlainStep::Operand::floating));
 
-/// This thread's stream where a version waits for its ops and nobody else wants to know of them.
+/// This thread's stream where a version waits for its ops.
 [[gnu::always_inline]] inline interp::Stream* MatchingStream() {
   interp::Stream* stream = interp::internal::t_stream;
   if (stream == nullptr || stream->mode != interp::Stream::Mode::matching) return nullptr;
-  return interp::internal::g_streams_on.load(std::memory_order_relaxed) && !AnyTapes() ? stream : nullptr;
+  return interp::internal::g_streams_on.load(std::memory_order_relaxed) ? stream : nullptr;
 }
 
 [[gnu::always_inline]] inline uint64_t Given(const Arg& arg) {
-  return arg.kind() == Arg::Kind::tensor ? reinterpret_cast<uint64_t>(arg.tensor().waiting_impl()) : arg.bits();
+  switch (arg.kind()) {
+    case Arg::Kind::tensor: return reinterpret_cast<uint64_t>(arg.tensor().waiting_impl());
+    case Arg::Kind::floating: return std::bit_cast<uint64_t>(arg.floating());
+    default: return static_cast<uint64_t>(arg.integer());
+  }
 }
 
 /// The result of the op if it is the one that a version expects; null: it is to be run.
@@ -214,23 +219,71 @@ template <class... Args>
   return RunArgs<sizeof...(args)>(op, all, sizeof...(args), {}, site);
 }
 
+/// Tells tapes of an op that was taken.
+template <class... Args>
+[[gnu::noinline]] void RecordTaken(ir::Op op, absl::Span<const ir::Attr> attrs, const void* site, TensorImpl* y,
+                                   const Args&... args) {
+  constexpr size_t kIn = sizeof...(args);
+  const Arg* all[] = {&args...};
+  const View* in[kIn];
+  ScalarRoom rooms[kIn];
+  for (size_t i = 0; i < kIn; ++i) in[i] = Operand(op, i, *all[i], rooms[i]);
+  RecordOp({op, {in, kIn}, attrs, site, 0, CurrentDevice(), &all[0]->where()}, {&y, 1});
+}
+
+template <class... Args>
+[[gnu::always_inline]] inline Tensor TakeOrRun(ir::Op op, const void* site, const Args&... args) {
+  TensorImpl* y = Take(op, PlainStep::Bools(), site, args...);
+  if (y == nullptr) return RunPlain(op, site, args...);
+  Tensor result = Tensor::Adopt(y);
+  if (AnyTapes()) [[unlikely]]
+    RecordTaken(op, {}, site, y, args...);
+  return result;
+}
+
+/// The same for operands that are ready.
+TensorImpl* TakeViews(ir::Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs, const void* site) {
+  interp::Stream* stream = MatchingStream();
+  if (stream == nullptr || in.empty() || in.size() > PlainStep::kMost) return nullptr;
+  uint8_t bools = attrs.empty() ? PlainStep::Bools() : PlainStep::kOtherAttrs;
+  if (attrs.size() == 2) {
+    const bool *first = std::get_if<bool>(&attrs[0]), *second = std::get_if<bool>(&attrs[1]);
+    if (first != nullptr && second != nullptr) bools = PlainStep::Bools(*first, *second);
+  }
+  if (bools == PlainStep::kOtherAttrs) return nullptr;
+  uint64_t given[PlainStep::kMost] = {};
+  uint64_t key = PlainStep::Key(op, in.size(), bools);
+  for (size_t k = 0; k < in.size(); ++k) {
+    const View* v = in[k];
+    if (v == nullptr) return nullptr;
+    given[k] = v->weak ? interp::BitsOf(*v) : reinterpret_cast<uint64_t>(static_cast<const TensorImpl*>(v));
+    key |= PlainStep::Key(k, !v->weak                     ? PlainStep::Operand::tensor
+                             : v->dtype == DType::boolean ? PlainStep::Operand::boolean
+                             : v->dtype == DType::i64     ? PlainStep::Operand::integer
+                                                          : PlainStep::Operand::floating);
+  }
+  const auto [a, b, c] = given;
+  return in.size() == 1   ? stream->Take<1>(site, key, a)
+         : in.size() == 2 ? stream->Take<2>(site, key, a, b)
+                          : stream->Take<3>(site, key, a, b, c);
+}
+
 }  // namespace
 
-Tensor Run(ir::Op op, const Arg& a, const void* site) {
-  if (TensorImpl* y = Take(op, PlainStep::Bools(), site, a)) return Tensor::Adopt(y);
-  return RunPlain(op, site, a);
-}
-Tensor Run(ir::Op op, const Arg& a, const Arg& b, const void* site) {
-  if (TensorImpl* y = Take(op, PlainStep::Bools(), site, a, b)) return Tensor::Adopt(y);
-  return RunPlain(op, site, a, b);
-}
+Tensor Run(ir::Op op, const Arg& a, const void* site) { return TakeOrRun(op, site, a); }
+Tensor Run(ir::Op op, const Arg& a, const Arg& b, const void* site) { return TakeOrRun(op, site, a, b); }
 Tensor Run(ir::Op op, const Arg& a, const Arg& b, const Arg& c, const void* site) {
-  if (TensorImpl* y = Take(op, PlainStep::Bools(), site, a, b, c)) return Tensor::Adopt(y);
-  return RunPlain(op, site, a, b, c);
+  return TakeOrRun(op, site, a, b, c);
 }
 Tensor Run(ir::Op op, const Arg& a, const Arg& b, bool first, bool second, const void* site) {
-  if (TensorImpl* y = Take(op, PlainStep::Bools(first, second), site, a, b)) return Tensor::Adopt(y);
-  return Run(op, {&a, &b}, {first, second}, site);
+  TensorImpl* y = Take(op, PlainStep::Bools(first, second), site, a, b);
+  if (y == nullptr) return Run(op, {&a, &b}, {first, second}, site);
+  Tensor result = Tensor::Adopt(y);
+  if (AnyTapes()) [[unlikely]] {
+    const ir::Attr attrs[] = {first, second};
+    RecordTaken(op, attrs, site, y, a, b);
+  }
+  return result;
 }
 
 Tensor Run(ir::Op op, std::initializer_list<const Arg*> args, std::initializer_list<ir::Attr> attrs, const void* site) {
@@ -261,32 +314,16 @@ std::vector<Tensor> RunViews(ir::Op op, absl::Span<const View* const> in, absl::
                          attrs, site,
                          0,     device.kind() == rt::DeviceKind::cpu ? nullptr : &device,
                          where};
-  return RunForMany(call, absl::MakeSpan(out));
+  TensorImpl* const taken = out.size() == 1 ? TakeViews(op, call.in, attrs, site) : nullptr;
+  if (taken != nullptr) out[0] = taken;
+  return RunForMany(call, absl::MakeSpan(out), taken != nullptr);
 }
 
 absl::Status RunAt(ir::Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs,
                    absl::Span<TensorImpl*> out, const void* site, const interp::Source& source) {
-  interp::Stream* stream = MatchingStream();
-  if (stream != nullptr && attrs.empty() && !in.empty() && in.size() <= PlainStep::kMost) {
-    uint64_t given[PlainStep::kMost] = {};
-    uint64_t key = PlainStep::Key(op, in.size(), PlainStep::Bools());
-    for (size_t k = 0; k < in.size(); ++k) {
-      const View* v = in[k];
-      if (v == nullptr) continue;
-      given[k] = v->weak ? interp::BitsOf(*v) : reinterpret_cast<uint64_t>(static_cast<const TensorImpl*>(v));
-      key |= PlainStep::Key(k, !v->weak                     ? PlainStep::Operand::tensor
-                               : v->dtype == DType::boolean ? PlainStep::Operand::boolean
-                               : v->dtype == DType::i64     ? PlainStep::Operand::integer
-                                                            : PlainStep::Operand::floating);
-    }
-    const auto [a, b, c] = given;
-    TensorImpl* y = in.size() == 1   ? stream->Take<1>(site, key, a)
-                    : in.size() == 2 ? stream->Take<2>(site, key, a, b)
-                                     : stream->Take<3>(site, key, a, b, c);
-    if (y != nullptr) {
-      out[0] = y;
-      return absl::OkStatus();
-    }
+  if (TensorImpl* y = TakeViews(op, in, attrs, site)) {
+    out[0] = y;
+    return absl::OkStatus();
   }
   interp::EagerCall call{op, in, attrs, site, 0, CurrentDevice(), nullptr, &source};
   return RunCall(call, out);

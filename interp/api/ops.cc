@@ -140,7 +140,7 @@ LinearCrossEntropyGrads linear_cross_entropy_grad(const Arg& x, const Arg& w, co
   std::vector<Tensor> r = RunMany(Op::k_linear_cross_entropy_grad, args, attrs, TSR_SITE);
   return {std::move(r[0]), std::move(r[1])};
 }
-Tensor embedding(const Arg& table, const Arg& ids) { return Run(Op::k_embedding, {&table, &ids}, {}, TSR_SITE); }
+Tensor embedding(const Arg& table, const Arg& ids) { return Run(Op::k_embedding, table, ids, TSR_SITE); }
 
 // ---- shape
 Tensor reshape(const Arg& x, const Dims& dims) { return Run(Op::k_reshape, {&x}, {ToInts(dims)}, TSR_SITE); }
@@ -168,14 +168,14 @@ Tensor pad(const Arg& x, const Dims& low, const Dims& high, double value) {
 }
 Tensor tril(const Arg& x, int64_t k) { return Run(Op::k_tril, {&x}, {k}, TSR_SITE); }
 Tensor triu(const Arg& x, int64_t k) { return Run(Op::k_triu, {&x}, {k}, TSR_SITE); }
-Tensor copy(const Arg& x) { return Run(Op::k_copy, {&x}, {}, TSR_SITE); }
+Tensor copy(const Arg& x) { return Run(Op::k_copy, x, TSR_SITE); }
 
 // ---- indexing
 Tensor take(const Arg& x, const Arg& ids, int axis) { return Run(Op::k_take, {&x, &ids}, {Int(axis)}, TSR_SITE); }
 Tensor take_along_axis(const Arg& x, const Arg& ids, int axis) {
   return Run(Op::k_take_along_axis, {&x, &ids}, {Int(axis)}, TSR_SITE);
 }
-Tensor gather(const Arg& x, const Arg& ids) { return Run(Op::k_gather, {&x, &ids}, {}, TSR_SITE); }
+Tensor gather(const Arg& x, const Arg& ids) { return Run(Op::k_gather, x, ids, TSR_SITE); }
 Tensor scatter(const Arg& x, const Arg& ids, const Arg& updates, std::string_view mode) {
   return Run(Op::k_scatter, {&x, &ids, &updates}, {Str(mode)}, TSR_SITE);
 }

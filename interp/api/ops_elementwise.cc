@@ -138,10 +138,10 @@ std::pair<Tensor, Tensor> modf(const Arg& x) {
   return {fraction, copysign(whole, x)};
 }
 
-#define TSR_UPDATE(symbol, name)                                     \
-  Tensor& Tensor::operator symbol(const Arg& other) {                \
-    const Arg self(*this, other.where());                            \
-    return *this = Run(Op::k_##name, {&self, &other}, {}, TSR_SITE); \
+#define TSR_UPDATE(symbol, name)                             \
+  Tensor& Tensor::operator symbol(const Arg& other) {        \
+    const Arg self(*this, other.where());                    \
+    return *this = Run(Op::k_##name, self, other, TSR_SITE); \
   }
 TSR_UPDATE(+=, add)
 TSR_UPDATE(-=, sub)

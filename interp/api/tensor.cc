@@ -212,7 +212,7 @@ TSR_METHOD(flip, Axes)
 
 Tensor Tensor::clone(Where where) const {
   const Arg self(*this, where);
-  return api::Run(ir::Op::k_copy, {&self}, {}, TSR_SITE);
+  return api::Run(ir::Op::k_copy, self, TSR_SITE);
 }
 Tensor Tensor::cast(DType dtype, Where where) const {
   if (this->dtype() == dtype) return *this;
@@ -253,7 +253,7 @@ Tensor Tensor::operator[](int64_t i) const {
 Tensor Tensor::contiguous() const {
   if (api::TypeOf(*this, "contiguous").IsContiguous()) return *this;
   const Arg self(*this, std::source_location());
-  return api::Run(ir::Op::k_copy, {&self}, {}, TSR_SITE);
+  return api::Run(ir::Op::k_copy, self, TSR_SITE);
 }
 
 Tensor Tensor::to(Device device) const {
