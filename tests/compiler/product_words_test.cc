@@ -310,7 +310,7 @@ TEST_P(ProductsOfWords, SubnormalNumbers) {
 }
 
 /// What the model says for a target with instructions, here and there.
-TEST(ProductsOfWordsModel, ChoosesWordsWhereThereAreInstructions) {
+TEST(ProductsOfWordsModel, ChoosesWordsWhereTheyAreFaster) {
   CompileOptions options;
   ProductFacts facts;
   facts.m = facts.n = facts.k = 1023;
@@ -328,6 +328,13 @@ TEST(ProductsOfWordsModel, ChoosesWordsWhereThereAreInstructions) {
     const std::string words = bytes == 16 ? "words=2" : "words=1";
     EXPECT_TRUE(offers(schedule, words));
     schedule = ChooseProduct(facts, options);
+    // vdpbf16ps is slower than f32: the tuner may try it.
+    if (bytes > 16) {
+      EXPECT_EQ(schedule.words, 0);
+      options.schedule = "*:words=1";
+      schedule = ScheduleProduct(facts, options, /*step=*/0);
+      options.schedule.clear();
+    }
     EXPECT_EQ("words=" + std::to_string(schedule.words), words);
     EXPECT_EQ(schedule.depth % (2 * schedule.words), 0);
     EXPECT_TRUE(CanBeCut(schedule, facts, options));
@@ -361,6 +368,7 @@ TEST(ProductsOfWordsModel, TheInstructionsAreInTheCode) {
   CompileSettings settings;
   settings.options.tier = 3;
   settings.texts = {"asm"};
+  if (is_x86) settings.options.schedule = "*:words=1";
   settings.features = is_x86 ? "+avx512f,+avx512bw,+avx512vl,+avx512bf16" : "+bf16";
   llvm::Expected<Compiled> compiled = Compile(text, settings);
   ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());

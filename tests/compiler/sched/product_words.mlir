@@ -1,9 +1,9 @@
-// Which products of bf16 are multiplied as words: by the model where the target has instructions, and as a schedule says.
-// RUN: tessera-opt %s --split-input-file --tsr-fuse --lanes=64 --bf16=avx512 | FileCheck %s --check-prefixes=CHECK,X86
+// Which products of bf16 are multiplied as words: by the model where the target has bfmmla, and as a schedule says.
+// RUN: tessera-opt %s --split-input-file --tsr-fuse --lanes=64 --bf16=avx512 | FileCheck %s --check-prefixes=CHECK,NONE
 // RUN: tessera-opt %s --split-input-file --tsr-fuse --lanes=16 --bf16=neon | FileCheck %s --check-prefixes=CHECK,ARM
 // RUN: tessera-opt %s --split-input-file --tsr-fuse --lanes=64 | FileCheck %s --check-prefixes=CHECK,NONE
 // RUN: tessera-opt %s --split-input-file --tsr-fuse --lanes=64 --schedule=*:words=1 | FileCheck %s --check-prefixes=CHECK,X86
-// RUN: tessera-opt %s --split-input-file --tsr-fuse --lanes=64 --bf16=avx512 --schedule=*:words=0 | FileCheck %s --check-prefixes=CHECK,NONE
+// RUN: tessera-opt %s --split-input-file --tsr-fuse --lanes=64 --bf16=avx512 --schedule=*:words=1 | FileCheck %s --check-prefixes=CHECK,X86
 // With a matrix, on Arm: tier 1 has the same instruction, and which is faster is not known.
 // RUN: tessera-opt %s --split-input-file --tsr-fuse --lanes=16 --bf16=neon --library-bf16 | FileCheck %s --check-prefixes=CHECK,LIBRARY
 

@@ -1,6 +1,6 @@
 // A product of bf16 with what follows it in assembly of both architectures, whichever this machine has: sums stay in
 // registers between instructions that multiply. (The compiler, too, leaves llc's schedulers out: see codegen.cc.)
-// RUN: tessera-opt %s --stage=llvm --tier=3 --lanes=64 --bf16=avx512 | llc -mtriple=x86_64 -mattr=+avx512f,+avx512bw,+avx512vl,+avx512bf16 | FileCheck %s --check-prefix=X86
+// RUN: tessera-opt %s --stage=llvm --tier=3 --lanes=64 --bf16=avx512 --schedule=*:words=1 | llc -mtriple=x86_64 -mattr=+avx512f,+avx512bw,+avx512vl,+avx512bf16 | FileCheck %s --check-prefix=X86
 // RUN: tessera-opt %s --stage=llvm --tier=3 --lanes=16 --bf16=neon | llc -mtriple=aarch64 -mattr=+bf16 -enable-misched=false -enable-post-misched=false | FileCheck %s --check-prefix=ARM
 // RUN: tessera-opt %s --stage=llvm --tier=3 --lanes=16 --bf16=neon --schedule=*:words=1 | llc -mtriple=aarch64 -mattr=+bf16 | FileCheck %s --check-prefix=DOT
 // RUN: tessera-opt %s --stage=llvm --tier=3 --lanes=16 | llc -mtriple=aarch64 | FileCheck %s --check-prefix=NONE
