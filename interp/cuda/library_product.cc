@@ -56,13 +56,14 @@ double Distance(const ProductKind& a, const ProductKind& b) {
 double Multiplications(const ProductKind& kind) {
   return double(kind.m) * double(kind.n) * double(kind.k) * double(kind.batches);
 }
-/// What a run takes by guess, at half of what an H100 can do with each dtype.
+/// What a run takes by guess, at half of what an H100 can do with each dtype. However small: a kernel takes as long.
 double Microseconds(const ProductKind& kind) {
+  constexpr double kLeast = 2;
   const double per_us = kind.in == DType::f64      ? 1.5e7
                         : kind.in == DType::f32    ? (kind.tf32 ? 1e8 : 1.5e7)
                         : kind.in == DType::f8e4m3 ? 4e8
                                                    : 2e8;
-  return Multiplications(kind) / per_us;
+  return std::max(kLeast, Multiplications(kind) / per_us);
 }
 bool MayTry() { return !rt::options().bitwise() && rt::options().tune_budget() > 0; }
 void NoteUntried(const ProductKind& kind) {
