@@ -168,12 +168,12 @@ absl::Status LibraryProducts::Run(const ProductKind& kind, const void* a, const 
     p->trial->End(device_.stream(), outcome);
   };
   cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
-  if (turn.algo != nullptr && !turn.in_graph) [[unlikely]] {
+  if (turn.algo != nullptr && !turn.behind) [[unlikely]] {
     status = submit(*turn.algo, c, device_.stream());
     end(status == CUBLAS_STATUS_SUCCESS ? Outcome::done : Outcome::refused);
   }
   if (status != CUBLAS_STATUS_SUCCESS) status = submit(p->algo, c, device_.stream());
-  if (turn.in_graph) [[unlikely]] {
+  if (turn.behind) [[unlikely]] {
     const size_t bytes = static_cast<size_t>(kind.m * kind.n * kind.batches) * SizeOf(kind.out);
     const absl::StatusOr<void*> scratch = bytes <= kMostScratch ? device_.Allocate(bytes) : Unsupported("too large");
     end(!scratch.ok() ? Outcome::failed
@@ -338,7 +338,9 @@ ProductTrial::Turn LibraryProducts::Try(const ProductKind& kind, std::shared_ptr
       for (const cublasLtMatmulAlgo_t& algo : *others)
         if (std::memcmp(&algo, &known->algo, sizeof algo) != 0) algos.push_back(algo);
     }
-    known->trial = std::make_unique<ProductTrial>(std::move(algos), Microseconds(kind));
+    // It is asked for at once by runs that were graphs before, and will be again.
+    known->trial = std::make_unique<ProductTrial>(std::move(algos), Microseconds(kind),
+                                                  /*for_graph=*/interp::t_product_trials.now);
   }
   const ProductTrial::Turn turn = known->trial->Begin(device_.stream());
   if (turn.algo == nullptr && known->trial->is_over()) Settle(kind, known);

@@ -10,13 +10,15 @@ namespace {
 /// What another kernel must take at most of the first one's time.
 constexpr double kFaster = 0.98;
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Products that are guessed to take less are timed in graphs from the first turn on.
+/// Products that are guessed to take less are timed behind runs from the first turn on.
 constexpr double kShortUs = 100;
 /// Where a run is guessed to take longer, it counts although the device was waiting for it: what the host adds is a
 /// percent or two.
 constexpr double kLongUs = 400;
-/// Runs that did not count before all is timed in graphs.
-constexpr int kMostWaits = 100;
+/// Runs that did not count before another way is taken.
+constexpr int kMostWaits = 100, kMostWaitsOneByOne = 16;
+/// Graphs that keep the device busy while the host submits one run after the other.
+constexpr int kFewestAhead = 2, kMostAhead = 8;
 /// The work of a graph: enough that launching the next one is hidden behind it.
 constexpr double kGraphUs = 100;
 constexpr double kFewest = 4, kMost = 16;
@@ -31,12 +33,13 @@ bool IsCaptured(CUstream stream) {
 
 }  // namespace
 
-ProductTrial::ProductTrial(std::vector<cublasLtMatmulAlgo_t> algos, double us)
+ProductTrial::ProductTrial(std::vector<cublasLtMatmulAlgo_t> algos, double us, bool for_graph)
     : algos_(std::move(algos)),
       us_(algos_.size(), kNever),
       guess_us_(us),
-      in_graphs_(us < kShortUs),
+      for_graph_(for_graph),
       launches_(static_cast<int>(std::clamp(kGraphUs / us, kFewest, kMost))) {
+  if (us < kShortUs) BeginBehind(/*one_by_one=*/!for_graph_);
   const Driver& driver = TheDriver();
   has_failed_ = algos_.size() < 2 || driver.cuEventCreate(&first_, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
                 driver.cuEventCreate(&last_, CU_EVENT_DEFAULT) != CUDA_SUCCESS;
@@ -53,6 +56,15 @@ ProductTrial::~ProductTrial() {
 
 void ProductTrial::DropGraph() {
   if (graph_ != nullptr) TheDriver().cuGraphExecDestroy(std::exchange(graph_, nullptr));
+}
+
+void ProductTrial::BeginBehind(bool one_by_one) {
+  behind_ = true;
+  one_by_one_ = one_by_one;
+  ahead_ = one_by_one ? kFewestAhead : 1;
+  at_ = 0;
+  round_ = waits_ = 0;
+  std::fill(us_.begin(), us_.end(), kNever);
 }
 
 void ProductTrial::Next() {
@@ -74,21 +86,26 @@ void ProductTrial::Take() {
     has_failed_ = true;
     return;
   }
-  if (in_graphs_ && waited_) {
-    // The machine is busy, and the times would be the host's.
-    has_failed_ = ++waits_ == kMostWaits;
+  if (behind_ && waited_) {
+    // The times would be the host's: it takes longer than what it submits, or the machine is busy.
+    ++waits_;
+    ahead_ = one_by_one_ ? std::min(2 * ahead_, kMostAhead) : ahead_;
+    if (one_by_one_ && waits_ == kMostWaitsOneByOne)
+      BeginBehind(/*one_by_one=*/false);
+    else
+      has_failed_ = waits_ == kMostWaits;
     return;
   }
-  if (in_graphs_ || round_ > 0) us_[at_] = std::min(us_[at_], double{ms} * 1000 / (in_graphs_ ? launches_ : 1));
+  if (behind_ || round_ > 0) us_[at_] = std::min(us_[at_], double{ms} * 1000 / (behind_ ? launches_ : 1));
   Next();
 }
 
 ProductTrial::Turn ProductTrial::Begin(CUstream stream) {
   if (run_ == Run::ended) Take();
   if (run_ != Run::none || is_over() || IsCaptured(stream)) return {};
-  if (!in_graphs_ && TheDriver().cuEventRecord(first_, stream) != CUDA_SUCCESS) return {};
+  if (!behind_ && TheDriver().cuEventRecord(first_, stream) != CUDA_SUCCESS) return {};
   run_ = Run::begun;
-  return {&algos_[at_], in_graphs_};
+  return {&algos_[at_], behind_};
 }
 
 ProductTrial::Outcome ProductTrial::Measure(CUstream stream, const Submit& submit) {
@@ -106,22 +123,20 @@ ProductTrial::Outcome ProductTrial::Measure(CUstream stream, const Submit& submi
   ok = driver.cuStreamEndCapture(capture_, &graph) == CUDA_SUCCESS && ok && graph != nullptr;
   ok = ok && driver.cuGraphInstantiateWithFlags(&graph_, graph, 0) == CUDA_SUCCESS;
   if (graph != nullptr) driver.cuGraphDestroy(graph);
-  // While the first one runs, what is timed gets into the queue behind it.
-  ok = ok && driver.cuGraphLaunch(graph_, stream) == CUDA_SUCCESS &&
-       driver.cuEventRecord(first_, stream) == CUDA_SUCCESS && driver.cuGraphLaunch(graph_, stream) == CUDA_SUCCESS;
+  // While these run, what is timed gets into the queue behind them.
+  for (int i = 0; ok && i < ahead_; ++i) ok = driver.cuGraphLaunch(graph_, stream) == CUDA_SUCCESS;
+  ok = ok && driver.cuEventRecord(first_, stream) == CUDA_SUCCESS;
+  if (!one_by_one_) ok = ok && driver.cuGraphLaunch(graph_, stream) == CUDA_SUCCESS;
+  for (int i = 0; ok && one_by_one_ && i < launches_; ++i) ok = submit(algo, stream);
   return ok ? Outcome::done : Outcome::failed;
 }
 
 void ProductTrial::End(CUstream stream, Outcome outcome) {
   const Driver& driver = TheDriver();
   waited_ = outcome == Outcome::done && driver.cuEventQuery(first_) == CUDA_SUCCESS;
-  if (waited_ && !in_graphs_ && round_ > 0 && guess_us_ < kLongUs) {
+  if (waited_ && !behind_ && round_ > 0 && guess_us_ < kLongUs) {
     run_ = Run::none;
-    if (++waits_ < kMostWaits) return;
-    in_graphs_ = true;
-    at_ = 0;
-    round_ = waits_ = 0;
-    std::fill(us_.begin(), us_.end(), kNever);
+    if (++waits_ == kMostWaits) BeginBehind(/*one_by_one=*/!for_graph_);
   } else if (outcome == Outcome::refused) {
     Next();
   } else {

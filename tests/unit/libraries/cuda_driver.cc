@@ -152,12 +152,12 @@ int StandInExecs() {
   return The().execs;
 }
 /// Work that takes so long: done at once, or when the graph is launched that the stream is captured for.
-void StandInSubmit(CUstream stream, float ms, const std::function<void()>& work) {
+void StandInSubmit(CUstream stream, float ms, float ms_in_graph, const std::function<void()>& work) {
   {
     std::lock_guard lock(The().mutex);
     RequireStream(stream, "a product");
     Owned* const s = reinterpret_cast<Owned*>(stream);
-    (s->is_captured ? s->ms : The().ms) += ms;
+    (s->is_captured ? s->ms : The().ms) += s->is_captured ? ms_in_graph : ms;
     if (s->is_captured) {
       s->work.push_back(work);
       return;
