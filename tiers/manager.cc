@@ -158,9 +158,12 @@ std::vector<Manager::Learned> Manager::LearnedTraces() const {
     std::lock_guard lock(a->mutex_);
     for (const Anchor::Group& g : a->groups_) {
       if (g.built == 0) continue;
-      Learned& learned = all.emplace_back(Learned{a->kind, a->path, g.samples, 0});
-      for (const Ref<Version>& v : a->versions_)
-        if (Mergeable(v->trace(), *g.samples.back())) learned.runs += v->counters->runs.load(std::memory_order_relaxed);
+      Learned& learned = all.emplace_back(Learned{a->kind, a->path, g.samples, 0, nullptr});
+      for (const Ref<Version>& v : a->versions_) {
+        if (!Mergeable(v->trace(), *g.samples.back())) continue;
+        learned.runs += v->counters->runs.load(std::memory_order_relaxed);
+        if (learned.example == nullptr) learned.example = v->example;
+      }
     }
   }
   return all;
@@ -316,7 +319,14 @@ int64_t Manager::PaysAfter(const Trace& trace) const {
 
 void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group) {
   const auto& last = *group.samples.back();
-  Job job{anchor, group.samples, group.widenings, group.known_ns, anchor->cause_, anchor->recording_ns_, 0};
+  Job job{anchor,
+          group.samples,
+          group.widenings,
+          group.known_ns,
+          group.known_example,
+          anchor->cause_,
+          anchor->recording_ns_,
+          0};
   const int64_t arrivals = anchor->arrivals_.load(std::memory_order_relaxed);
   // As many runs are expected to come as there have been.
   job.gain =
@@ -433,7 +443,8 @@ void Manager::Build(const Job& job) {
   if (trace == nullptr) trace = job.samples.back();
   const Rung rung = trace->symbols == nullptr ? Rung::exact : widened ? Rung::symbolic : Rung::bucketed;
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, rung));
-  version->example = job.samples.back();
+  // Code depends on the sizes of the example, and is in the cache for those that it was made for.
+  version->example = rung == Rung::exact || job.known_example == nullptr ? job.samples.back() : job.known_example;
   if (rung == Rung::exact) LearnTier1(*version, 0, *trace);
   for (const auto& sample : job.samples)
     if (rung != Rung::exact) LearnTier1(*version, SizeOfRun(*sample), *sample);
@@ -459,7 +470,7 @@ void Manager::Build(const Job& job) {
   record.handing_ns = trace->is_eager ? kDeferNs * record.steps : 0;
   record.counters = version->counters;
   Book(anchor, *version, std::move(record));
-  version->WarmUp();
+  version->WarmUp(*job.samples.back());
   std::vector<Ref<Version>> superseded;
   {
     std::lock_guard lock(anchor.mutex_);

@@ -96,7 +96,9 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
     std::vector<std::shared_ptr<const Trace>> samples;
     int built = 0;  // samples that the last build saw
     int widenings = 0;
-    int64_t known_ns = 0;  // Profile::Recalled::ns
+    // Profile::Recalled:
+    int64_t known_ns = 0;
+    std::shared_ptr<const Trace> known_example;
   };
 
   /// Takes one arrival from those to be skipped; false when there is none.
@@ -208,6 +210,8 @@ class Manager {
     uint64_t path;  // eager: of the anchor
     std::vector<std::shared_ptr<const Trace>> samples;
     int64_t runs;  // of the versions that are live
+    /// The recording for whose sizes code is made; null where no version is live.
+    std::shared_ptr<const Trace> example;
   };
   std::vector<Learned> LearnedTraces() const;
   /// All anchors, for the profile and for explain.
@@ -220,6 +224,7 @@ class Manager {
     std::vector<std::shared_ptr<const Trace>> samples;
     int widenings = 0;
     int64_t known_ns = 0;
+    std::shared_ptr<const Trace> known_example;
     std::string cause;
     int64_t recording_ns = 0;
     double gain = 0;

@@ -167,6 +167,7 @@ Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_p
       it->widenings = known->samples.size() >= 2 ? 1 : 0;
       it->samples = std::move(known->samples);
       it->known_ns = known->ns;
+      it->known_example = std::move(known->example);
     }
   }
   // Also where another thread's recording came first.

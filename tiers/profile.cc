@@ -215,8 +215,9 @@ std::optional<Profile::Recalled> Profile::Recall(const Trace& recording, Anchor:
     for (const std::vector<int64_t>& numbers : e->samples) {
       if (recalled->samples.size() >= kMostRecalled) break;
       const std::shared_ptr<const Trace> sample = WithNumbers(recording, numbers);
-      if (sample == nullptr || SameDims(*sample, recording) || !Mergeable(*sample, recording)) continue;
-      recalled->samples.push_back(sample);
+      if (sample == nullptr || !Mergeable(*sample, recording)) continue;
+      if (recalled->example == nullptr && &numbers == &e->samples.front()) recalled->example = sample;
+      if (!SameDims(*sample, recording)) recalled->samples.push_back(sample);
     }
   }
   return recalled;
@@ -238,7 +239,13 @@ std::optional<ProfileEntry> Profile::EntryOf(const Manager::Learned& learned,
     entry.function = last.frames[0].code->name;
     entry.module_hash = HashOf(last.program->module);
   }
-  for (const auto& sample : learned.samples) AddRecording(*sample, entry);
+  // The first one is what code was made for. It may be no sample of the group any more.
+  std::vector<std::shared_ptr<const Trace>> samples = learned.samples;
+  if (learned.example != nullptr) {
+    std::erase(samples, learned.example);
+    samples.insert(samples.begin(), learned.example);
+  }
+  for (const auto& sample : samples) AddRecording(*sample, entry);
   entry.runs = learned.runs;
   return entry;
 }

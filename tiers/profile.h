@@ -46,6 +46,8 @@ class Profile {
   struct Recalled {
     /// The recordings that it remembers of the same steps with other numbers, as far as they fit; perhaps none.
     std::vector<std::shared_ptr<const Trace>> samples;
+    /// The recording for whose sizes the other run had code made; null where it does not fit.
+    std::shared_ptr<const Trace> example;
     int64_t ns = 0;  // that all runs of their versions would have taken tier 1
   };
   /// Nothing for a recording that the profile does not know.

@@ -145,9 +145,9 @@ void Version::Trim() {
   idle_.clear();
 }
 
-void Version::WarmUp() {
+void Version::WarmUp(const Trace& recording) {
   std::unique_ptr<Activation> a = NewActivation();
-  a->WarmUp(*example);
+  a->WarmUp(recording);
   Return(std::move(a));
 }
 

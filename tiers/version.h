@@ -427,9 +427,9 @@ class Version {
   void Return(std::unique_ptr<Activation> activation);
   /// Gives up idle activations.
   void Trim();
-  /// Makes the activation that the first run will find, and prepares it for the dims of the example: on the thread that
-  /// builds, so that the program does not wait for it.
-  void WarmUp();
+  /// Makes the activation that the first run will find, and prepares it for the dims of the recording: on the thread
+  /// that builds, so that the program does not wait for it.
+  void WarmUp(const Trace& recording);
 
   /// What its activations hold.
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
@@ -477,7 +477,7 @@ class Version {
   }
   void StopTimer() { timer_.store(nullptr, std::memory_order_relaxed); }
   int64_t compile_ns = 0;
-  /// A recording from which it was made: dims and strides of one run.
+  /// A recording from which it was made: dims and strides of one run, which code is made for.
   std::shared_ptr<const Trace> example;
 
  protected:

@@ -60,7 +60,7 @@ struct ProfileEntry {
   int32_t anchor = 0;  // index of its AnchorSlot
 
   uint64_t structure = 0;  // StructureHash()
-  /// The Numbers() of each recording, without repetitions.
+  /// The Numbers() of each recording, without repetitions; first those for whose sizes code was made.
   std::vector<std::vector<int64_t>> samples;
   int64_t runs = 0;      // of its versions, as far as anyone counted
   int64_t tier1_ns = 0;  // of all steps, the least of all recordings

@@ -12,6 +12,7 @@
 #include "runtime/file.h"
 #include "temp_folder.h"
 #include "tests/unit/tiers_function_testing.h"
+#include "tiers/emit.h"
 #include "tiers/profile.h"
 #include "tiers_testing.h"
 
@@ -301,6 +302,39 @@ TEST_F(TiersProfile, AFunctionWithManyShapes) {
   RunWithProfile(program);
   ExpectOneVersion(Rung::symbolic);
   EXPECT_EQ(ran_, kRounds - 1) << Runtime::explain();
+}
+
+// Code depends on the sizes that it was made for. Where the other process left it in the cache, this one asks for the
+// same, whatever comes first.
+TEST_F(TiersProfile, CodeIsMadeForTheSizesOfTheOtherProcess) {
+  const auto text_of_code = [] {
+    std::string text;
+    for (const auto& anchor : tiers::Manager::Get().anchors())
+      for (const auto& version : anchor->versions())
+        text += tiers::EmitTrace(version->trace(), *version->example, /*tier=*/2, /*locations=*/false);
+    return text;
+  };
+  std::string learned;
+  {
+    OptionScope scope(HotAtOnce());
+    Forget();
+    Run([](Log& log) { CallMany(log, {100, 90, 70, 200, 80, 75, 95, 110, 120, 60, 85}); });
+    learned = text_of_code();
+    ASSERT_NE(learned, "") << Runtime::explain();
+    ASSERT_TRUE(Runtime::save_profile(path_).ok());
+    Forget();
+  }
+  for (const int64_t first : {5, 300, 100}) {
+    SCOPED_TRACE(first);
+    OptionScope scope(NeverHot());
+    ASSERT_TRUE(Runtime::load_profile(path_).ok());
+    Run([&](Log& log) { CallMany(log, {first, 7, 90, 1000}); });
+    EXPECT_EQ(deopt::Ledger::Get().versions().size(), 1u) << Runtime::explain();
+    EXPECT_EQ(text_of_code(), learned);
+    // Also a third process, which has this one's profile.
+    ASSERT_TRUE(Runtime::save_profile(path_).ok());
+    Forget();
+  }
 }
 
 TEST_F(TiersProfile, ALoopInAFunction) {
