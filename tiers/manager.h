@@ -172,6 +172,9 @@ class Manager {
   bool is_prepared(Source source) const {
     return is_prepared_[static_cast<int>(source)].load(std::memory_order_relaxed);
   }
+  /// Code will be asked for soon: opens the compiler and the cache on the thread that makes code, which takes
+  /// milliseconds. Without a background there is no such thread, and nothing is done.
+  void PrepareCode();
   /// A recording from that anchor is complete. What it is good for is found out in the background.
   void AddRecording(const std::shared_ptr<Anchor>& anchor, tracer::FinishedRecording recording, int64_t recording_ns);
   /// It gave nothing. Returns the arrivals to let pass before the next attempt.

@@ -7,10 +7,12 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/cache.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "runtime/options.h"
 #include "runtime/ring.h"
+#include "tiers/compiler_library.h"
 #include "tiers/manager.h"
 #include "tiers/profile.h"
 #include "tracer/control.h"
@@ -47,6 +49,12 @@ void BringMemory() {
   delete[] end.exchange(new char[1024], std::memory_order_relaxed);
 }
 
+/// What code takes that comes from the cache, too.
+void OpenCompiler() {
+  (void)Compiler();
+  (void)rt::CodeCache();
+}
+
 }  // namespace
 
 int64_t Anchor::hot_count() const {
@@ -75,6 +83,13 @@ void Manager::Prepare(Source source) {
   const auto brings = [](const RecordingJob& j) { return j.prepare == &BringMemory; };
   if (std::erase_if(jobs, brings) > 0 || !replays_.started) jobs.emplace_back().prepare = &BringMemory;
   Wake(replays_);
+}
+
+void Manager::PrepareCode() {
+  if (!rt::options().background()) return;
+  std::lock_guard lock(queue_mutex_);
+  codes_.recordings.emplace_back().prepare = &OpenCompiler;
+  Wake(codes_);
 }
 
 void Manager::AddRecording(const std::shared_ptr<Anchor>& anchor, tracer::FinishedRecording recording,

@@ -103,6 +103,11 @@ bool StandsAlone(const ProfileEntry& entry) {
   return n > 0 && std::count(entry.sites.end() - static_cast<ptrdiff_t>(n), entry.sites.end(), entry.sites.back()) == 1;
 }
 
+// That all runs of its versions would have taken.
+double NsInTier1(const ProfileEntry& entry) {
+  return static_cast<double>(entry.runs) * static_cast<double>(entry.tier1_ns);
+}
+
 }  // namespace
 
 std::vector<CallSite> HistoryOf(const Trace& trace, uint64_t path, const std::vector<const Trace*>& recordings,
@@ -147,9 +152,16 @@ absl::Status Profile::Load(const std::string& path) {
   TSR_LOG(1, "profile ", path, ": ", fresh->entries.size(), " traces, ", fresh->seeds.size(), " of eager ops here, ",
           tuned.size(), " choices of the tuner");
   RecallTunings(std::move(tuned));
-  std::lock_guard lock(mutex_);
-  loaded_ = std::move(fresh);
-  any_.store(true, std::memory_order_release);
+  const double soon = static_cast<double>(rt::options().compile_after()) * 1000;
+  const bool wants_code = rt::options().tier() >= 2 &&
+                          std::any_of(fresh->entries.begin(), fresh->entries.end(),
+                                      [&](const ProfileEntry& e) { return e.runs > 0 && NsInTier1(e) >= soon; });
+  {
+    std::lock_guard lock(mutex_);
+    loaded_ = std::move(fresh);
+    any_.store(true, std::memory_order_release);
+  }
+  if (wants_code) Manager::Get().PrepareCode();
   return absl::OkStatus();
 }
 
@@ -210,8 +222,7 @@ std::optional<Profile::Recalled> Profile::Recall(const Trace& recording, Anchor:
     if (!is_same(*e)) continue;
     if (!recalled.has_value()) recalled.emplace();
     // The numbers may come from a file.
-    const double ns = static_cast<double>(e->runs) * static_cast<double>(e->tier1_ns);
-    recalled->ns = static_cast<int64_t>(std::clamp(static_cast<double>(recalled->ns) + ns, 0.0, 1e18));
+    recalled->ns = static_cast<int64_t>(std::clamp(static_cast<double>(recalled->ns) + NsInTier1(*e), 0.0, 1e18));
     for (const std::vector<int64_t>& numbers : e->samples) {
       if (recalled->samples.size() >= kMostRecalled) break;
       const std::shared_ptr<const Trace> sample = WithNumbers(recording, numbers);
