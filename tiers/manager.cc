@@ -55,6 +55,11 @@ constexpr double kExpectedSaving = 0.4;
 /// How long a schedule is tried: its fastest run counts.
 constexpr int64_t kTrialNs = 20'000'000;
 constexpr int64_t kTrialRuns = 24;
+// Where sizes vary, the large ones take most of the time.
+const std::shared_ptr<const Trace>& LargestOf(const std::vector<std::shared_ptr<const Trace>>& samples) {
+  return *std::max_element(samples.begin(), samples.end(),
+                           [](const auto& a, const auto& b) { return SizeOfRun(*a) < SizeOfRun(*b); });
+}
 // The fastest run; INT64_MAX where none was timed.
 int64_t FastestRun(const Version& version) {
   // Where all runs have the same shapes, their size does not count.
@@ -444,7 +449,9 @@ void Manager::Build(const Job& job) {
   const Rung rung = trace->symbols == nullptr ? Rung::exact : widened ? Rung::symbolic : Rung::bucketed;
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, rung));
   // Code depends on the sizes of the example, and is in the cache for those that it was made for.
-  version->example = rung == Rung::exact || job.known_example == nullptr ? job.samples.back() : job.known_example;
+  version->example = rung == Rung::exact            ? job.samples.back()
+                     : job.known_example != nullptr ? job.known_example
+                                                    : LargestOf(job.samples);
   if (rung == Rung::exact) LearnTier1(*version, 0, *trace);
   for (const auto& sample : job.samples)
     if (rung != Rung::exact) LearnTier1(*version, SizeOfRun(*sample), *sample);
