@@ -55,6 +55,11 @@ constexpr double kExpectedSaving = 0.4;
 /// How long a schedule is tried: its fastest run counts.
 constexpr int64_t kTrialNs = 20'000'000;
 constexpr int64_t kTrialRuns = 24;
+// On a GPU the program does not wait for the cores that compile: what may be for nothing costs it little.
+int64_t CompileAfter(const rt::Device& device) {
+  const int64_t us = rt::options().compile_after();
+  return device.kind() == rt::DeviceKind::cuda ? us / 4 : us;
+}
 // Where sizes vary, the large ones take most of the time.
 const std::shared_ptr<const Trace>& LargestOf(const std::vector<std::shared_ptr<const Trace>>& samples) {
   return *std::max_element(samples.begin(), samples.end(),
@@ -457,7 +462,7 @@ void Manager::Build(const Job& job) {
     if (rung != Rung::exact) LearnTier1(*version, SizeOfRun(*sample), *sample);
   if (rt::options().tier() >= 2) {
     version->known_ns = job.known_ns;
-    version->generate_at.store(version->StillToRun(rt::options().compile_after()));
+    version->generate_at.store(version->StillToRun(CompileAfter(*trace->device)));
     version->awaits_code.store(true);
   }
   const int64_t ns = rt::NowNs() - start;

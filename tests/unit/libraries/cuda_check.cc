@@ -21,6 +21,7 @@
 #include "tessera/cuda.h"
 #include "tessera/tessera.h"
 #include "tests/unit/libraries/stand_in.h"
+#include "tiers/manager.h"
 
 namespace tessera {
 namespace {
@@ -543,6 +544,36 @@ TEST_F(CudaStandIn, ATraceHasOneDevice) {
   }
   Runtime::set_device(old);
   for (size_t k = 0; k < before.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], before[k]).ok());
+}
+
+// On a GPU nobody waits for the cores that compile.
+TEST_F(CudaStandIn, CodeIsAskedForSooner) {
+  const char* const options[][2] = {{"tier", "2"},
+                                    {"background", "false"},
+                                    {"hot_function", "1"},
+                                    {"profit_gate", "false"},
+                                    {"compile_after", "1000000000"}};
+  std::vector<std::string> old;
+  for (const auto& [name, value] : options) {
+    old.push_back(*Runtime::option(name));
+    ASSERT_TRUE(Runtime::set_option(name, value).ok());
+  }
+  tiers::Manager::Get().Reset();
+  for (const Device& device : {Device::cpu(), Gpu(1)}) {
+    auto module = Module::parse(
+        "func @f(%x: tensor<8 x f32>) -> tensor<8 x f32> {\n  %a = exp %x : tensor<8 x f32>\n"
+        "  %b = mul %a, %x : tensor<8 x f32>\n  return %b\n}\n");
+    ASSERT_TRUE(module.ok()) << module.status().message();
+    const Function f = *module->function("f");
+    const Tensor x = Numbers({8}, 1, device);
+    for (int i = 0; i < 8; ++i) f({x});
+    int64_t generate_at = 0;
+    for (const auto& anchor : tiers::Manager::Get().anchors())
+      for (const auto& version : anchor->versions()) generate_at = version->generate_at.load();
+    EXPECT_EQ(generate_at, (device == Device::cpu() ? 4 : 1) * int64_t{250'000'000'000}) << Runtime::explain();
+    tiers::Manager::Get().Reset();
+  }
+  for (size_t k = 0; k < old.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], old[k]).ok());
 }
 
 TEST_F(CudaStandIn, LinearCrossEntropyGoesOverItsRows) {
