@@ -434,9 +434,12 @@ bool FunctionTiers::CallAtOnce(interp::Instance& instance, const interp::Bytecod
 
 bool FunctionTiers::AddPlace(Frame& frame, AnchorSlot& slot) {
   const bool known = Profile::Get().Knows(frame, slot);
-  const int32_t hot = HotCount(slot);
+  const int32_t given = HotCount(slot);
+  // As of eager ops: on a GPU these take 20 us and more, and recording is soon paid for.
+  const int32_t weight = given >= kLeastHot && frame.device->kind() == rt::DeviceKind::cuda ? 4 : 1;
+  const int32_t hot = given / weight;
   // The first places of a process come by once more, on their way.
-  const bool on_the_way = hot >= kLeastHot && !Manager::Get().is_prepared(Manager::Source::functions);
+  const bool on_the_way = given >= kLeastHot && !Manager::Get().is_prepared(Manager::Source::functions);
   const int32_t rest = on_the_way && !known ? hot / 2 : 0;
   slot.countdown.store(known ? 1 : hot - rest, std::memory_order_relaxed);
   std::lock_guard lock(mutex_);
@@ -444,6 +447,7 @@ bool FunctionTiers::AddPlace(Frame& frame, AnchorSlot& slot) {
   auto& places = places_[frame.instance];
   places.push_back(std::make_shared<FunctionPlace>(&slot, *frame.code, slot.pc));
   places.back()->set_rest(rest);
+  places.back()->anchor().set_weight(weight);
   slot.anchor.store(places.back().get(), std::memory_order_release);
   return known;
 }

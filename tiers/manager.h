@@ -78,6 +78,8 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
   std::vector<rt::Ref<Version>> versions() const;
   /// Arrivals after which a place of its kind is hot.
   int64_t hot_count() const;
+  /// An arrival counts for so many of those that make a place hot.
+  void set_weight(int32_t weight) { weight_.store(weight, std::memory_order_relaxed); }
   uint32_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
@@ -132,6 +134,7 @@ class Anchor : public std::enable_shared_from_this<Anchor> {
   std::atomic<int64_t> last_arrival_ns_{0}, last_size_{0};
   std::atomic<int64_t> hot_since_ns_{0};
   std::atomic<bool> has_earned_{false};
+  std::atomic<int32_t> weight_{1};
   std::atomic<int64_t> arrivals_{0};
   DimsSeen dims_seen_;  // before the first version
 

@@ -60,8 +60,8 @@ void OpenCompiler() {
 int64_t Anchor::hot_count() const {
   switch (kind) {
     case Anchor::Kind::eager: return rt::options().hot_eager();
-    case Anchor::Kind::function: return rt::options().hot_function();
-    case Anchor::Kind::loop: return rt::options().hot_loop();
+    case Anchor::Kind::function: return rt::options().hot_function() / weight_.load(std::memory_order_relaxed);
+    case Anchor::Kind::loop: return rt::options().hot_loop() / weight_.load(std::memory_order_relaxed);
     case Anchor::Kind::exit: return rt::options().hot_exit();
   }
   return 0;

@@ -546,6 +546,33 @@ TEST_F(CudaStandIn, ATraceHasOneDevice) {
   for (size_t k = 0; k < before.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], before[k]).ok());
 }
 
+TEST_F(CudaStandIn, FunctionsAreHotSooner) {
+  const char* const options[][2] = {
+      {"tier", "2"}, {"background", "false"}, {"hot_function", "40"}, {"profit_gate", "false"}};
+  std::vector<std::string> old;
+  for (const auto& [name, value] : options) {
+    old.push_back(*Runtime::option(name));
+    ASSERT_TRUE(Runtime::set_option(name, value).ok());
+  }
+  tiers::Manager::Get().Reset();
+  for (const Device& device : {Device::cpu(), Gpu(1)}) {
+    auto module = Module::parse(
+        "func @f(%x: tensor<8 x f32>) -> tensor<8 x f32> {\n  %a = exp %x : tensor<8 x f32>\n"
+        "  %b = mul %a, %x : tensor<8 x f32>\n  return %b\n}\n");
+    ASSERT_TRUE(module.ok()) << module.status().message();
+    const Function f = *module->function("f");
+    const Tensor x = Numbers({8}, 1, device);
+    int calls = 0;
+    for (; calls < 100 && tiers::Manager::Get().num_versions() == 0; ++calls) f({x});
+    // And two that are recorded.
+    const int hot = device == Device::cpu() ? 40 : 10;
+    EXPECT_GE(calls, hot + 1) << Runtime::explain();
+    EXPECT_LE(calls, hot + 3) << Runtime::explain();
+    tiers::Manager::Get().Reset();
+  }
+  for (size_t k = 0; k < old.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], old[k]).ok());
+}
+
 // On a GPU nobody waits for the cores that compile.
 TEST_F(CudaStandIn, CodeIsAskedForSooner) {
   const char* const options[][2] = {{"tier", "2"},
