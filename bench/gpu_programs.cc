@@ -25,19 +25,26 @@ void Wait() { Runtime::synchronize(Runtime::device()).ok(); }
 
 // ---- gpu_shape_churn
 
-constexpr int64_t kWidth = 512, kInner = 2048;
 constexpr size_t kShapes = 200;
-constexpr size_t kRounds = 20;   // of all shapes, in all
 constexpr size_t kSettled = 50;  // calls after which most ops should run in versions
 
 /// Where such a process leaves its profile.
 constexpr char kProfileFor[] = "TESSERA_BENCH_PROFILE";
 
 /// A block of a transformer without its attention, in bf16. The number of rows is another one in each call.
-constexpr char kBlock[] = R"(
-func @block(%x: tensor<B x S x 512 x bf16>, %w1: tensor<512 x 2048 x bf16>, %b1: tensor<2048 x bf16>,
-            %w2: tensor<2048 x 512 x bf16>, %b2: tensor<512 x bf16>, %g: tensor<512 x bf16>, %c: tensor<512 x bf16>)
-            -> tensor<B x S x 512 x bf16> {
+struct Block {
+  const char* name;
+  int64_t width, inner;
+  int64_t fewest, step;  // sequences: one of seven numbers
+  size_t rounds;         // of all shapes, in all
+  const char* note;
+
+  std::string Text() const {
+    const std::string w = std::to_string(width) + " x bf16>", i = std::to_string(inner) + " x bf16>";
+    const std::string x = "tensor<B x S x " + w, up = "tensor<" + std::to_string(width) + " x " + i,
+                      down = "tensor<" + std::to_string(inner) + " x " + w, row = "tensor<" + w;
+    return "func @block(%x: " + x + ", %w1: " + up + ", %b1: tensor<" + i + ", %w2: " + down + ", %b2: " + row +
+           ", %g: " + row + ", %c: " + row + ") -> " + x + R"( {
   %n = layer_norm %x, %g, %c
   %h = matmul %n, %w1
   %hb = add %h, %b1
@@ -49,25 +56,39 @@ func @block(%x: tensor<B x S x 512 x bf16>, %w1: tensor<512 x 2048 x bf16>, %b1:
   return %y
 }
 )";
+  }
+};
+constexpr Block kBlocks[] = {
+    {"mlp_block", 512, 2048, 2, 1, 20, ""},
+    {"gpt_block", 768, 3072, 16, 8, 5, ", of the sizes of GPT-2 124M, 16 to 64 sequences of 64 to 1656 tokens"},
+};
 
-Series ChurnTrial() {
+Series ChurnTrial(const Block& of) {
   const auto normal = [](const tessera::Dims& dims, int64_t seed, double scale) {
     return tessera::random_normal(seed, 0, dims, 0, scale, tessera::f32).cast(tessera::bf16);
   };
-  const Function block = Function::parse(kBlock).value();
-  const std::vector<Tensor> parameters = {normal({kWidth, kInner}, 1, 0.02),
-                                          normal({kInner}, 2, 1),
-                                          normal({kInner, kWidth}, 3, 0.02),
-                                          normal({kWidth}, 4, 1),
-                                          normal({kWidth}, 5, 1),
-                                          normal({kWidth}, 6, 1)};
+  const Function block = Function::parse(of.Text()).value();
+  const std::vector<Tensor> parameters = {normal({of.width, of.inner}, 1, 0.02),
+                                          normal({of.inner}, 2, 1),
+                                          normal({of.inner, of.width}, 3, 0.02),
+                                          normal({of.width}, 4, 1),
+                                          normal({of.width}, 5, 1),
+                                          normal({of.width}, 6, 1)};
+  // Of the smaller block each has memory of its own; all of the larger one would be ten times as much.
+  constexpr int64_t kMemory = int64_t{1} << 29;
+  const Tensor memory = normal({kMemory}, 10, 1);
   std::vector<Tensor> xs;
+  int64_t at = 0;
   for (size_t i = 0; i < kShapes; ++i) {
     const auto n = static_cast<int64_t>(i * 73 % kShapes);  // in an order without pattern
-    xs.push_back(normal({2 + n % 7, 64 + 8 * n, kWidth}, 10, 1));
+    const tessera::Dims dims = {of.fewest + of.step * (n % 7), 64 + 8 * n, of.width};
+    const int64_t size = dims[0] * dims[1] * dims[2];
+    if (at + size > kMemory) at = 0;
+    xs.push_back(reshape(slice(memory, {at}, {at + size}, {1}, {0}), dims));
+    at += size;
   }
   // Opening cuBLASLt and loading kernels is not what this is about: one call of every op.
-  std::vector<Tensor> args = {normal({3, 40, kWidth}, 10, 1)};
+  std::vector<Tensor> args = {normal({3, 40, of.width}, 10, 1)};
   args.insert(args.end(), parameters.begin(), parameters.end());
   block(args);
   Wait();
@@ -89,7 +110,7 @@ Series ChurnTrial() {
   series["in_versions"] = {versions / (versions + executed)};
   // The same shapes again, in other orders: the calls of a server.
   const double start = Now();
-  for (size_t round = 1; round < kRounds; ++round) {
+  for (size_t round = 1; round < of.rounds; ++round) {
     for (size_t i = 0; i < kShapes; ++i) {
       args[0] = xs[(i * 37 + round * 59) % kShapes];
       block(args);
@@ -272,11 +293,17 @@ Timed GpuProgramTask(const std::string& task) {
   return {};
 }
 
-Series GpuTrial(const std::string& trial) { return trial == "gpu_churn" ? ChurnTrial() : Series(); }
+Series GpuTrial(const std::string& trial) {
+  for (const Block& block : kBlocks)
+    if (trial == std::string("gpu_churn ") + block.name) return ChurnTrial(block);
+  return {};
+}
 
-void GpuShapeChurn() {
-  CheckGpu();
+namespace {
+
+void ReportChurn(const Block& block) {
   constexpr int kTrials = 5;
+  const std::string task = std::string("gpu_churn ") + block.name, name = std::string("gpu_shape_churn/") + block.name;
   const Settings settings = {"TESSERA_DEVICE=cuda", "TESSERA_CACHE=false"};
   std::vector<std::vector<double>> ours(kShapes), theirs(kShapes);  // [call][trial]
   std::vector<double> totals[2], rounds[2], in_versions, ratios, ratios_of_rounds;
@@ -290,12 +317,12 @@ void GpuShapeChurn() {
                     variable + "=" + profile};
   };
   std::filesystem::create_directories(folder);
-  RunTrial("gpu_churn", Tier::all, with_cache(kProfileFor));
+  RunTrial(task, Tier::all, with_cache(kProfileFor));
   std::vector<double> again, ratios_again;
   for (int trial = 0; trial < kTrials; ++trial) {
     double total[2] = {};
     for (const int k : {trial % 2, 1 - trial % 2}) {
-      const Series run = RunTrial("gpu_churn", k == 0 ? Tier::all : Tier::one, settings);
+      const Series run = RunTrial(task, k == 0 ? Tier::all : Tier::one, settings);
       for (size_t i = 0; i < kShapes; ++i) {
         (k == 0 ? ours : theirs)[i].push_back(run.at("seconds")[i]);
         total[k] += run.at("seconds")[i];
@@ -307,7 +334,7 @@ void GpuShapeChurn() {
     ratios.push_back(total[1] / total[0]);
     ratios_of_rounds.push_back(rounds[1].back() / rounds[0].back());
     double second = 0;
-    const Series run = RunTrial("gpu_churn", Tier::all, with_cache("TESSERA_PROFILE"));
+    const Series run = RunTrial(task, Tier::all, with_cache("TESSERA_PROFILE"));
     for (const double seconds : run.at("seconds")) second += seconds;
     again.push_back(second);
     ratios_again.push_back(total[1] / second);
@@ -321,7 +348,7 @@ void GpuShapeChurn() {
     at = static_cast<double>(i);
   }
   const double settled = Median(in_versions);
-  Figure total{.name = "gpu_shape_churn/mlp_block",
+  Figure total{.name = name,
                .unit = Milliseconds(),
                .ours = Summarize(totals[0]),
                .peer = "tier 1",
@@ -329,10 +356,10 @@ void GpuShapeChurn() {
                .ratio = Median(ratios),
                .goal = {Goal::ratio_at_least, 1.25}};
   total.more = {{"in_versions", Json(settled)}, {"in_versions_goal_met", settled >= 0.9 ? "true" : "false"}};
-  total.note =
-      "200 calls, no two with the same shape, from the start of a process; in_versions: part of the ops after 50";
+  total.note = std::string("200 calls") + block.note +
+               ", no two with the same shape, from the start of a process; in_versions: part of the ops after 50";
   Report(total);
-  Figure later{.name = "gpu_shape_churn/mlp_block_again",
+  Figure later{.name = name + "_again",
                .unit = Milliseconds(),
                .ours = Summarize(again),
                .peer = "tier 1",
@@ -341,22 +368,31 @@ void GpuShapeChurn() {
                .goal = {Goal::ratio_at_least, 1.25}};
   later.note = "the same 200 calls in a process that finds the code and the profile of one before";
   Report(later);
-  Figure all{.name = "gpu_shape_churn/mlp_block_20_rounds",
+  Figure all{.name = name + "_" + std::to_string(block.rounds) + "_rounds",
              .unit = Milliseconds(),
              .ours = Summarize(rounds[0]),
              .peer = "tier 1",
              .theirs = Summarize(rounds[1]),
              .ratio = Median(ratios_of_rounds),
              .goal = {Goal::ratio_at_least, 1.25}};
-  all.note = "4000 calls: the 200 shapes 20 times, from the start of a process";
+  all.note = std::to_string(block.rounds * kShapes) + " calls: the 200 shapes " + std::to_string(block.rounds) +
+             " times, from the start of a process";
   Report(all);
-  Figure moment{.name = "gpu_shape_churn/worst_call",
+  const bool is_first = &block == kBlocks;
+  Figure moment{.name = is_first ? "gpu_shape_churn/worst_call" : name + "_worst_call",
                 .unit = {"x", 1, false},
                 .ours = {worst, worst, 0},
                 .goal = {Goal::value_at_most, 2}};
   moment.more = {{"call", Json(at)}};
   moment.note = "a call against the same call in tier 1, at the worst one (medians of 5 processes)";
   Report(moment);
+}
+
+}  // namespace
+
+void GpuShapeChurn() {
+  CheckGpu();
+  for (const Block& block : kBlocks) ReportChurn(block);
 }
 
 void GpuAttention() {
