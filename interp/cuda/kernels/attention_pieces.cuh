@@ -515,19 +515,21 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m,
       Pin(to);
       anew = !__all_sync(kAllLanes, sums[0] <= kMostWeight<Of> && sums[1] <= kMostWeight<Of>);
     }
-    // The waits stand behind the branch: within a block of instructions the assembler puts them before the weights.
     if (anew) {
       WeighAnew<Of, kKeys>(s, scale, rows, to, alphas);
       Pin(to);
-      Outs::template Wait<0>(out);
+    } else {
+      rows.sum[0] += sums[0];
+      rows.sum[1] += sums[1];
+    }
+    // Here a block of instructions begins: within one the assembler would put the wait before the weights. It is one
+    // wait for both branches, because each warp takes its own and all of a group have to wait at the same instruction.
+    Outs::template Wait<0>(out);
+    if (anew) {
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) out[n * 4 + i] *= alphas[i / 2];
-    } else {
-      rows.sum[0] += sums[0];
-      rows.sum[1] += sums[1];
-      Outs::WaitElse(out);
     }
     release(vs);
   };
