@@ -283,6 +283,15 @@ def cmd_bench(args):
 
 
 # --- sanitize ---------------------------------------------------------------------------------------------------------
+def of_line(line):
+    """The command of a line of sanitize.txt, and the options before it of each tool that has some."""
+    words, options = shlex.split(line, comments=True), {}
+    while words and (found := re.fullmatch(f"({'|'.join(TOOLS)}):(-.+)", words[0])):
+        options.setdefault(found[1], []).append(found[2])
+        words = words[1:]
+    return words, options
+
+
 def cmd_sanitize(args):
     wrong = [word for word in args.words if word not in TOOLS]
     if wrong:
@@ -290,16 +299,18 @@ def cmd_sanitize(args):
     program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.access(program, os.X_OK):
         sys.exit("run.sh sanitize: compute-sanitizer was not found in PATH or /usr/local/cuda/bin")
-    lines = [shlex.split(line, comments=True) for line in (ROOT / "sanitize.txt").read_text().splitlines()]
-    lines = [line for line in lines if line]
+    lines = [of_line(line) for line in (ROOT / "sanitize.txt").read_text().splitlines()]
+    lines = [(words, options) for words, options in lines if words]
     results = Results(args.out / "sanitize.json")
     rows = results.data["runs"] = []
     tools = args.words or TOOLS
     clean = dict.fromkeys(tools, 0)
     lock = threading.Lock()
 
-    def one(tool, words):
+    def one(tool, words, options):
         row = {"tool": tool, "command": " ".join(words)}
+        if options:
+            row["options"] = " ".join(options)
         timeout = args.timeout or 600
         if args.end is not None:
             timeout = min(timeout, args.end - time.monotonic())
@@ -308,7 +319,7 @@ def cmd_sanitize(args):
             text = ""
         else:
             status, text, seconds = run([program, "--tool", tool, "--error-exitcode", "86", "--target-processes", "all",
-                                         *words], timeout, environment(["TESSERA_CACHE=false"]))
+                                         *options, *words], timeout, environment(["TESSERA_CACHE=false"]))
             # One for each process; a program that never calls CUDA has none worth the name.
             summaries = re.findall(r"^=+ (\w+ SUMMARY: .*)$", text, re.MULTILINE)
             found = any(not re.search(r"SUMMARY: 0 ", line) for line in summaries)
@@ -331,7 +342,7 @@ def cmd_sanitize(args):
             results.write()
 
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for future in [pool.submit(one, tool, words) for words in lines for tool in tools]:
+        for future in [pool.submit(one, tool, words, options.get(tool, [])) for words, options in lines for tool in tools]:
             future.result()
     rows.sort(key=lambda row: (TOOLS.index(row["tool"]), row["command"]))
     results.write()

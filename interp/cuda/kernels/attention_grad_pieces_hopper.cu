@@ -260,14 +260,15 @@ __device__ __forceinline__ void GradOfQueries(const AttentionGradPiecesArgs& m) 
       for (int i = 0; i < 4; ++i) s[n * 4 + i] *= e[n * 4 + i] - less[i / 2];
     if constexpr (!kFirst) {
       PinSums<kKeys>(s);
+      // As above. It is not in the branch: that each warp takes for itself, and all of a group have to wait at the same
+      // instruction.
+      WaitAt(own_full, 0);
+      Outs::template Wait<0>(dq);
       if (is_larger) {
-        Outs::template Wait<0>(dq);
 #pragma unroll
         for (int n = 0; n < kDim / 8; ++n)
 #pragma unroll
           for (int i = 0; i < 4; ++i) dq[n * 4 + i] *= alphas[i / 2];
-      } else {
-        Outs::WaitElse(dq);
       }
       Release(old);
     }

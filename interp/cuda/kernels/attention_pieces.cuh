@@ -400,11 +400,21 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m,
   const auto next_part = [&] {
     while (true) {
       WaitAt(qs.full(), qs.parity);
-      asm volatile("ld.shared.v2.u32 {%0, %1}, [%3];\n\tld.shared.u32 %2, [%3 + 8];"
-                   : "=r"(part.head), "=r"(part.q0), "=r"(part.tiles)
-                   : "r"(plan.part(group, qs.stage))
-                   : "memory");
-      part.tiles = __shfl_sync(kAllLanes, part.tiles, 0);
+      // Read by the lane that says when it may be written again: then nobody has to wait for what the others have read.
+      uint32_t head, q0, tiles;
+      asm volatile(
+          "{\n"
+          ".reg .pred own;\n"
+          "setp.eq.s32 own, %4, 0;\n"
+          "@own ld.shared.v2.u32 {%0, %1}, [%3];\n"
+          "@own ld.shared.u32 %2, [%3 + 8];\n"
+          "}\n"
+          : "=r"(head), "=r"(q0), "=r"(tiles)
+          : "r"(plan.part(group, qs.stage)), "r"(lane)
+          : "memory");
+      part.head = __shfl_sync(kAllLanes, head, 0);
+      part.q0 = static_cast<int>(__shfl_sync(kAllLanes, q0, 0));
+      part.tiles = static_cast<int>(__shfl_sync(kAllLanes, tiles, 0));
       if (part.tiles != 0) {
         if constexpr (kMask) {
           if (part.tiles > 0) {
@@ -515,19 +525,21 @@ __device__ __forceinline__ void Consume(const AttentionPiecesArgs& m,
       Pin(to);
       anew = !__all_sync(kAllLanes, sums[0] <= kMostWeight<Of> && sums[1] <= kMostWeight<Of>);
     }
-    // The waits stand behind the branch: within a block of instructions the assembler puts them before the weights.
     if (anew) {
       WeighAnew<Of, kKeys>(s, scale, rows, to, alphas);
       Pin(to);
-      Outs::template Wait<0>(out);
+    } else {
+      rows.sum[0] += sums[0];
+      rows.sum[1] += sums[1];
+    }
+    // Here a block of instructions begins: within one the assembler would put the wait before the weights. It is one
+    // wait for both branches, because each warp takes its own and all of a group have to wait at the same instruction.
+    Outs::template Wait<0>(out);
+    if (anew) {
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) out[n * 4 + i] *= alphas[i / 2];
-    } else {
-      rows.sum[0] += sums[0];
-      rows.sum[1] += sums[1];
-      Outs::WaitElse(out);
     }
     release(vs);
   };

@@ -48,8 +48,9 @@ using WideSums = float[kColumns / 2];
 /// Multiply: sums += rows by 16 columns of a left operand in registers, times 16 rows by kColumns columns of a tile.
 /// BeginAcross, AddAcross: 64 rows by 16 columns of a tile, times those of another with kColumns rows; Begin writes the
 /// sums, Add adds to them.
-/// Wait: all but the kPending groups that were committed last are done; `sums` may be read. WaitElse is Wait<0>, for
-/// the other branch of an if: it has another text, so that the two are not made one before the branch.
+/// Wait: all but the kPending groups that were committed last are done; `sums` may be read.
+/// All warps of a group come to the same of these instructions: none of them stands in a branch that a warp takes by
+/// itself.
 template <class DType, int kColumns>
 struct Wide;
 struct GroupOfF16;
@@ -121,9 +122,6 @@ struct GroupOfBF16;
     template <int kPending>                                                                                            \
     static __device__ __forceinline__ void Wait(Sums& s) {                                                             \
       asm volatile("wgmma.wait_group.sync.aligned %" #a ";" : TSR_SUMS_##columns("+f", s) : "n"(kPending) : "memory"); \
-    }                                                                                                                  \
-    static __device__ __forceinline__ void WaitElse(Sums& s) {                                                         \
-      asm volatile("wgmma.wait_group.sync.aligned 0; // else" : TSR_SUMS_##columns("+f", s)::"memory");                \
     }                                                                                                                  \
   };
 TSR_WIDE(GroupOfF16, "f16", 48, 24, 25, 26, 27, 28)
