@@ -98,7 +98,8 @@ void ReportGuards(const std::string& kind, int count) {
 
 // ---- deopt_latency
 
-/// 100 values that are alive when the branch goes one way or the other, then a sum of them.
+/// 100 values that are alive when the branch goes one way or the other, then a sum of them. The way that is seldom taken
+/// begins with a host_read, which says when tier 1 has come to it.
 Function BranchFunction() {
   std::string text =
       "func @branch(%x: tensor<64 x f32>, %b: tensor<64 x f32>, %p: tensor<bool>) -> tensor<64 x f32> {\n";
@@ -108,6 +109,7 @@ Function BranchFunction() {
     %y = add %v99, %b
     yield %y
   } else {
+    host_read %v99 {label = "left"}
     %z = sub %v99, %b
     yield %z
   }
@@ -136,35 +138,37 @@ Series FunctionDeopts() {
   const Function branch = BranchFunction();
   const Tensor x = Filled(0), b = Filled(1e-3f);
   const std::vector<Tensor> usual = {x, b, Tensor::scalar(true)}, other = {x, b, Tensor::scalar(false)};
+  double left = 0;
+  branch.module().on_host_read([&](std::string_view, const Tensor&) { left = Now(); });
   RunFor(0.15, [&] { branch(usual); });
   Series series;
   const double before = Metric("deopts");
   for (int turn = 0; turn < 100; ++turn) {
     for (int i = 0; i < 9; ++i) branch(usual);
     series["usual"].push_back(Once([&] { branch(usual); }));
-    series["other"].push_back(Once([&] { branch(other); }));
+    const double start = Now();
+    branch(other);
+    series["other"].push_back(left - start);
   }
   series["deopts"] = {Metric("deopts") - before};
   return series;
 }
 
 struct EagerTimes {
-  double issue = 0, op = 0;
+  double op = 0, read = 0;
 };
 
 /// 100 values whose handles live on, and an op that is one of two. `kept` is as long.
 [[gnu::noinline]] EagerTimes EagerBranch(const Tensor& x, const Tensor& b, bool usual, std::array<Tensor, 100>& kept) {
   EagerTimes times;
-  const double start = Now();
   Tensor* value = kept.data();
   const Tensor* last = &x;
   TSR_BENCH_HUNDRED(*value = *last + b; last = value++;)
-  const double at = Now();
+  const double start = Now();
   Tensor y = usual ? *last + b : *last - b;
-  times.op = Now() - at;
-  times.issue = at - start;
+  times.op = Now() - start;
   y = y * b;
-  y.read<float>();
+  times.read = Once([&] { y.read<float>(); });
   return times;
 }
 
@@ -177,9 +181,8 @@ Series EagerDeopts() {
   const double before = Metric("deopts");
   for (int turn = 0; turn < 12; ++turn) {
     for (int i = 0; i < 20; ++i) EagerBranch(x, b, true, kept);
-    const EagerTimes times = EagerBranch(x, b, false, kept);
-    series["issue"].push_back(times.issue);
-    series["op"].push_back(times.op);
+    series["run"].push_back(EagerBranch(x, b, true, kept).read);
+    series["op"].push_back(EagerBranch(x, b, false, kept).op);
   }
   series["deopts"] = {Metric("deopts") - before};
   return series;
@@ -187,32 +190,31 @@ Series EagerDeopts() {
 
 /// What one process measured, in seconds.
 struct DeoptTimes {
-  double latency = 0;  // beyond the work, which tier 1 would have had too
+  double latency = 0;  // beyond what the version does where it is not left
   double whole = 0;    // what was timed
   double deopts = 0;   // for each time that one was provoked
 };
 
-DeoptTimes FunctionLatency(const Series& engine, const Series& one) {
-  const double whole = Median(engine.at("other"));
-  const double work = (Median(engine.at("usual")) + Median(one.at("other"))) / 2;
-  return {whole - work, whole, engine.at("deopts")[0] / static_cast<double>(engine.at("other").size())};
+DeoptTimes FunctionLatency(const Series& trial) {
+  const double whole = Median(trial.at("other"));
+  return {whole - Median(trial.at("usual")) / 2, whole,
+          trial.at("deopts")[0] / static_cast<double>(trial.at("other").size())};
 }
 
-DeoptTimes EagerLatency(const Series& engine, const Series& one) {
-  const double whole = Median(engine.at("op"));
-  const double work = Median(one.at("issue")) + Median(one.at("op"));
-  return {whole - work, whole, engine.at("deopts")[0] / static_cast<double>(engine.at("op").size())};
+DeoptTimes EagerLatency(const Series& trial) {
+  const double whole = Median(trial.at("op"));
+  return {whole - Median(trial.at("run")), whole,
+          trial.at("deopts")[0] / static_cast<double>(trial.at("op").size())};
 }
 
-void ReportDeopts(const std::string& kind, int trials, DeoptTimes (*latency)(const Series&, const Series&),
-                  const std::string& note) {
+void ReportDeopts(const std::string& kind, DeoptTimes (*latency)(const Series&), const std::string& note) {
   // Exits are to stay exits, and versions to stay there whether they pay or not: what is asked for is what an exit
   // costs.
   const Settings settings = {"TESSERA_HOT_EXIT=1073741824", "TESSERA_PROFIT_GATE=false"};
+  constexpr int kTrials = 9;
   std::vector<double> latencies, wholes, deopts;
-  for (int i = 0; i < trials; ++i) {
-    const Series engine = RunTrial("deopt " + kind, Tier::all, settings);
-    const DeoptTimes times = latency(engine, RunTrial("deopt " + kind, Tier::one));
+  for (int i = 0; i < kTrials; ++i) {
+    const DeoptTimes times = latency(RunTrial("deopt " + kind, Tier::all, settings));
     latencies.push_back(times.latency);
     wholes.push_back(times.whole);
     deopts.push_back(times.deopts);
@@ -278,9 +280,9 @@ void TraceCall() {
   for (int i = 0; i < 2; ++i) {
     Figure figure{.name = "trace_call/ops_" + std::to_string(counts[i]),
                   .unit = Nanoseconds(),
-                  .goal = {Goal::value_at_most, 200}};
+                  .goal = {Goal::value_at_most, 200.0 + 10 * counts[i]}};
     figure.note = "a call of a function from C++, less its kernels called directly; its adds on 64 f32: " +
-                  std::to_string(counts[i]);
+                  std::to_string(counts[i]) + "; 200 ns for the call and 10 for each op";
     report(figure, i, Less(times[i], times[6 + i]), Less(times[3 + i], times[6 + i]));
   }
   Figure figure{.name = "trace_call/per_op", .unit = Nanoseconds(98), .goal = {Goal::value_at_most, 10}};
@@ -295,13 +297,14 @@ void GuardsDepth() {
 }
 
 void DeoptLatency() {
-  ReportDeopts("function", 5, FunctionLatency,
-               "a call that leaves its version at a branch, with 100 values alive: less half a call in versions and "
-               "half a call in tier 1, since as many ops lie before the branch as after it; median over processes");
-  ReportDeopts(
-      "eager", 9, EagerLatency,
-      "an op other than the expected one after 100 that wait and whose handles live: the time of that op, less "
-      "that of all 101 in tier 1; median over processes");
+  ReportDeopts("function", FunctionLatency,
+               "from the call of a function that leaves its version at a branch, with 100 values alive, to the first "
+               "instruction in tier 1, less half a call that stays there, since as many ops lie before the branch as "
+               "after it; median over processes");
+  ReportDeopts("eager", EagerLatency,
+               "an op other than the expected one after 100 that wait and whose handles live: the time of that op, in "
+               "which they run and it runs in tier 1, less that of the read for which 102 run where the version is not "
+               "left; median over processes");
 }
 
 }  // namespace bench

@@ -219,7 +219,7 @@ void ReportChurn(const std::string& kind) {
   // starts a thread (about 60 us where this was written) and takes notes of a few steps. `most_behind_us` says what all
   // of that is, from the first step on, and `worst_from_200_us` what it is as a ratio that early.
   constexpr double kMoment = 1e-3, kEarly = 200e-6;
-  constexpr int kTrials = 15;
+  constexpr int kTrials = 41;
   std::vector<std::vector<double>> ours(kChurn), theirs(kChurn);  // [iteration][trial]
   std::vector<double> ratios, in_versions;
   for (int trial = 0; trial < kTrials; ++trial) {
@@ -268,7 +268,7 @@ void ReportChurn(const std::string& kind) {
                 .goal = {Goal::value_at_most, 1.1}};
   moment.more = {{"step", Json(at)}, {"most_behind_us", Json(behind * 1e6)}, {"worst_from_200_us", Json(early)}};
   moment.note =
-      "time since the start against tier 1 after as many steps, at the worst step from 1 ms of tier 1 on (median of 15 "
+      "time since the start against tier 1 after as many steps, at the worst step from 1 ms of tier 1 on (median of 41 "
       "pairs of processes); most_behind_us: the most by which it is behind at any step";
   Report(moment);
 }

@@ -7,7 +7,7 @@
 namespace tessera::interp {
 
 const PlainStep Waiting::kNone;
-const Stream::Link Stream::kNoLink{&Stream::kNoLink, 0, nullptr, ir::Op{}};
+const Stream::Link Stream::kNoLink{kNoKey, 0, nullptr};
 
 namespace internal {
 
@@ -64,7 +64,7 @@ void Stream::FindLink(const EagerCall& call, HotEntry* entry, bool follows) {
   // The one behind the last stays where it is.
   if (num_links_ > 0 && !follows) ++num_links_;
   place = static_cast<uint16_t>(num_links_);
-  links_[num_links_++] = {call.site, path_, entry, call.op};
+  links_[num_links_++] = {KeyOf(call.site, call.op), path_, entry};
   links_[num_links_] = kNoLink;
   expected_ = counted_ = &links_[num_links_];
 }

@@ -140,7 +140,7 @@ class Stream {
   [[gnu::always_inline]] HotEntry* Arrive(EagerCall& call) {
     // Mostly what came after the last op comes again: then nothing is folded and nothing is looked for.
     const Link& link = *expected_;
-    if (link.site != call.site || link.op != call.op) [[unlikely]]
+    if (link.key != KeyOf(call.site, call.op)) [[unlikely]]
       return FindEntry(call);
     expected_ = &link + 1;
     call.path = link.path;
@@ -197,11 +197,16 @@ class Stream {
   /// The trail: ops in the order in which they came first, with the path and the entry that they have after the link
   /// before them. A link that is none stands between two that do not follow each other, and behind the last.
   struct Link {
-    const void* site;
+    uint64_t key;
     uint64_t path;
     HotEntry* entry;
-    ir::Op op;
   };
+  /// Addresses of code leave the highest byte alone.
+  static uint64_t KeyOf(const void* site, ir::Op op) {
+    static_assert(ir::kNumOps < 256);
+    return reinterpret_cast<uint64_t>(site) ^ static_cast<uint64_t>(op) << 56;
+  }
+  static constexpr uint64_t kNoKey = ~uint64_t{0};
   HotEntry* FindEntry(EagerCall& call);
   /// The op that has just come is, or becomes, a link. `follows`: the op before it is the last one.
   void FindLink(const EagerCall& call, HotEntry* entry, bool follows);
@@ -261,12 +266,12 @@ void SetStreamHook(StreamHook* hook);
 void SwitchStreams(bool on);
 inline StreamHook* CurrentStreamHook() { return internal::g_stream_hook.load(std::memory_order_acquire); }
 
-/// This thread's stream; null when nobody watches.
-inline Stream* CurrentStream() {
+/// This thread's stream; null when nobody watches. `seen`: what t_stream was, for whoever has looked already.
+inline Stream* CurrentStream(Stream* seen = internal::t_stream) {
   if (!internal::g_streams_on.load(std::memory_order_relaxed)) [[unlikely]]
     return nullptr;
-  if (Stream* stream = internal::t_stream) [[likely]]
-    return stream;
+  if (seen != nullptr) [[likely]]
+    return seen;
   return internal::StreamOfThread();
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/fetch.h"
 #include "runtime/owner.h"
 #include "runtime/per_thread.h"
 #include "runtime/sanitizer.h"
@@ -66,8 +67,8 @@ struct FreeLists {
     const FreeLists* lists = PerThread<FreeLists>::Peek();
     if (lists == nullptr || lists->storages.count < n || lists->tensors.count < n) return;
     const auto* tensor = reinterpret_cast<const char*>(lists->tensors.objects[lists->tensors.count - n]);
-    for (size_t at = 0; at < sizeof(TensorImpl); at += 64) __builtin_prefetch(tensor + at, 1);
-    __builtin_prefetch(lists->storages.objects[lists->storages.count - n], 1);
+    for (size_t at = 0; at < sizeof(TensorImpl); at += 64) FetchToWrite(tensor + at);
+    FetchToWrite(lists->storages.objects[lists->storages.count - n]);
   }
 
   template <class T>

@@ -49,8 +49,9 @@ constexpr int64_t kPrepareAfter = 512;
 
 /// From then on new ops count as another loop: nothing is put off for ever where they come all the time.
 constexpr int64_t kAnotherLoopNs = 16 * kEarnedNs;
-/// The most by which short loops are put off, in the time after which they are hot.
-constexpr int64_t kMostPatience = 6;
+/// The most by which short loops are put off, in the arrivals after which they are hot: by then what recording and
+/// building cost is a small part of what they have taken.
+constexpr int32_t kMostPatience = 11;
 
 /// Ops of a thread within which those that a profile names are looked for at any cost.
 constexpr int kExpectedFor = 1 << 14;
@@ -62,6 +63,9 @@ void SetEntry(Stream& stream, uint64_t path, int32_t countdown, void* anchor) {
   e.countdown = countdown;
   e.anchor = anchor;
 }
+
+/// Arrivals of an op that is put off until it is asked again.
+int32_t AskAgainAfter(int32_t hot) { return hot / 2; }
 
 int32_t HotEager() { return static_cast<int32_t>(rt::options().hot_eager()); }
 
@@ -253,15 +257,21 @@ void EagerTiers::OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) 
   entry.anchor = nullptr;
   if (const int64_t now = rt::NowNs(); now - t.new_since > kAnotherLoopNs) {
     t.new_since = now;
-    t.earned_at = 0;
+    t.first_hot = 0;
   }
 }
 
-bool EagerTiers::HaveEarnedRecording(EagerThread& t) {
-  if (HotEager() < kLeastPatience || !rt::options().profit_gate() || !t.on_cpu) return true;
-  const int64_t now = rt::NowNs();
-  if (t.earned_at == 0) t.earned_at = t.new_since + std::min(kEarnedNs, kMostPatience * (now - t.new_since));
-  return now >= t.earned_at;
+bool EagerTiers::HaveEarnedRecording(EagerThread& t, uint64_t path) {
+  const int32_t hot = HotEager();
+  if (hot < kLeastPatience || !rt::options().profit_gate() || !t.on_cpu) return true;
+  // All ops of a loop get hot in the same round: the first one counts the rounds from there on.
+  if (t.first_hot == 0) {
+    t.first_hot = path;
+    t.arrivals = hot;
+  } else if (path == t.first_hot) {
+    t.arrivals += AskAgainAfter(hot);
+  }
+  return t.arrivals >= kMostPatience * hot || rt::NowNs() - t.new_since >= kEarnedNs;
 }
 
 bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, absl::Span<TensorImpl*> out) {
@@ -276,8 +286,8 @@ bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, a
     return false;
   }
   if (entry.anchor == nullptr) {
-    if (!HaveEarnedRecording(t)) {
-      entry.countdown = HotEager() / 2;
+    if (!HaveEarnedRecording(t, call.path)) {
+      entry.countdown = AskAgainAfter(HotEager());
       return false;
     }
     entry.anchor = &AnchorOf(call.path);

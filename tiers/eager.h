@@ -42,8 +42,10 @@ class EagerThread {
   bool record_next = false;  // the next op is where a recording should begin
   uint64_t config_epoch = 0;
   uint32_t misses = 0;
-  // When new ops came, and when they have run for so long that they may be recorded (0: none of them is hot yet).
-  int64_t new_since = 0, earned_at = 0;
+  // When new ops came; which of them was the first that got hot (0: none yet), and how often it has come.
+  int64_t new_since = 0;
+  uint64_t first_hot = 0;
+  int32_t arrivals = 0;
   // Since ops were last asked how long they take: how many that was to be, and when.
   int64_t until_look = 0, looked = 0;
   int64_t since_decay = 0;  // ops
@@ -103,8 +105,9 @@ class EagerTiers final : public interp::StreamHook {
   static EagerAnchor* OuterAt(interp::Stream& stream, uint64_t path, int period);
   void RecordOp(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out,
                 const absl::Status& status, int64_t ticks);
-  /// Whether ops that are hot have run long enough to be recorded.
-  static bool HaveEarnedRecording(EagerThread& t);
+  /// May the ops be recorded, of which that one is hot? Not before their loop has gone round so often, or so long, that
+  /// what it costs is little beside it.
+  static bool HaveEarnedRecording(EagerThread& t, uint64_t path);
   bool Enter(EagerThread& t, EagerAnchor& a, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   void StartRecording(EagerThread& t, EagerAnchor& a);
   void AbortRecording(EagerThread& t, tracer::TraceAbort reason);

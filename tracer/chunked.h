@@ -5,6 +5,7 @@
 #ifndef TESSERA_TRACER_CHUNKED_H_
 #define TESSERA_TRACER_CHUNKED_H_
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
@@ -14,6 +15,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "runtime/fetch.h"
 
 namespace tessera::tracer {
 
@@ -41,63 +44,65 @@ class Chunked {
   }
   void swap(Chunked& other) noexcept {
     chunks_.swap(other.chunks_);
-    std::swap(size_, other.size_);
     std::swap(next_, other.next_);
     std::swap(last_, other.last_);
+    std::swap(room_, other.room_);
   }
 
-  size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
+  size_t size() const { return room_ - static_cast<size_t>(last_ - next_); }
+  bool empty() const { return size() == 0; }
   T& operator[](size_t i) { return *At(i); }
   const T& operator[](size_t i) const { return *At(i); }
   T& front() { return *At(0); }
   const T& front() const { return *At(0); }
-  T& back() { return *At(size_ - 1); }
-  const T& back() const { return *At(size_ - 1); }
+  T& back() { return *At(size() - 1); }
+  const T& back() const { return *At(size() - 1); }
 
   template <class... Args>
-  T& emplace_back(Args&&... args) {
+  [[gnu::always_inline]] T& emplace_back(Args&&... args) {
     if (next_ == last_) [[unlikely]]
       NextChunk();
     T* x = new (next_) T(std::forward<Args>(args)...);
     ++next_;
-    // Another core has brought the memory; it takes long to come from there.
-    __builtin_prefetch(reinterpret_cast<const char*>(next_) + kFetched, 1);
-    ++size_;
+    rt::FetchToWrite(reinterpret_cast<const char*>(next_) + kFetched);
     return *x;
   }
   void push_back(T x) { emplace_back(std::move(x)); }
   void pop_back() {
-    At(--size_)->~T();
-    Seek();
+    const size_t last = size() - 1;
+    At(last)->~T();
+    Seek(last);
   }
   /// The next element needs memory.
-  bool full() const { return next_ == last_ && ChunkOf(size_) == chunks_.size(); }
+  bool full() const { return next_ == last_ && ChunkOf(size()) == chunks_.size(); }
   /// Takes memory for so many elements in all, and uses it once, so that the system has brought it.
   void Touch(size_t size) {
     while (chunks_.empty() || BeginOf(chunks_.size()) < size) {
       AddChunk();
       std::memset(static_cast<void*>(chunks_.back()), 0, RoomOf(chunks_.size() - 1) * sizeof(T));
     }
-    Seek();
+    Seek(this->size());
   }
   void resize(size_t size) {
-    if (size_ > size) {
-      if constexpr (std::is_trivially_destructible_v<T>) {
-        size_ = size;
-      } else {
-        while (size_ > size) At(--size_)->~T();
-      }
-      Seek();
+    size_t now = this->size();
+    if (now > size) {
+      if constexpr (!std::is_trivially_destructible_v<T>)
+        while (now > size) At(--now)->~T();
+      Seek(size);
     }
-    while (size_ < size) emplace_back();
+    for (; now < size; ++now) emplace_back();
   }
   /// The memory stays, for as many elements again.
   void clear() { resize(0); }
+  /// The first elements are about to be written, in memory that another core has used.
+  void Fetch() const {
+    for (size_t k = 0; k < 2 && k < chunks_.size(); ++k) FetchChunk(k);
+  }
   /// Gives up what no element lies in.
   void shrink_to_fit() {
-    FreeFrom(size_ == 0 ? 0 : ChunkOf(size_ - 1) + 1);
-    Seek();
+    const size_t now = size();
+    FreeFrom(now == 0 ? 0 : ChunkOf(now - 1) + 1);
+    Seek(now);
   }
 
   template <class List>
@@ -127,9 +132,9 @@ class Chunked {
   using iterator = Iterator<Chunked>;
   using const_iterator = Iterator<const Chunked>;
   iterator begin() { return {this, 0}; }
-  iterator end() { return {this, size_}; }
+  iterator end() { return {this, size()}; }
   const_iterator begin() const { return {this, 0}; }
-  const_iterator end() const { return {this, size_}; }
+  const_iterator end() const { return {this, size()}; }
 
  private:
   // 16, 16, 32, 64, 128, and from there on 256 in each.
@@ -152,18 +157,28 @@ class Chunked {
     chunks_.push_back(std::allocator<T>().allocate(RoomOf(chunks_.size())));
   }
   [[gnu::noinline]] void NextChunk() {
-    if (ChunkOf(size_) == chunks_.size()) AddChunk();
-    Seek();
+    const size_t now = size(), k = ChunkOf(now);
+    if (k == chunks_.size()) AddChunk();
+    if (k + 1 < chunks_.size()) FetchChunk(k + 1);
+    Seek(now);
   }
-  /// Where the next element goes; nowhere when the last chunk is full.
-  void Seek() {
-    const size_t k = ChunkOf(size_);
+  /// What is fetched from an element on lies in its chunk; this is what comes first in one.
+  void FetchChunk(size_t k) const {
+    const auto* const chunk = reinterpret_cast<const char*>(chunks_[k]);
+    const size_t bytes = std::min(RoomOf(k) * sizeof(T), kFetched);
+    for (size_t at = 0; at < bytes; at += 64) rt::FetchToWrite(chunk + at);
+  }
+  /// There are so many elements now: where does the next one go? Nowhere when the last chunk is full.
+  void Seek(size_t size) {
+    const size_t k = ChunkOf(size);
     if (k >= chunks_.size()) {
       next_ = last_ = nullptr;
+      room_ = size;
       return;
     }
     last_ = chunks_[k] + RoomOf(k);
-    next_ = chunks_[k] + (size_ - BeginOf(k));
+    next_ = chunks_[k] + (size - BeginOf(k));
+    room_ = BeginOf(k + 1);
   }
   void FreeFrom(size_t k) {
     for (size_t c = k; c < chunks_.size(); ++c) std::allocator<T>().deallocate(chunks_[c], RoomOf(c));
@@ -171,8 +186,8 @@ class Chunked {
   }
 
   std::vector<T*> chunks_;
-  size_t size_ = 0;
   T *next_ = nullptr, *last_ = nullptr;  // in the chunk of the next element; alike: it has none yet
+  size_t room_ = 0;                      // elements up to last_
 };
 
 }  // namespace tessera::tracer

@@ -26,6 +26,7 @@ const void* ThisThread() {
 
 void EagerRecorder::Begin(uint64_t config_epoch) {
   std::unique_ptr<EagerNotes, RecordingDone> notes = SpareNotes<EagerNotes>::Take();
+  notes->Fetch();
   notes->trace = std::make_shared<Trace>();
   notes->trace->is_eager = true;
   notes->trace->config_epoch = config_epoch;

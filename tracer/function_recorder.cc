@@ -26,6 +26,14 @@ constexpr ValueId kUnread = -2;
 // Fewer save nothing.
 constexpr int kLeastOps = 2;
 
+// All of the first instructions have readings of their own, before and after: a recording may have no more. Later what
+// recording takes in between is measured now and then.
+constexpr int64_t kFirst = 16, kMeasuredEvery = 32;
+
+// So many small ops share a reading of the counter, which may take half as long as one of them does.
+constexpr int64_t kShared = 8, kSmallElements = 1024;
+static_assert(kMeasuredEvery % kShared == 0);
+
 // The counter may tick more slowly than a small instruction runs; none takes less than this, over all of them.
 constexpr int64_t kLeastNs = 20;
 
@@ -35,6 +43,12 @@ int32_t BackEdgeTo(const Bytecode& code, int32_t head) {
     if (code.code[pc].code == Code::back && code.code[pc].target == head) last = static_cast<int32_t>(pc);
   return last;
 }
+
+constexpr bool kIsElementwise[] = {
+#define TSR_OP(name, operands, attrs, results, effect, dtypes, rule, shape, impl, grad, bound, summary) \
+  ir::Impl::impl == ir::Impl::ew,
+#include "ir/ops.def"
+};
 
 bool HasHostEffect(const Bytecode& code) {
   return std::any_of(code.code.begin(), code.code.end(),
@@ -47,6 +61,7 @@ FunctionRecorder* FunctionRecorder::OfThread() { return rt::PerThread<FunctionRe
 
 void FunctionRecorder::Begin(Frame& frame, From from, std::string name, std::shared_ptr<Client> client) {
   notes_ = SpareNotes<FunctionNotes>::Take();
+  notes_->Fetch();
   notes_->trace = std::make_shared<Trace>();
   trace().name = std::move(name);
   trace().device = frame.device;
@@ -71,9 +86,15 @@ void FunctionRecorder::Begin(Frame& frame, From from, std::string name, std::sha
   std::fill(top().registers.begin(), top().registers.end(), kUnread);
   frame.recorder = this;
   open_ = true;
-  own_ticks_ = INT64_MAX;
+  own_ticks_ = read_ticks_ = INT64_MAX;
+  unread_ = 0;
   start_ns_ = rt::NowNs();
-  start_ticks_ = last_ticks_ = rt::Ticks();
+  start_ticks_ = rt::Ticks();
+  for (int i = 0; i < 3; ++i) {
+    last_ticks_ = rt::Ticks();
+    read_ticks_ = std::min(read_ticks_, rt::Ticks() - last_ticks_);
+  }
+  last_ticks_ = rt::Ticks();
 }
 
 void FunctionRecorder::Push(Frame& frame, int32_t call_pc, std::vector<ValueId> args) {
@@ -163,10 +184,12 @@ void FunctionRecorder::Change(Level& level, int reg, ValueId value) {
 // ---- instructions
 
 [[gnu::always_inline]] inline void FunctionRecorder::StartTime() {
-  // All of the first ones: a recording may have no more.
-  constexpr int64_t kFirst = 16, kEvery = 32;
+  if (unread_ > 0) {
+    between_ticks_ += own_ticks_ - read_ticks_;
+    return;
+  }
   between_ticks_ = own_ticks_;
-  if (instructions_ >= kFirst && instructions_ % kEvery != 0) return;
+  if (instructions_ >= kFirst && instructions_ % kMeasuredEvery != 0) return;
   const int64_t now = rt::Ticks();
   if (instructions_ > 0) own_ticks_ = std::min(own_ticks_, now - last_ticks_);
   last_ticks_ = now;
@@ -175,14 +198,22 @@ void FunctionRecorder::Change(Level& level, int reg, ValueId value) {
 
 [[gnu::always_inline]] inline int64_t FunctionRecorder::EndTime() {
   const int64_t now = rt::Ticks();
-  const int64_t ticks = now - std::exchange(last_ticks_, now) - between_ticks_;
-  return std::max<int64_t>(ticks, 0);
+  const int64_t ticks = std::max<int64_t>(now - std::exchange(last_ticks_, now) - between_ticks_, 0);
+  unread_ = 0;
+  return ticks;
+}
+
+[[gnu::always_inline]] inline bool FunctionRecorder::IsReadLater(const Level& level, const Insn& insn) const {
+  if (insn.code != Code::op || !level.has_step || instructions_ < kFirst) return false;
+  if (instructions_ % kShared == kShared - 1 || !kIsElementwise[static_cast<int>(insn.op)]) return false;
+  return level.frame->registers[level.frame->code->registers[insn.results]]->size() <= kSmallElements;
 }
 
 // Reads the operands, before the instruction takes them away, and makes the step that it will be. Most instructions are
 // ops, and nobody asks for their operands again.
 [[gnu::always_inline]] inline void FunctionRecorder::DescribeOp(Level& level, const Insn& insn) {
-  for (int i = 0; i < insn.num_operands; ++i) notes_->operands.emplace_back(Operand(level, insn, i));
+  Chunked<ValueId>& operands = notes_->operands;
+  for (int i = 0; i < insn.num_operands; ++i) operands.emplace_back(Operand(level, insn, i));
   level.has_step = !failed_;
   level.inlined = false;
   if (failed_) return;
@@ -213,6 +244,8 @@ void FunctionRecorder::Before(Frame& frame, const Insn& insn) {
 }
 
 void FunctionRecorder::BeforeAny(Frame& frame, const Insn& insn) {
+  // None but ops share a reading.
+  if (unread_ > 0) ticks_ += notes_->steps.back().ticks = EndTime();
   const bool root = top().index == 0;
   if (root && !first_) {
     if (frame.pc == start_pc_) return Stop(frame.pc);
@@ -298,7 +331,14 @@ void FunctionRecorder::Describe(const Insn& insn) {
 void FunctionRecorder::After(Frame& frame, const Insn& insn, int) {
   if (!open_ || &frame != top().frame) return;
   Level& level = top();
-  const int64_t ticks = EndTime();
+  int64_t ticks = 0;
+  if (IsReadLater(level, insn)) {
+    ++unread_;
+    step_->ticks = FunctionNotes::Step::kWithNext;
+  } else {
+    ticks = EndTime();
+    if (level.has_step) step_->ticks = ticks;
+  }
   // An inlined call is the sum of its instructions.
   if (!level.inlined) ticks_ += ticks;
   ++instructions_;
@@ -307,14 +347,16 @@ void FunctionRecorder::After(Frame& frame, const Insn& insn, int) {
   const int32_t* frees = code.registers.data() + insn.frees;
   if (level.has_step || (insn.code == Code::call && !level.inlined)) {
     FunctionNotes::Step& step = level.has_step ? *step_ : NewStep(Kind::call, insn, level.in);
-    step.ticks = ticks;
+    if (!level.has_step) step.ticks = ticks;
     const int num_results = insn.code != Code::for_next || step.outcome ? insn.num_results : 0;
-    step.first_out = static_cast<ValueId>(notes_->values.size());
+    ValueNotes& values = notes_->values;
+    const int32_t at = position() - 1;
+    step.first_out = static_cast<ValueId>(values.size());
     step.num_out = static_cast<uint16_t>(num_results);
     for (int i = 0; i < num_results; ++i) {
       const rt::TensorImpl& x = *frame.registers[results[i]];
       if (&x.device() != device_) return Abort(TraceAbort::other_device);
-      Follow(level, results[i], Result(x, position() - 1));
+      Follow(level, results[i], values.Add(TraceValue::Kind::result, x, at));
     }
     for (int i = 0; i < insn.num_frees; ++i) Follow(level, frees[i], kNoValue);
     return;

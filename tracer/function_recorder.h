@@ -105,8 +105,10 @@ class FunctionRecorder final : public interp::InsnRecorder {
   void DescribeOp(Level& level, const interp::Insn& insn);
   /// The instruction is about to run.
   void StartTime();
-  /// What it took, in ticks.
+  /// What it took, in ticks, and those before it that were not read.
   int64_t EndTime();
+  /// The instruction has ended, and is so small that the next reading does for it, too.
+  bool IsReadLater(const Level& level, const interp::Insn& insn) const;
   Mark Here() const;
   void CutTo(const Mark& mark);
   bool Useful(int ops, size_t steps) const;
@@ -129,11 +131,13 @@ class FunctionRecorder final : public interp::InsnRecorder {
   int64_t most_ops_ = 0;  // option trace_ops: where an option changes, the recording ends
   uint64_t config_epoch_ = 0;
   FunctionNotes::Step* step_ = nullptr;  // of the instruction that is running, where it is one
-  // Reading the counter takes as long as a tenth of a small op. The end of an instruction is the beginning of the next
+  // Reading the counter takes a tenth to a half of a small op. The end of an instruction is the beginning of the next
   // one, but for what recording takes in between: that is measured now and then.
   int64_t last_ticks_ = 0;     // when the last one ended
   int64_t own_ticks_ = 0;      // the least that was seen in between
-  int64_t between_ticks_ = 0;  // to be taken off the running one's: own_ticks_, or 0 where its beginning was measured
+  int64_t read_ticks_ = 0;     // what reading the counter takes of those
+  int64_t between_ticks_ = 0;  // to be taken off the running ones': own_ticks_, or 0 where the beginning was measured
+  int unread_ = 0;             // instructions that have ended since the last reading
   int64_t ticks_ = 0;          // of its instructions
   int64_t instructions_ = 0;
   int64_t start_ns_ = 0, start_ticks_ = 0;

@@ -133,9 +133,26 @@ void EagerNotes::Touch(size_t size) {
   lives.Touch(size);
 }
 
+void EagerNotes::Fetch() const {
+  steps.Fetch();
+  operands.Fetch();
+  values.Fetch();
+  lives.Fetch();
+}
+
 // ---- FunctionNotes
 
+void FunctionNotes::ShareTicks() {
+  for (size_t i = 0, first = 0; i < steps.size(); ++i) {
+    const int64_t ticks = steps[i].ticks;
+    if (ticks == Step::kWithNext) continue;
+    for (size_t k = first; k <= i; ++k) steps[k].ticks = ticks / static_cast<int64_t>(i + 1 - first);
+    first = i + 1;
+  }
+}
+
 std::shared_ptr<Trace> FunctionNotes::Expand() {
+  ShareTicks();
   Trace& t = *trace;
   values.Expand(t.values);
   auto constant = constants.begin();
@@ -194,6 +211,12 @@ void FunctionNotes::Touch(size_t size) {
   steps.Touch(size);
   operands.Touch(2 * size);
   values.Touch(size);
+}
+
+void FunctionNotes::Fetch() const {
+  steps.Fetch();
+  operands.Fetch();
+  values.Fetch();
 }
 
 void FunctionNotes::Recycle() {

@@ -55,7 +55,8 @@ class ValueNotes {
     bool is(TraceValue::Kind k) const { return kind == static_cast<uint8_t>(k); }
   };
 
-  ValueId Add(TraceValue::Kind kind, const TensorType& type, int32_t step) {
+  [[gnu::always_inline]] ValueId Add(TraceValue::Kind kind, const TensorType& type, int32_t step) {
+    const auto number = static_cast<ValueId>(values_.size());
     Value& value = values_.emplace_back();
     value.step = step;
     value.kind = static_cast<uint8_t>(kind);
@@ -63,7 +64,7 @@ class ValueNotes {
     value.rank = type.rank;
     value.weak = type.weak && kind == TraceValue::Kind::number;
     for (int d = 0; d < type.rank; ++d) numbers_.emplace_back(type.dims[d]);
-    return static_cast<ValueId>(values_.size() - 1);
+    return number;
   }
   ValueId AddInput(const View& x, int32_t step, int32_t reg = -1);
   /// Value v is x, a mask of attention. What it lets through is looked at where the host can see it and nobody else can
@@ -78,6 +79,10 @@ class ValueNotes {
   void Touch(size_t size) {
     values_.Touch(size);
     numbers_.Touch(2 * size);
+  }
+  void Fetch() const {
+    values_.Fetch();
+    numbers_.Fetch();
   }
   struct Mark {
     size_t values = 0, numbers = 0;
@@ -206,6 +211,8 @@ class EagerNotes final : public Recording {
   void Recycle() override;
   /// Brings memory for so many steps.
   void Touch(size_t size);
+  /// A recording begins: fetches what it writes to first.
+  void Fetch() const;
   std::string Name() const;
 
   Chunked<Step> steps;
@@ -220,7 +227,8 @@ class FunctionNotes final : public Recording {
  public:
   /// What else there is to it stands in the instruction.
   struct Step {
-    int64_t ticks = 0;
+    static constexpr int64_t kWithNext = -1;
+    int64_t ticks = 0;  // kWithNext: part of those of the next step
     int32_t pc = 0;
     int32_t frame = 0;
     ValueId first_out = kNoValue;
@@ -234,6 +242,10 @@ class FunctionNotes final : public Recording {
   std::shared_ptr<Trace> Expand() override;
   void Recycle() override;
   void Touch(size_t size);
+  void Fetch() const;
+
+  /// Gives each step its share of the ticks that were read for several of them.
+  void ShareTicks();
 
   Chunked<Step> steps;
   Chunked<ValueId> operands;

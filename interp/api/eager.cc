@@ -135,8 +135,8 @@ inline bool IsHot(interp::Stream& stream, interp::EagerCall& call, absl::Span<Te
   return true;
 }
 
-[[gnu::always_inline]] inline absl::Status RunCall(interp::EagerCall& call, absl::Span<TensorImpl*> out) {
-  interp::Stream* stream = interp::CurrentStream();
+[[gnu::always_inline]] inline absl::Status RunCall(interp::EagerCall& call, absl::Span<TensorImpl*> out,
+                                                   interp::Stream* stream = interp::CurrentStream()) {
   if (stream == nullptr) return RunNow(call, out);
   if (stream->mode == interp::Stream::Mode::idle) [[likely]] {
     bool waits = false;
@@ -171,11 +171,10 @@ static_assert(static_cast<int>(Arg::Kind::tensor) == static_cast<int>(PlainStep:
               static_cast<int>(Arg::Kind::integer) == static_cast<int>(PlainStep::Operand::integer) &&
               static_cast<int>(Arg::Kind::floating) == static_cast<int>(PlainStep::Operand::floating));
 
-/// This thread's stream where a version waits for its ops.
-[[gnu::always_inline]] inline interp::Stream* MatchingStream() {
-  interp::Stream* stream = interp::internal::t_stream;
-  if (stream == nullptr || stream->mode != interp::Stream::Mode::matching) return nullptr;
-  return interp::internal::g_streams_on.load(std::memory_order_relaxed) ? stream : nullptr;
+/// A version waits for the ops of this thread's stream.
+[[gnu::always_inline]] inline bool IsMatching(const interp::Stream* stream) {
+  return stream != nullptr && stream->mode == interp::Stream::Mode::matching &&
+         interp::internal::g_streams_on.load(std::memory_order_relaxed);
 }
 
 [[gnu::always_inline]] inline uint64_t Given(const Arg& arg) {
@@ -188,9 +187,9 @@ static_assert(static_cast<int>(Arg::Kind::tensor) == static_cast<int>(PlainStep:
 
 /// The result of the op if it is the one that a version expects; null: it is to be run.
 template <class... Args>
-[[gnu::always_inline]] inline TensorImpl* Take(ir::Op op, uint8_t bools, const void* site, const Args&... args) {
-  interp::Stream* stream = MatchingStream();
-  if (stream == nullptr) return nullptr;
+[[gnu::always_inline]] inline TensorImpl* Take(interp::Stream* stream, ir::Op op, uint8_t bools, const void* site,
+                                               const Args&... args) {
+  if (!IsMatching(stream)) return nullptr;
   uint64_t key = PlainStep::Key(op, sizeof...(args), bools);
   size_t k = 0;
   ((key |= PlainStep::Key(k++, static_cast<PlainStep::Operand>(args.kind()))), ...);
@@ -199,14 +198,15 @@ template <class... Args>
 
 template <size_t kMost>
 [[gnu::always_inline]] inline Tensor RunArgs(ir::Op op, const Arg* const* args, size_t count,
-                                             absl::Span<const ir::Attr> attrs, const void* site) {
+                                             absl::Span<const ir::Attr> attrs, const void* site,
+                                             interp::Stream* stream = interp::internal::t_stream) {
   const View* in[kMost];
   ScalarRoom rooms[kMost];
   for (size_t i = 0; i < count; ++i) in[i] = Operand(op, i, *args[i], rooms[i]);
   TensorImpl* out;
   interp::EagerCall call{
       op, {in, TrimAbsent(in, count)}, attrs, site, 0, CurrentDevice(), count > 0 ? &args[0]->where() : nullptr};
-  Check(RunCall(call, {&out, 1}));
+  Check(RunCall(call, {&out, 1}, interp::CurrentStream(stream)));
   Tensor result = Tensor::Adopt(out);
   if (AnyTapes()) [[unlikely]]
     RecordOp(call, {&out, 1});
@@ -214,9 +214,9 @@ template <size_t kMost>
 }
 
 template <class... Args>
-[[gnu::noinline]] Tensor RunPlain(ir::Op op, const void* site, const Args&... args) {
+[[gnu::noinline]] Tensor RunPlain(interp::Stream* stream, ir::Op op, const void* site, const Args&... args) {
   const Arg* all[] = {&args...};
-  return RunArgs<sizeof...(args)>(op, all, sizeof...(args), {}, site);
+  return RunArgs<sizeof...(args)>(op, all, sizeof...(args), {}, site, stream);
 }
 
 /// Tells tapes of an op that was taken.
@@ -233,8 +233,9 @@ template <class... Args>
 
 template <class... Args>
 [[gnu::always_inline]] inline Tensor TakeOrRun(ir::Op op, const void* site, const Args&... args) {
-  TensorImpl* y = Take(op, PlainStep::Bools(), site, args...);
-  if (y == nullptr) return RunPlain(op, site, args...);
+  interp::Stream* const stream = interp::internal::t_stream;
+  TensorImpl* y = Take(stream, op, PlainStep::Bools(), site, args...);
+  if (y == nullptr) return RunPlain(stream, op, site, args...);
   Tensor result = Tensor::Adopt(y);
   if (AnyTapes()) [[unlikely]]
     RecordTaken(op, {}, site, y, args...);
@@ -243,8 +244,8 @@ template <class... Args>
 
 /// The same for operands that are ready.
 TensorImpl* TakeViews(ir::Op op, absl::Span<const View* const> in, absl::Span<const ir::Attr> attrs, const void* site) {
-  interp::Stream* stream = MatchingStream();
-  if (stream == nullptr || in.empty() || in.size() > PlainStep::kMost) return nullptr;
+  interp::Stream* const stream = interp::internal::t_stream;
+  if (!IsMatching(stream) || in.empty() || in.size() > PlainStep::kMost) return nullptr;
   uint8_t bools = attrs.empty() ? PlainStep::Bools() : PlainStep::kOtherAttrs;
   if (attrs.size() == 2) {
     const bool *first = std::get_if<bool>(&attrs[0]), *second = std::get_if<bool>(&attrs[1]);
@@ -276,7 +277,7 @@ Tensor Run(ir::Op op, const Arg& a, const Arg& b, const Arg& c, const void* site
   return TakeOrRun(op, site, a, b, c);
 }
 Tensor Run(ir::Op op, const Arg& a, const Arg& b, bool first, bool second, const void* site) {
-  TensorImpl* y = Take(op, PlainStep::Bools(first, second), site, a, b);
+  TensorImpl* y = Take(interp::internal::t_stream, op, PlainStep::Bools(first, second), site, a, b);
   if (y == nullptr) return Run(op, {&a, &b}, {first, second}, site);
   Tensor result = Tensor::Adopt(y);
   if (AnyTapes()) [[unlikely]] {
