@@ -174,16 +174,18 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       return Damaged();
     for (int64_t n = plan.Word(); n > 0 && plan.ok(); --n) {
       std::vector<int64_t> words = plan.List();
-      // One number more than pairs and their view: how elements are rounded.
-      const bool to_tf32 = !words.empty() && words.size() % 2 == 0;
-      if (to_tf32 && words.back() != kToTf32) return Damaged();
-      if (to_tf32) words.pop_back();
+      // One number more than pairs and their view: how elements are rounded, or how many a run has at most.
+      const int64_t more = !words.empty() && words.size() % 2 == 0 ? words.back() : 0;
+      if (more > 0 || more < kMostOfRun) return Damaged();
+      if (more < 0) words.pop_back();
+      const bool to_tf32 = more == kToTf32;
       if (header.kind == kHostObject || words.size() % 2 == 0 || words.size() < 5 || words.size() > 11 ||
           words[0] < 0 || words[0] >= static_cast<int64_t>(kernel.views.size()))
         return Damaged();
       Kernel::Map map;
       map.view = static_cast<size_t>(words[0]);
       map.to_tf32 = to_tf32;
+      map.most = to_tf32 ? 0 : -more;
       const TensorType& type = trace.values[static_cast<size_t>(kernel.views[map.view])].type;
       const int rank = type.rank;
       if (to_tf32 && type.dtype != DType::f32) return Damaged();

@@ -43,6 +43,7 @@ class Code {
       size_t view = 0;
       std::vector<std::pair<int, int>> dims;
       bool to_tf32 = false;  // what is copied is rounded to that
+      int64_t most = 0;      // elements of a run that the kernel has room for; 0: any number
     };
     std::vector<Map> maps;
     std::vector<size_t> aligned;  // views that are read and written by vectors of 16 bytes

@@ -113,6 +113,8 @@ constexpr int64_t kErrorEntry = -1;
 constexpr int64_t kPartEntry = -1000;
 /// At the end of a map: elements, which are f32, are rounded to tf32 while they are copied.
 constexpr int64_t kToTf32 = -1;
+/// Otherwise -n stands there: the run has at most n elements. The kernel has room for no more.
+constexpr int64_t kMostOfRun = -256;
 
 }  // namespace tessera::tiers
 

@@ -190,6 +190,7 @@ bool GeneratedKernels::BindMaps(const Code::Kernel& kernel, Bound& b, absl::Span
       shape.piece[shape.rank] = piece;
       ++shape.rank;
     }
+    if (kernel.maps[m].most > 0 && shape.dims[0] > kernel.maps[m].most) return false;
     // Whether the device can do it does not depend on the address, as long as that is a multiple of sixteen.
     const bool is_run = view.strides[kernel.maps[m].dims[0].first] == 1 || shape.dims[0] == 1;
     if (!is_run || !device_->MapPieces(shape, reinterpret_cast<const void*>(uintptr_t{1} << 20), &map.map))

@@ -9,7 +9,7 @@ import sys
 TYPES = {
     "tile": {"view": "!llvm.ptr", "table": "!llvm.ptr", "offset": "i64", "stride": "i64", "scalar": "f32",
              "v8": "vector<8xf32>", "d8": "vector<8xf64>", "v128": "vector<128xf32>",
-             "v4": "vector<4xf32>", "v64": "vector<64xf32>", "w4": "vector<4xi32>", "n0": "i32", "flag": "i1", "slot": "i64",
+             "v4": "vector<4xf32>", "v64": "vector<64xf32>", "w4": "vector<4xi32>", "w8": "vector<8xi32>", "n0": "i32", "flag": "i1", "slot": "i64",
              "n": "i64", "k": "i64", "m": "i64"},
     "graph": {"flag": "tensor<i1>"},
     "sched": {"row": "tensor<16xf32>"},

@@ -447,6 +447,30 @@ LogicalResult MultiplyReadOp::verify() {
   return success();
 }
 
+// Of 64 rows a thread has half as many sums as there are columns.
+static bool AreSums(Type type, uint64_t columns) {
+  auto vector = dyn_cast<VectorType>(type);
+  return vector && vector.getElementType().isF32() && static_cast<uint64_t>(vector.getNumElements()) == columns / 2;
+}
+LogicalResult WeightsOp::verify() { return IsNarrow(getDtype()) ? success() : emitOpError("are of bf16 or f16"); }
+LogicalResult MultiplyWeightsOp::verify() {
+  if (!IsNarrow(getDtype())) return emitOpError("multiplies bf16 or f16");
+  if (getColumns() % 8 != 0 || getColumns() < 8 || getColumns() > 256 || !AreSums(getSums().getType(), getColumns()))
+    return emitOpError("has the sums of 64 rows and of up to 256 columns, a multiple of 8");
+  if (getWords().empty() || getWords().size() % 2 != 0 || getPitch() % 1024 != 0)
+    return emitOpError("has words for each piece of 64 elements of the sum, which begin at multiples of 1024 bytes");
+  return success();
+}
+LogicalResult WeighedOp::verify() {
+  return getNext().size() == getKept().size() ? success() : emitOpError("gives as many words as it takes");
+}
+LogicalResult LoadPairsOp::verify() {
+  auto vector = dyn_cast<VectorType>(getTile().getType());
+  if (!vector || vector.getNumElements() != 8) return emitOpError("loads eight elements");
+  if (getAligned() && getStride()) return emitOpError("has no pairs of elements that lie apart");
+  return VerifyTile(*this, getTile().getType(), getDtype());
+}
+
 LogicalResult FetchedOp::verify() {
   if (getRank() && (getInPairs() || !getDtype().isF32())) return emitOpError("of another block is of f32");
   auto vector = dyn_cast<VectorType>(getTile().getType());

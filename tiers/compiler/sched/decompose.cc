@@ -101,6 +101,25 @@ class Decomposer {
     op_->erase();
   }
 
+  // The same of narrow floats where weights stay in registers: product(cast(x * r), m) becomes product(x, m) * r, and
+  // the kernel rounds x, which is no more than 1, in place of x * r.
+  void WeighFirst() {
+    if (!IsProduct(op_) || !FollowsProduct()) return;
+    Operation* cast = op_->getOperand(0).getDefiningOp();
+    if (!Is(cast, "cast") || !cast->hasOneUse()) return;
+    Operation* mul = cast->getOperand(0).getDefiningOp();
+    if (!Is(mul, "mul") || !mul->hasOneUse() || !IsNumberOfRow(mul->getOperand(1), mul->getOperand(0))) return;
+    Value x = mul->getOperand(0), y = op_->getResult(0), r = mul->getOperand(1);
+    const Type element = ElementOf(y);
+    op_->setOperand(0, x);
+    y.setType(TensorOf(b_.getContext(), DimsOf(y.getType()), ElementOf(x)));
+    b_.setInsertionPointAfter(op_);
+    Value scaled = Make("mul", {y, r}, y.getType());
+    y.replaceAllUsesExcept(Cast(scaled, element), scaled.getDefiningOp());
+    cast->erase();
+    mul->erase();
+  }
+
   // product(x * r, m) becomes product(x, m) * r where r is a number for each row.
   void ScaleAfter() {
     // Of rows that another product gave; what is before the first one is computed as it was written.
@@ -108,9 +127,7 @@ class Decomposer {
     Operation* mul = op_->getOperand(0).getDefiningOp();
     if (mul == nullptr || RowOf(mul) == nullptr || RowOf(mul)->name != "mul" || !mul->hasOneUse()) return;
     Value x = mul->getOperand(0), r = mul->getOperand(1);
-    const SmallVector<Dim> rows = DimsOf(r.getType()), all = DimsOf(x.getType());
-    if (r.getDefiningOp() == nullptr || rows.size() != all.size() || !rows.back().is_one()) return;
-    if (ArrayRef<Dim>(rows).drop_back() != ArrayRef<Dim>(all).drop_back()) return;
+    if (!IsNumberOfRow(r, x)) return;
     op_->setOperand(0, x);
     b_.setInsertionPointAfter(op_);
     Value scaled = Make("mul", {op_->getResult(0), r}, op_->getResult(0).getType());
@@ -128,6 +145,12 @@ class Decomposer {
     for (Operation* op = op_->getPrevNode(); op != nullptr; op = op->getPrevNode())
       if (IsProduct(op)) return true;
     return false;
+  }
+
+  static bool IsNumberOfRow(Value r, Value x) {
+    const SmallVector<Dim> rows = DimsOf(r.getType()), all = DimsOf(x.getType());
+    return r.getDefiningOp() != nullptr && rows.size() == all.size() && rows.back().is_one() &&
+           ArrayRef<Dim>(rows).drop_back() == ArrayRef<Dim>(all).drop_back();
   }
 
   void Attention() {
@@ -283,6 +306,8 @@ class DecomposePass : public PassWrapper<DecomposePass, OperationPass<ModuleOp>>
       };
       again(&Decomposer::AsSoftmax);
       again(&Decomposer::ScaleAfter);
+      auto form = kernel.getProduct() ? kernel.getProduct()->getAs<StringAttr>("form") : StringAttr();
+      if (form && form.getValue() == "attention") again(&Decomposer::WeighFirst);
     });
   }
 };

@@ -54,6 +54,7 @@
 // single elements.
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/passes.h"
+#include "tiers/compiler/sched/attention.h"
 #include "tiers/compiler/sched/columns.h"
 #include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/group.h"
@@ -82,9 +83,11 @@ class Fuser {
   Fuser(graph::TraceOp trace, const CompileOptions& options) : trace_(trace), options_(options) {}
 
   void Run() {
+    FindAttentions();
     SmallVector<Operation*> region;
     SmallVector<Operation*> all;
-    for (Operation& op : trace_.getBody().front()) all.push_back(&op);
+    for (Operation& op : trace_.getBody().front())
+      if (!taken_.contains(&op)) all.push_back(&op);
     for (Operation* op : all) {
       if (KindOf(op, options_).c == Class::barrier || IsForLibrary(op)) {
         Region(region);
@@ -149,7 +152,75 @@ class Fuser {
       if (Group* g = Of(v); g != nullptr && g != except) g->open = false;
   }
 
+  // On CUDA devices attention that is written by hand is found as a whole, before anything else.
+  void FindAttentions() {
+    if (options_.device != "sm_90a" || !options_.fuse) return;
+    SmallVector<Operation*> products;
+    for (Operation& op : trace_.getBody().front())
+      if (IsProduct(&op)) products.push_back(&op);
+    for (Operation* op : products) {
+      std::optional<WrittenAttention> found = FindAttention(op, options_);
+      if (!found || !IsGenerated(*found)) continue;
+      TakePositions(*found);
+      // Where the trace may be left in between, tier 1 goes on with them.
+      llvm::erase_if(found->own, [&](Operation* own) {
+        for (Operation* next = own; next != found->keys; next = next->getNextNode())
+          if (KindOf(next, options_).c == Class::barrier || IsForLibrary(next)) return true;
+        return false;
+      });
+      taken_.insert(found->own.begin(), found->own.end());
+      attentions_.push_back(std::make_unique<WrittenAttention>(*std::move(found)));
+      for (Operation* own : attentions_.back()->ops) attention_of_[own] = attentions_.back().get();
+    }
+  }
+
+  bool IsGenerated(const WrittenAttention& attention) {
+    for (Operation* op = attention.keys->getNextNode(); op != attention.values; op = op->getNextNode())
+      if (!attention.ops.contains(op) && IsForLibrary(op)) return false;
+    Group g;
+    Begin(g, attention);
+    const ProductFacts facts = FactsOf(g);
+    const ProductSchedule schedule = ScheduleProduct(facts, options_, StepOf(g.product));
+    return schedule.form == ProductSchedule::Form::attention && CanBeCut(schedule, facts, options_);
+  }
+
+  static void Begin(Group& g, const WrittenAttention& attention) {
+    g.dims = DimsOf(attention.keys->getResult(0).getType());
+    g.row = 1;
+    g.product = attention.keys;
+    g.second = attention.values;
+    g.folded = attention.own;
+    g.open = false;
+  }
+
+  void AddAttention(Operation* op, const WrittenAttention& attention) {
+    if (op == attention.keys) {
+      groups_.push_back(std::make_unique<Group>());
+      Begin(*groups_.back(), attention);
+      group_of_[op] = groups_.back().get();
+    }
+    Group* g = group_of_[attention.keys];
+    g->ops.insert(op);
+    g->compute += 1;
+    group_of_[op] = g;
+    for (Value v : op->getOperands()) CloseRead(v, *g);
+  }
+
+  // Through ops that each kernel has for itself.
+  void CloseRead(Value v, Group& g) {
+    Operation* def = v.getDefiningOp();
+    if (IsLoose(def) && !isa<sched::KernelOp>(def)) {
+      for (Value o : def->getOperands()) CloseRead(o, g);
+      return;
+    }
+    Group* other = Of(v);
+    if (other == &g) return;
+    if (other != nullptr) other->open = false;
+    g.reads.insert(v);
+  }
+
   void Add(Operation* op, Kind kind) {
+    if (const WrittenAttention* attention = attention_of_.lookup(op)) return AddAttention(op, *attention);
     if (kind.c == Class::view) return CloseUsed(op, nullptr);
     if (kind.c == Class::product) return AddProduct(op);
     if (kind.c == Class::gather) return AddGather(op);
@@ -436,7 +507,9 @@ class Fuser {
 
   bool IsForLibrary(Operation* op) {
     const bool may_be = !options_.schedule.empty() || !options_.device.empty() || options_.library_bf16;
-    if (!may_be || KindOf(op, options_).c != Class::product) return false;
+    if (!may_be || KindOf(op, options_).c != Class::product || attention_of_.contains(op)) return false;
+    // The op attention is generated on a device where its schedule says so.
+    if (!options_.device.empty() && !IsProduct(op)) return false;
     ProductSchedule schedule;
     if (!options_.device.empty()) {
       Group g;
@@ -524,6 +597,8 @@ class Fuser {
     facts.has_rows =
         IsProduct(op) && Runs(op->getOperand(0), 1) && !Transposes(op, "transpose_a") && Runs(op->getOperand(1), 1);
     facts.is_tensor = !options_.device.empty();
+    facts.is_attention = facts.is_tensor && g.second != nullptr;
+    if (facts.is_attention) facts.width = Likely(DimsOf(g.second->getResult(0).getType()).back());
     facts.is_bf16 = !facts.is_tensor && !facts.whole_rows && IsOfBf16(op);
     if (facts.is_tensor && IsProduct(op)) {
       const SmallVector<Operation*> casts = F8Casts(op);
@@ -774,6 +849,9 @@ class Fuser {
 
   graph::TraceOp trace_;
   const CompileOptions& options_;
+  std::vector<std::unique_ptr<WrittenAttention>> attentions_;
+  llvm::DenseMap<Operation*, WrittenAttention*> attention_of_;
+  OpSet taken_;  // by these
   std::vector<std::unique_ptr<Group>> groups_;
   llvm::DenseMap<Operation*, Group*> group_of_;
 };

@@ -1,6 +1,7 @@
 #include "tiers/compiler/sched/kinds.h"
 
 #include "llvm/ADT/StringSet.h"
+#include "tiers/compiler/sched/attention.h"
 #include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/update.h"
 
@@ -57,6 +58,15 @@ bool IsPlainAttention(Operation* op) {
          keys[heads] == values[heads] && IsFloat(q);
 }
 
+// Of bf16 or f16, in heads that a generated kernel takes.
+bool HasNarrowHeads(Operation* op) {
+  Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+  auto trace = op->getParentOfType<graph::TraceOp>();
+  if (!element.isBF16() && !element.isF16()) return false;
+  return IsHead(trace, DimsOf(op->getOperand(0).getType()).back()) &&
+         IsHead(trace, DimsOf(op->getOperand(2).getType()).back());
+}
+
 // A product of bf16 or f16, of f32 where it may be in tf32, or, on sm_90a, of f8. Factors are results of other ops or
 // operands of the trace as they lie: a part of one may begin where a device cannot copy from.
 bool IsForTensorCores(Operation* op, const CompileOptions& options) {
@@ -104,6 +114,8 @@ Kind KindOf(Operation* op, const CompileOptions& options) {
   if (row == nullptr || op->getNumResults() == 0) return {};
   for (Value v : op->getOperands())
     if (!HasDType(v)) return {};
+  // Depends on nothing but sizes: it may stand anywhere, and what reads it is generated.
+  if (IsPositions(op) && options.device == "sm_90a") return {Class::view};
   if (row->impl == "view") {
     const bool regroups = row->name == "reshape" || row->name == "squeeze" || row->name == "unsqueeze";
     if (regroups && OnlyUnitDimsDiffer(op->getOperand(0).getType(), op->getResult(0).getType())) return {Class::alias};
@@ -139,8 +151,9 @@ Kind KindOf(Operation* op, const CompileOptions& options) {
   }
   if (bitwise) return {};
   // CUDA devices have a library for those that are not for tensor cores.
-  if (!options.device.empty() && (row->name == "attention" || (IsProduct(op) && !IsForTensorCores(op, options))))
-    return {};
+  if (!options.device.empty() && row->name == "attention")
+    return WantsAttention(op, options) && IsPlainAttention(op) && HasNarrowHeads(op) ? Kind{Class::product} : Kind{};
+  if (!options.device.empty() && IsProduct(op) && !IsForTensorCores(op, options)) return {};
   if (IsProduct(op)) {
     auto computes = [](Value v) { return ComputeType(cast<RankedTensorType>(v.getType()).getElementType()); };
     for (Value v : op->getOperands())

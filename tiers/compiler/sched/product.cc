@@ -195,6 +195,29 @@ std::optional<ProductSchedule> ChooseFew(const ProductFacts& f, const CompileOpt
   return best;
 }
 
+// ---- attention
+
+constexpr int64_t kQueries = 128;
+
+// With as many tiles on their way as shared memory has room for, up to three. Wide heads take more registers than PTX
+// gets.
+ProductSchedule AttentionSchedule(int64_t keys, int64_t width) {
+  ProductSchedule s;
+  s.form = ProductSchedule::Form::attention;
+  s.rows = kQueries, s.columns = keys, s.depth = kTensorDepth, s.nr = width <= 64 ? 64 : 128;
+  s.source = 1;
+  for (s.stages = 3; s.stages > 2 && !s.FitsAttention();) --s.stages;
+  return s;
+}
+
+ProductSchedule ChooseAttention(const ProductFacts& f) {
+  // For fewer rows, or where nothing is known of heads, the library multiplies.
+  constexpr int64_t kFewest = 16;
+  ProductSchedule s = AttentionSchedule(f.n > 0 && f.n <= 64 ? 64 : 128, std::max(f.k, f.width));
+  if (f.m >= 0 && f.m < kFewest) s.form = ProductSchedule::Form::library;
+  return s;
+}
+
 // ---- a sum that blocks share
 
 // With as many pieces in the ring as shared memory has room for: all of them are on their way.
@@ -286,6 +309,13 @@ DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
          b.getNamedAttr("stages", b.getI64IntegerAttr(stages)), b.getNamedAttr("cluster", b.getI64IntegerAttr(cluster)),
          b.getNamedAttr("source", b.getI64IntegerAttr(source))});
   }
+  if (form == Form::attention) {
+    return b.getDictionaryAttr(
+        {b.getNamedAttr("form", b.getStringAttr("attention")), b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
+         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
+         b.getNamedAttr("nr", b.getI64IntegerAttr(nr)), b.getNamedAttr("stages", b.getI64IntegerAttr(stages)),
+         b.getNamedAttr("source", b.getI64IntegerAttr(source))});
+  }
   SmallVector<NamedAttribute> entries = {b.getNamedAttr("form", b.getStringAttr(kForms[static_cast<int>(form)])),
                                          b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
                                          b.getNamedAttr("columns", b.getI64IntegerAttr(columns)),
@@ -317,6 +347,11 @@ bool ProductSchedule::FitsSplit() const {
          SplitBytes() + 16 * stages <= kSharedBytes;
 }
 
+bool ProductSchedule::FitsAttention() const {
+  return rows == kQueries && (columns == 64 || columns == 128) && (nr == 64 || nr == 128) && depth == kTensorDepth &&
+         stages >= 2 && AttentionBytes() + 16 * (2 * stages + 1) <= kSharedBytes;
+}
+
 std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   ProductSchedule s;
   auto form = attr.getAs<StringAttr>("form");
@@ -327,7 +362,7 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   for (const Entry& entry : kEntries) {
     const bool is_of_registers = entry.to == &ProductSchedule::mr || entry.to == &ProductSchedule::nr;
     if ((s.form == Form::tensor || s.form == Form::split) && is_of_registers) continue;
-    if (s.form == Form::few && entry.to == &ProductSchedule::mr) continue;
+    if ((s.form == Form::few || s.form == Form::attention) && entry.to == &ProductSchedule::mr) continue;
     auto n = attr.getAs<IntegerAttr>(entry.name);
     // What may be 0 may be left out.
     if (!n && entry.low == 0) continue;
@@ -348,6 +383,7 @@ std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {
   }
   if (s.form == Form::few) return s.FitsFew() ? std::optional(s) : std::nullopt;
   if (s.form == Form::split) return s.FitsSplit() ? std::optional(s) : std::nullopt;
+  if (s.form == Form::attention) return s.FitsAttention() ? std::optional(s) : std::nullopt;
   if (auto queries = attr.getAs<IntegerAttr>("queries")) s.queries = queries.getInt();
   if (s.queries < 0) return std::nullopt;
   if (s.form == Form::stream && s.rows != s.mr) return std::nullopt;
@@ -441,6 +477,10 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
                           ",cluster=" + std::to_string(other.cluster));
       }
       break;
+    case ProductSchedule::Form::attention:
+      choices.push_back("columns=" + std::to_string(192 - s.columns));
+      add("source", 1 - s.source);
+      break;
     case ProductSchedule::Form::packed:
       add("rows", 2 * s.rows);
       if (s.rows >= 2 * s.mr) add("rows", RoundUp(s.rows / 2, s.mr));
@@ -511,6 +551,8 @@ void Override(const CompileOptions& options, int32_t step, ProductSchedule* sche
     const auto* found = std::find(std::begin(kForms), std::end(kForms), value);
     if (found == std::end(kForms)) continue;
     const auto form = static_cast<ProductSchedule::Form>(found - std::begin(kForms));
+    // What is attention has this form as it is, and nothing else can.
+    if (form == ProductSchedule::Form::attention) continue;
     // Forms of CUDA devices have nothing in common.
     const bool has_few = schedule->mr == 0 && schedule->nr != 0;
     if (form == ProductSchedule::Form::few && !has_few) *schedule = FewSchedule(8);
@@ -557,6 +599,7 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
              s.FewBytes() <= SharedBytesOf(options.device);
     case ProductSchedule::Form::split:
       return f.is_tensor && !f.is_f8 && !f.is_tf32 && !IsByWarps(options) && !f.whole_rows && s.FitsSplit();
+    case ProductSchedule::Form::attention: return f.is_attention && s.FitsAttention();
     case ProductSchedule::Form::library: break;
   }
   return false;
@@ -629,6 +672,7 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
   const int64_t m = f.m > 0 ? f.m : 256, n = f.n > 0 ? f.n : 1024, k = f.k > 0 ? f.k : 512;
   const bool is_x86 = options.vector_bytes > 16;
   ProductSchedule s;
+  if (f.is_attention) return ChooseAttention(f);
   if (f.is_tensor) return ChooseTensor(f, options);
   if (const auto direct = ChooseDirect(f, options)) return *direct;
   if (f.m >= 0 && f.m <= kFewRows && !f.whole_rows) {

@@ -22,6 +22,9 @@ struct ProductSchedule {
     tensor,   // on the tensor cores of a CUDA device, from a ring of pieces in shared memory
     few,      // there, too, from registers: the right factor is read once, for few rows (tile/lower_few_rows_gpu.cc)
     split,    // as tensor, but what computes a tile shares its sum (tile/lower_split_gpu.cc)
+    // two products with a softmax between them, there, too (tile/lower_attention_gpu.cc): `rows` are queries of a block,
+    // `columns` keys of a tile, `nr` the most elements of a head where that is read at run time
+    attention,
     library,  // left to the core, which has a BLAS
   } form = Form::packed;
   int64_t rows = 0, columns = 0, depth = 0;
@@ -70,6 +73,13 @@ struct ProductSchedule {
   int64_t FewBytes() const { return SumsBytes() + RingSlots() * rows * RingPitch(); }
   /// few: whether rows of the left factor are read as far ahead as the right one, to registers.
   bool ReadsRowsAhead() const { return rows <= 16; }
+  /// attention: bytes of shared memory but for signals, for heads of up to nr elements: queries, tiles of keys and of
+  /// values, and places for results.
+  int64_t AttentionBytes() const {
+    const int64_t row = (nr + 63) / 64 * 128;
+    return (rows + 2 * stages * columns) * row + rows * row;
+  }
+  bool FitsAttention() const;
   static constexpr int64_t kRowsAtOnce = 32;  // otherwise, from shared memory
   /// few: registers that a thread has for sums and what is read, and in all, roughly.
   int64_t Registers() const {
@@ -103,6 +113,8 @@ struct ProductFacts {
   bool has_matrix = false;    // ... and from a matrix as large as the result
   int64_t heavy = 0;          // functions such as exp among what is computed, and results beyond the first
   bool whole_rows = false;    // what follows the product needs rows as a whole
+  bool is_attention = false;  // ... and is attention for tensor cores; n are its keys
+  int64_t width = -1;         // attention: columns of the second product
   bool has_prologue = false;  // the left factor is computed while it is copied (packed alone)
   bool a_in_place = false;    // the left factor can be read where it lies: it has the computing dtype ...
   bool a_along_k = false;     // ... and runs along the sum

@@ -328,6 +328,65 @@ class DeviceLowering : public TileLowering {
     return IsNarrowFloat(op.getDtype()) ? FromMemory(bits, op.getDtype(), tile) : bits;
   }
 
+  // In text, so that there are no branches: each element, or each pair, is read where it is there.
+  Value LoadPairs(tile::LoadPairsOp op) {
+    constexpr int64_t kLanes = 8;
+    Type memory = MemoryType(op.getDtype()), i32 = b_.getI32Type();
+    const unsigned bits = memory.getIntOrFloatBitWidth();
+    const bool in_pairs = op.getAligned() && (bits == 16 || bits == 32);
+    Type global = LLVM::LLVMPointerType::get(b_.getContext(), kGlobal);
+    Value left = LLVM::TruncOp::create(b_, loc_, i32, op.getLeft());
+    Type word = bits == 64 ? b_.getI64Type() : bits == 32 || in_pairs ? i32 : Type(b_.getI16Type());
+    const std::string letter = bits == 64 ? "l" : bits == 32 || in_pairs ? "r" : "h";
+    auto load = [&](Value at, int64_t lane, const std::string& what, int64_t results) -> Value {
+      std::string zeros, constraints;
+      for (int64_t k = 0; k < results; ++k) {
+        zeros += "mov.b" + std::to_string(word.getIntOrFloatBitWidth()) + " $" + std::to_string(k) + ", 0;\n";
+        constraints += "=&" + letter + ",";
+      }
+      const std::string text = "{\n.reg .pred p;\nsetp.gt.s32 p, $" + std::to_string(results + 1) + ", " +
+                               std::to_string(lane) + ";\n" + zeros + "@p ld.global.nc." + what + ", [$" +
+                               std::to_string(results) + "];\n}";
+      Type type = word;
+      if (results > 1)
+        type = LLVM::LLVMStructType::getLiteral(b_.getContext(), SmallVector<Type>(static_cast<size_t>(results), word));
+      return LLVM::InlineAsmOp::create(b_, loc_, type, ValueRange({at, left}), text, constraints + "l,r",
+                                       /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                       LLVM::tailcallkind::TailCallKind::None,
+                                       LLVM::AsmDialectAttr::get(b_.getContext(), LLVM::AsmDialect::AD_ATT),
+                                       ArrayAttr())
+          .getResult(0);
+    };
+    Value base = LLVM::AddrSpaceCastOp::create(b_, loc_, global, At(op.getView(), op.getOffset(), memory));
+    Value all = LLVM::PoisonOp::create(b_, loc_, WithLanes(memory, kLanes));
+    auto as_element = [&](Value w) -> Value {
+      if (bits == 8) w = LLVM::TruncOp::create(b_, loc_, b_.getI8Type(), w);
+      return w.getType() == memory ? w : LLVM::BitcastOp::create(b_, loc_, memory, w).getResult();
+    };
+    for (int64_t k = 0; k < kLanes; k += in_pairs ? 2 : 1) {
+      const int64_t lane = k / 2 * 8 + k % 2;
+      Value at = base;
+      if (lane > 0 && op.getStride()) {
+        at = LLVM::GEPOp::create(b_, loc_, global, memory, base,
+                                 ArrayRef<LLVM::GEPArg>{LLVM::MulOp::create(b_, loc_, op.getStride(), Number(lane))});
+      } else if (lane > 0) {
+        at = LLVM::GEPOp::create(b_, loc_, global, memory, base, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(lane)});
+      }
+      if (!in_pairs) {
+        all = Insert(all, as_element(load(at, lane, "b" + std::to_string(bits) + " $0", 1)), k);
+      } else if (bits == 16) {
+        Value two = LLVM::BitcastOp::create(b_, loc_, WithLanes(memory, 2), load(at, lane, "b32 $0", 1));
+        for (int64_t e = 0; e < 2; ++e) all = Insert(all, Element(two, e), k + e);
+      } else {
+        Value two = load(at, lane, "v2.b32 {$0, $1}", 2);
+        for (int64_t e = 0; e < 2; ++e)
+          all = Insert(all, as_element(LLVM::ExtractValueOp::create(b_, loc_, two, ArrayRef<int64_t>{e})), k + e);
+      }
+    }
+    Type tile = op.getTile().getType();
+    return IsNarrowFloat(op.getDtype()) ? FromMemory(all, op.getDtype(), tile) : all;
+  }
+
   // ---- narrow floats
 
   static bool HasInstructions(Type dtype) { return dtype.isBF16() || dtype.isF16(); }
@@ -553,6 +612,7 @@ class DeviceLowering : public TileLowering {
       LLVM::CallIntrinsicOp::create(b_, loc_, b_.getStringAttr("llvm.nvvm.cp.async.commit.group"), ValueRange());
       return Value();
     }
+    if (auto pairs = dyn_cast<tile::LoadPairsOp>(op)) return LoadPairs(pairs);
     if (LowerTensorCoreOp(op, b_, [&](Value slot) { return Fetched(slot); }, maps_)) return Value();
     if (isa<tile::WarpBarrierOp>(op)) {
       LLVM::CallIntrinsicOp::create(b_, loc_, b_.getStringAttr("llvm.nvvm.bar.warp.sync"), ValueRange(Small(-1)));

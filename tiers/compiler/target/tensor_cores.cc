@@ -532,6 +532,83 @@ class Writer {
     return text + "}";
   }
 
+  // ---- attention
+
+  Value Weights(tile::WeightsOp op) {
+    const char* name = op.getDtype().isBF16() ? "llvm.nvvm.ff2bf16x2.rn" : "llvm.nvvm.ff2f16x2.rn";
+    Type pair = VectorType::get({2}, op.getDtype());
+    const SmallVector<Value> rows[2] = {Elements(op.getUpper()), Elements(op.getLower())};
+    SmallVector<Value> words;
+    for (size_t k = 0; k < 8; k += 2) {
+      for (const SmallVector<Value>& row : rows) {
+        // The first operand goes to the upper half.
+        Value two = LLVM::CallIntrinsicOp::create(b_, loc_, pair, b_.getStringAttr(name), ValueRange({row[k + 1], row[k]}))
+                        .getResult(0);
+        words.push_back(LLVM::BitcastOp::create(b_, loc_, b_.getI32Type(), two));
+      }
+    }
+    return Joined(words, op.getWords().getType());
+  }
+
+  // One text for all pieces, with one commit.
+  Value MultiplyWeights(tile::MultiplyWeightsOp op) {
+    const auto columns = static_cast<int64_t>(op.getColumns()), pitch = static_cast<int64_t>(op.getPitch());
+    const int64_t sums = columns / 2, words = static_cast<int64_t>(op.getWords().size()) * 8;
+    SmallVector<Value> more;
+    for (Value w : op.getWords()) more.append(Elements(w));
+    more.push_back(LowerDescriptor(op.getRight(), 64));
+    auto operand = [&](int64_t k) { return "$" + std::to_string(2 * sums + k); };
+    const std::string dtype = NameOf(op.getDtype());
+    std::string text =
+        "{\n.reg .b32 l;\n.reg .b64 b;\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.fence.sync.aligned;\n";
+    for (int64_t step = 0; step < words / 4; ++step) {
+      const int64_t at = step / kSteps * (pitch / 16) + step % kSteps * (op.getRightAcross() ? 128 : 2);
+      text += "add.u32 l, " + operand(words) + ", " + std::to_string(at) + ";\nmov.b64 b, {l, " +
+              std::to_string(kUpperDescriptor) + "};\n";
+      text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + dtype + "." + dtype + " {";
+      for (int64_t e = 0; e < sums; ++e) text += (e > 0 ? ",$" : "$") + std::to_string(e);
+      text += "}, {";
+      for (int64_t w = 0; w < 4; ++w) text += (w > 0 ? "," : "") + operand(4 * step + w);
+      text += std::string("}, b, p, 1, 1, ") + (op.getRightAcross() ? "1" : "0") + ";\n";
+    }
+    return WithSums(text + "wgmma.commit_group.sync.aligned;\n}", op.getSums(), more);
+  }
+
+  // Words that were multiplied are operands, so that they stay where they are until now, and those that are next are
+  // results, so that they are not there before.
+  void Weighed(tile::WeighedOp op) {
+    const SmallVector<Value> sums = Elements(op.getSums());
+    SmallVector<Value> next, operands = sums;
+    for (Value w : op.getNext()) next.append(Elements(w));
+    operands.append(next);
+    std::string constraints = Repeated("=f,", sums.size()) + Repeated("=r,", next.size());
+    for (size_t k = 0; k < operands.size(); ++k) constraints += std::to_string(k) + ",";
+    for (Value w : op.getWords()) {
+      operands.append(Elements(w));
+      constraints += Repeated("r,", 8);
+    }
+    constraints.pop_back();
+    SmallVector<Type> types(sums.size(), b_.getF32Type());
+    types.append(next.size(), b_.getI32Type());
+    Value all = Text("wgmma.wait_group.sync.aligned 0;", constraints, operands,
+                     LLVM::LLVMStructType::getLiteral(b_.getContext(), types));
+    SmallVector<Value> parts;
+    for (size_t k = 0; k < types.size(); ++k)
+      parts.push_back(LLVM::ExtractValueOp::create(b_, loc_, all, ArrayRef<int64_t>{static_cast<int64_t>(k)}));
+    const ArrayRef<Value> given(parts);
+    op.getResult().replaceAllUsesWith(Joined(given.take_front(sums.size()), op.getSums().getType()));
+    for (auto [k, kept] : llvm::enumerate(op.getKept()))
+      kept.replaceAllUsesWith(Joined(given.slice(sums.size() + 8 * k, 8), kept.getType()));
+  }
+
+  Value ScaleRows(tile::ScaleRowsOp op) {
+    Value sums = op.getSums();
+    SmallVector<Value> scaled = Elements(sums);
+    for (auto [k, x] : llvm::enumerate(scaled))
+      x = LLVM::FMulOp::create(b_, loc_, x, k % 4 < 2 ? op.getUpper() : op.getLower());
+    return Joined(scaled, sums.getType());
+  }
+
   Value Wait(tile::MultipliedOp op) {
     return WithSums("wgmma.wait_group.sync.aligned " + std::to_string(op.getPending()) + ";", op.getSums(), {});
   }
@@ -609,6 +686,14 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
     read.getResult().replaceAllUsesWith(w.Read(read));
   } else if (auto few = dyn_cast<tile::MultiplyReadOp>(op)) {
     few->replaceAllUsesWith(w.MultiplyRead(few));
+  } else if (auto weights = dyn_cast<tile::WeightsOp>(op)) {
+    weights.getResult().replaceAllUsesWith(w.Weights(weights));
+  } else if (auto product = dyn_cast<tile::MultiplyWeightsOp>(op)) {
+    product.getResult().replaceAllUsesWith(w.MultiplyWeights(product));
+  } else if (auto weighed = dyn_cast<tile::WeighedOp>(op)) {
+    w.Weighed(weighed);
+  } else if (auto scale = dyn_cast<tile::ScaleRowsOp>(op)) {
+    scale.getResult().replaceAllUsesWith(w.ScaleRows(scale));
   } else if (auto leave = dyn_cast<tile::LeaveOp>(op)) {
     w.Leave(leave);
   } else if (auto group = dyn_cast<tile::LeaveGroupOp>(op)) {

@@ -20,10 +20,6 @@ class FollowProductGpu : public ProductPieces {
 
   using ProductPieces::ProductPieces;
 
-  /// Where in the ring somebody is.
-  struct Ring {
-    mlir::Value slot, phase;
-  };
   /// Which tile somebody is at.
   struct At {
     llvm::SmallVector<mlir::Value> batch;

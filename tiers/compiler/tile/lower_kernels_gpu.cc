@@ -40,6 +40,7 @@
 #include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/tile/gpu_geometry.h"
 #include "tiers/compiler/tile/gpu_rows.h"
+#include "tiers/compiler/tile/lower_attention_gpu.h"
 #include "tiers/compiler/tile/lower_columns_gpu.h"
 #include "tiers/compiler/tile/lower_few_rows_gpu.h"
 #include "tiers/compiler/tile/lower_product_gpu.h"
@@ -704,9 +705,10 @@ class LowerKernelsGpuPass : public PassWrapper<LowerKernelsGpuPass, OperationPas
       at.setInsertionPointToEnd(module.getBody());
       if (ProductsOf(kernel).first != nullptr) {
         const ProductSchedule::Form form = ProductSchedule::FromAttr(*kernel.getProduct())->form;
-        (form == ProductSchedule::Form::few     ? LowerFewRowsGpu
-         : form == ProductSchedule::Form::split ? LowerSplitGpu
-                                                : LowerProductGpu)(kernel, *std::move(nest), options_, at);
+        (form == ProductSchedule::Form::few         ? LowerFewRowsGpu
+         : form == ProductSchedule::Form::split     ? LowerSplitGpu
+         : form == ProductSchedule::Form::attention ? LowerAttentionGpu
+                                                    : LowerProductGpu)(kernel, *std::move(nest), options_, at);
         continue;
       }
       if (nest->count > 0)

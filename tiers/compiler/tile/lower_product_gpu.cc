@@ -132,13 +132,6 @@ class ProductGpuLowering : public FollowProductGpu {
   Value Used(Value slot) { return Signal(slot, 1); }
   // With `apart`: the group may multiply. Otherwise, of group 0: group 1 may begin.
   Value Turn(Value group) { return Sum(I64(signals_at_ + 16 * s_.stages), Mul(group, I64(8))); }
-  Ring Next(const Ring& ring) {
-    Value next = Sum(ring.slot, I64(1));
-    Value wraps = Compare(arith::CmpIPredicate::eq, next, I64(s_.stages));
-    Value other = arith::XOrIOp::create(b_, loc_, ring.phase, I64(1));
-    return {arith::SelectOp::create(b_, loc_, wraps, I64(0), next),
-            arith::SelectOp::create(b_, loc_, wraps, other, ring.phase)};
-  }
   Value Before(Value slot) {
     Value is_first = Compare(arith::CmpIPredicate::eq, slot, I64(0));
     return arith::SelectOp::create(b_, loc_, is_first, I64(s_.stages - 1), Minus(slot, I64(1)));

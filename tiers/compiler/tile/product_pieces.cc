@@ -16,8 +16,21 @@ Dim ProductPieces::DepthOf() {
   return dims[dims.size() - (Transposes("transpose_a") ? 2 : 1)];
 }
 
-bool ProductPieces::FindFactor(Matrix& matrix, unsigned operand, int64_t lines) {
-  const size_t index = cast<BlockArgument>(product_->getOperand(operand)).getArgNumber();
+ProductPieces::Ring ProductPieces::Next(const Ring& ring) {
+  Value next = Sum(ring.slot, I64(1));
+  Value wraps = Compare(arith::CmpIPredicate::eq, next, I64(s_.stages));
+  Value other = arith::XOrIOp::create(b_, loc_, ring.phase, I64(1));
+  return {arith::SelectOp::create(b_, loc_, wraps, I64(0), next),
+          arith::SelectOp::create(b_, loc_, wraps, other, ring.phase)};
+}
+
+bool ProductPieces::FindFactor(Matrix& matrix, unsigned operand, int64_t lines, Operation* product) {
+  if (product == nullptr) product = product_;
+  const auto transposes = [&](StringRef which) {
+    auto attr = product->getAttrOfType<BoolAttr>(which);
+    return attr && attr.getValue();
+  };
+  const size_t index = cast<BlockArgument>(product->getOperand(operand)).getArgNumber();
   const ViewPlan& v = nest_.views[index];
   const int64_t rank = v.type.getRank();
   const bool dense = !v.known || v.known.empty();
@@ -26,7 +39,7 @@ bool ProductPieces::FindFactor(Matrix& matrix, unsigned operand, int64_t lines) 
   if (!dense && v.known[run] != 1) return false;
   const int64_t other = run == rank - 1 ? rank - 2 : rank - 1;
   // The last dim counts rows (columns) of the result, not elements of a sum.
-  const bool is_last_line = operand == 0 ? Transposes("transpose_a") : !Transposes("transpose_b");
+  const bool is_last_line = operand == 0 ? transposes("transpose_a") : !transposes("transpose_b");
   matrix.view = index;
   matrix.is_last = run == rank - 1;
   matrix.is_across = (run == rank - 1) == is_last_line;

@@ -36,11 +36,19 @@ class ProductPieces : public GpuRows {
     int64_t of_place = 0;               // of a result or an operand: columns of a piece
   };
 
+  /// Where in the ring somebody is.
+  struct Ring {
+    mlir::Value slot, phase;
+  };
+  /// Where the next slot is.
+  Ring Next(const Ring& ring);
+
   bool Transposes(llvm::StringRef which) const;
   /// The dim that is summed over.
   Dim DepthOf();
-  /// Copies of the factor that is this operand have so many lines at most. False: it cannot be copied so.
-  bool FindFactor(Matrix& matrix, unsigned operand, int64_t lines);
+  /// Copies of the factor that is this operand, of product_ or of another one, have so many lines at most. False: it
+  /// cannot be copied so.
+  bool FindFactor(Matrix& matrix, unsigned operand, int64_t lines, mlir::Operation* product = nullptr);
   /// Starts to copy `lines` of a factor, from `line` on, at `along` of the sum. `blocks`: to so many of a cluster.
   void Copy(const Matrix& matrix, int64_t map, llvm::ArrayRef<mlir::Value> batch, mlir::Value line, mlir::Value along,
             mlir::Value slot, mlir::Value signal, int64_t lines, int64_t blocks = 1);

@@ -1,5 +1,6 @@
 // Which pass over a row computes a value, and what is kept for later passes.
 #include "llvm/ADT/SmallPtrSet.h"
+#include "tiers/compiler/sched/attention.h"
 #include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/kinds.h"
 #include "tiers/compiler/tile/row_lowering.h"
@@ -26,6 +27,13 @@ void RowLowering::Classify() {
     int pass = 0;
     if (isa<graph::SizeOp>(op)) {
       is_row_[op.getResult(0)] = true;
+      pass_[op.getResult(0)] = 0;
+      continue;
+    }
+    if (IsPositions(&op)) {
+      const int64_t axis = op.getAttrOfType<IntegerAttr>("axis") ? op.getAttrOfType<IntegerAttr>("axis").getInt() : 0;
+      const int64_t rank = cast<RankedTensorType>(op.getResult(0).getType()).getRank();
+      is_row_[op.getResult(0)] = axis + nest_.row < rank;
       pass_[op.getResult(0)] = 0;
       continue;
     }
