@@ -156,12 +156,20 @@ class Finder {
   SmallVector<Operation*> between_;  // of the trace, and not part of it
 };
 
+// Computed as tier 1 does: floats by multiplying, integers from integers.
+bool IsSimple(Operation* positions) {
+  Type element = ElementOf(positions->getResult(0));
+  const bool is_exact = llvm::none_of(positions->getOperands(), [](Value v) { return isa<FloatType>(ElementOf(v)); });
+  return element.isF32() || (is_exact && (element.isInteger(64) || element.isInteger(32)));
+}
+
 // Ops that a value follows from, if it follows from positions and is smaller than the scores; false: it does not, or
 // there are too many.
 bool FollowsFromPositions(Value v, ArrayRef<Dim> space, llvm::SetVector<Operation*>& ops, bool& has_positions) {
   Operation* op = v.getDefiningOp();
   if (op == nullptr || ops.contains(op)) return true;
   if (IsPositions(op)) {
+    if (!IsSimple(op)) return true;
     has_positions = true;
     ops.insert(op);
     return true;
@@ -169,7 +177,7 @@ bool FollowsFromPositions(Value v, ArrayRef<Dim> space, llvm::SetVector<Operatio
   // Positions of queries are a column.
   if (Is(op, "reshape") || Is(op, "unsqueeze")) {
     Operation* of = op->getOperand(0).getDefiningOp();
-    if (of == nullptr || !IsPositions(of) || DimsOf(of->getResult(0).getType()).size() != 1) return true;
+    if (of == nullptr || !IsPositions(of) || !IsSimple(of) || DimsOf(of->getResult(0).getType()).size() != 1) return true;
     if (llvm::count_if(DimsOf(op->getResult(0).getType()), [](const Dim& d) { return !d.is_one(); }) != 1) return true;
     has_positions = true;
     ops.insert(op);

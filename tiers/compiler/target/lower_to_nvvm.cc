@@ -367,8 +367,8 @@ class DeviceLowering : public TileLowering {
       const int64_t lane = k / 2 * 8 + k % 2;
       Value at = base;
       if (lane > 0 && op.getStride()) {
-        at = LLVM::GEPOp::create(b_, loc_, global, memory, base,
-                                 ArrayRef<LLVM::GEPArg>{LLVM::MulOp::create(b_, loc_, op.getStride(), Number(lane))});
+        Value far = LLVM::MulOp::create(b_, loc_, op.getStride(), Number(lane));
+        at = LLVM::GEPOp::create(b_, loc_, global, memory, base, ArrayRef<LLVM::GEPArg>{far});
       } else if (lane > 0) {
         at = LLVM::GEPOp::create(b_, loc_, global, memory, base, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(lane)});
       }

@@ -437,7 +437,8 @@ class AttentionGpuLowering : public FollowProductGpu {
     };
     Value start = Splat(number(0), lanes), step = Splat(number(1), lanes);
     if (isa<FloatType>(element)) {
-      Value x = arith::SIToFPOp::create(b_, loc_, TileType(element, lanes), index);
+      Value narrow = AsInteger(index, TileType(b_.getI32Type(), lanes));
+      Value x = arith::SIToFPOp::create(b_, loc_, TileType(element, lanes), narrow);
       return arith::AddFOp::create(b_, loc_, start, arith::MulFOp::create(b_, loc_, step, x));
     }
     return Sum(start, Mul(step, AsInteger(index, TileType(element, lanes))));
@@ -535,7 +536,7 @@ class AttentionGpuLowering : public FollowProductGpu {
   Value Keys(Value column) {
     auto type = VectorType::get({kLanes}, b_.getI64Type());
     return arith::AddIOp::create(b_, loc_, Splat(column, kLanes),
-                                 arith::ConstantOp::create(b_, loc_, DenseElementsAttr::get(type, Steps(0))));
+                                 arith::ConstantOp::create(b_, loc_, DenseElementsAttr::get(type, ArrayRef<int64_t>(Steps(0)))));
   }
   static SmallVector<int64_t> Steps(int64_t from) {
     SmallVector<int64_t> steps;
@@ -660,7 +661,7 @@ class AttentionGpuLowering : public FollowProductGpu {
 
   static constexpr int64_t kGroupRows = 64;
 
-  const AttentionOps ops_;
+  AttentionOps ops_;
   const Dim depth_, width_;  // elements of a query, and of a value
   int64_t depth_pieces_ = 0, columns_of_result_ = 0;
   Matrix values_matrix_, result_;

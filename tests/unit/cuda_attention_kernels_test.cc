@@ -1,0 +1,251 @@
+// Attention written by hand, and the op, as one generated kernel on tensor cores of sm_90a: against the same ops on the
+// cpu, in f32. Without such a device there is nothing to run.
+#include "tests/unit/cuda_kernels_testing.h"
+
+namespace tessera {
+namespace {
+
+class CudaAttentionKernels : public CudaKernels {
+ protected:
+  void SetUp() override {
+    CudaKernels::SetUp();
+    if (IsSkipped()) return;
+    if ((*rt::Cuda(0))->code_target() != "sm_90a") GTEST_SKIP() << "no tensor cores of sm_90a";
+  }
+};
+
+struct Case {
+  int64_t batch, heads, queries, keys, depth;
+};
+std::string Describe(const Case& c, DType dtype, const std::string& what) {
+  return absl::StrCat(what, ", ", Name(dtype), ", ", c.batch, " x ", c.heads, " heads, ", c.queries, " queries, ", c.keys,
+                      " keys, ", c.depth, " deep");
+}
+
+/// A program: its parameters after q, k and v, and ops that make %x, the scores of the softmax, from %s.
+struct Program {
+  std::string name, parameters, scores;
+  std::function<std::vector<Tensor>(const Case& c, DType dtype)> more;
+};
+
+/// In types D is the depth, @ the dtype.
+std::string Text(const Program& p, const Case& c, DType dtype) {
+  std::string text =
+      "func @f(%q: tensor<B x H x S x D x @>, %k: tensor<B x H x T x D x @>, %v: tensor<B x H x T x D x @>" +
+      p.parameters +
+      ") -> tensor<B x H x S x D x @> {\n"
+      "  %s = matmul %q, %k {transpose_a = false, transpose_b = true}\n" +
+      p.scores +
+      "  %w = softmax %x {axis = -1}\n"
+      "  %y = matmul %w, %v\n"
+      "  return %y\n}\n";
+  const std::string depth = std::to_string(c.depth), t(Name(dtype));
+  for (const auto& [from, to] : {std::pair{std::string(" D x"), " " + depth + " x"}, {std::string("@"), t}})
+    for (size_t at = text.find(from, 8); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+  return text;
+}
+
+std::vector<Tensor> None(const Case&, DType) { return {}; }
+
+// Positions of queries and keys: the last query sees the last key.
+constexpr const char* kPositions =
+    "  %i = iota 0, 1 {dims = [S, 1], axis = 0, dtype = i64}\n"
+    "  %j = iota 0, 1 {dims = [1, T], axis = 1, dtype = i64}\n";
+
+const Program kPrograms[] = {
+    {"plain", "", "  %x = mul %s, 0.125\n", None},
+    {"soft cap", "", "  %a = mul %s, 0.02\n  %b = tanh %a\n  %x = mul %b, 5.0\n", None},
+    {"alibi", ", %slopes: tensor<H x 1 x 1 x f32>",
+     std::string(kPositions) +
+         "  %d = sub %j, %i\n  %e = cast %d {dtype = f32}\n  %g = mul %e, %slopes\n"
+         "  %a = cast %s {dtype = f32}\n  %b = mul %a, 0.1\n  %z = add %b, %g\n  %x = cast %z {dtype = @}\n",
+     [](const Case& c, DType) {
+       std::vector<float> slopes;
+       for (int64_t h = 0; h < c.heads; ++h) slopes.push_back(std::exp2(-static_cast<float>(h + 1)));
+       return std::vector<Tensor>{reshape(Tensor::from(slopes), {c.heads, 1, 1}).to(Runtime::device())};
+     }},
+    {"causal", "",
+     std::string(kPositions) + "  %m = ge %i, %j\n  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n", None},
+    {"bool mask", ", %m: tensor<B x 1 x S x T x bool>", "  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n",
+     [](const Case& c, DType) {
+       return std::vector<Tensor>{gt(randn({c.batch, 1, c.queries, c.keys}), -0.5)};
+     }},
+    {"additive mask", ", %m: tensor<S x T x @>", "  %a = mul %s, 0.125\n  %x = add %a, %m\n",
+     [](const Case& c, DType dtype) { return std::vector<Tensor>{randn({c.queries, c.keys}).cast(dtype)}; }},
+    {"mask of keys", ", %m: tensor<B x 1 x 1 x T x f32>",
+     "  %a = cast %s {dtype = f32}\n  %b = mul %a, 0.125\n  %x1 = add %b, %m\n  %x = cast %x1 {dtype = @}\n",
+     [](const Case& c, DType) { return std::vector<Tensor>{randn({c.batch, 1, 1, c.keys})}; }},
+    {"two masks", ", %m: tensor<T x f32>, %n: tensor<H x S x 1 x @>",
+     "  %a = mul %s, 0.1\n  %b = add %a, %n\n  %e = cast %b {dtype = f32}\n  %z = mul %e, %m\n"
+     "  %x = cast %z {dtype = @}\n",
+     [](const Case& c, DType dtype) {
+       return std::vector<Tensor>{randn({c.keys}), randn({c.heads, c.queries, 1}).cast(dtype)};
+     }},
+};
+
+Tensor Reference(const Program& p, const Case& c, const std::vector<Tensor>& args) {
+  std::string text = Text(p, c, f32);
+  auto module = Module::parse(text);
+  EXPECT_TRUE(module.ok()) << module.status().message() << "\n" << text;
+  const Device before = Runtime::device();
+  Runtime::set_device(Device::cpu());
+  Tensor y;
+  {
+    OptionScope scope({{"tier", "1"}});
+    std::vector<Tensor> here;
+    for (const Tensor& x : args) {
+      const Tensor own = x.to(Device::cpu());
+      here.push_back(own.dtype() == bf16 || own.dtype() == f16 ? own.cast(f32) : own);
+    }
+    y = (*module->function("f"))(here)[0];
+  }
+  Runtime::set_device(before);
+  return y;
+}
+
+void ExpectClose(const Tensor& got, const Tensor& want, double bound, const std::string& what) {
+  const std::vector<float> x = got.to(Device::cpu()).cast(f32).to_vector<float>(), y = want.to_vector<float>();
+  ASSERT_EQ(x.size(), y.size()) << what;
+  double square = 0, off = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(std::isnan(x[i]), std::isnan(y[i])) << what << ": element " << i << " is " << x[i] << ", not " << y[i];
+    if (std::isnan(y[i])) continue;
+    square += double{y[i]} * y[i];
+    off += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
+    ASSERT_LE(std::abs(x[i] - y[i]), 8 * bound) << what << ": element " << i << " is " << x[i] << ", not " << y[i];
+  }
+  EXPECT_LE(std::sqrt(off), bound * std::sqrt(square) + 1e-6) << what;
+}
+
+TEST_F(CudaAttentionKernels, FunctionsOfScores) {
+  const Case cases[] = {{2, 3, 200, 200, 64}, {1, 2, 64, 512, 128}, {2, 2, 129, 65, 64}, {1, 3, 63, 63, 96},
+                        {1, 2, 65, 200, 80},  {1, 1, 1000, 1000, 128}, {3, 2, 128, 256, 32}};
+  for (const Program& p : kPrograms) {
+    for (const DType dtype : {bf16, f16}) {
+      for (const char* specialise_after : {"1000000000", "0"}) {
+        OptionScope scope({{"specialise_after", specialise_after}});
+        for (const Case& c : cases) {
+          const std::string what = Describe(c, dtype, p.name) + (*specialise_after == '0' ? ", exact" : "");
+          SCOPED_TRACE(what);
+          const std::string text = Text(p, c, dtype);
+          auto module = Module::parse(text);
+          ASSERT_TRUE(module.ok()) << module.status().message() << "\n" << text;
+          const Function f = *module->function("f");
+          std::vector<Tensor> args = {randn({c.batch, c.heads, c.queries, c.depth}).cast(dtype),
+                                      randn({c.batch, c.heads, c.keys, c.depth}).cast(dtype),
+                                      randn({c.batch, c.heads, c.keys, c.depth}).cast(dtype)};
+          for (const Tensor& x : p.more(c, dtype)) args.push_back(x);
+          const int64_t before = Generated();
+          std::vector<Tensor> y;
+          for (int i = 0; i < 8; ++i) y = f(args);
+          EXPECT_GT(Generated(), before) << Runtime::explain();
+          ExpectClose(y[0], Reference(p, c, args), dtype == bf16 ? 1e-2 : 2e-3, what);
+        }
+      }
+    }
+  }
+}
+
+// The same code for sequences of any length.
+TEST_F(CudaAttentionKernels, OneKernelForAllLengths) {
+  OptionScope scope({{"specialise_after", "1000000000"}});
+  for (const Program& p : kPrograms) {
+    auto module = Module::parse(Text(p, {0, 0, 0, 0, 64}, bf16));
+    ASSERT_TRUE(module.ok()) << module.status().message();
+    const Function f = *module->function("f");
+    for (const Case& c : {Case{2, 2, 128, 128, 64}, Case{2, 3, 65, 200, 64}, Case{2, 2, 300, 301, 64},
+                          Case{3, 2, 2, 2, 64}, Case{2, 2, 2000, 129, 64}, Case{2, 2, 17, 4000, 64}}) {
+      std::vector<Tensor> args = {randn({c.batch, c.heads, c.queries, c.depth}).cast(bf16),
+                                  randn({c.batch, c.heads, c.keys, c.depth}).cast(bf16),
+                                  randn({c.batch, c.heads, c.keys, c.depth}).cast(bf16)};
+      for (const Tensor& x : p.more(c, bf16)) args.push_back(x);
+      std::vector<Tensor> y;
+      for (int i = 0; i < 8; ++i) y = f(args);
+      ExpectClose(y[0], Reference(p, c, args), 1e-2, Describe(c, bf16, p.name));
+    }
+  }
+}
+
+// A query that sees no key has no weights: as tier 1 has it. Others are not touched by NaN in what they do not see.
+TEST_F(CudaAttentionKernels, RowsThatAreMaskedAsAWhole) {
+  const Program& p = kPrograms[4];
+  ASSERT_EQ(p.name, "bool mask");
+  const Case c = {1, 2, 130, 200, 64};
+  auto module = Module::parse(Text(p, c, bf16));
+  ASSERT_TRUE(module.ok());
+  const Function f = *module->function("f");
+  std::vector<Tensor> args = {randn({1, 2, 130, 64}).cast(bf16), randn({1, 2, 200, 64}).cast(bf16),
+                              randn({1, 2, 200, 64}).cast(bf16)};
+  const Tensor rows = iota({130, 1}, 0, 0, 1, i64), keys = iota({1, 200}, 1, 0, 1, i64);
+  args.push_back(reshape(logical_and(ne(rows, 7), ne(rows, keys)), {1, 1, 130, 200}));
+  std::vector<Tensor> y;
+  for (int i = 0; i < 8; ++i) y = f(args);
+  ExpectClose(y[0], Reference(p, c, args), 1e-2, "rows without keys");
+}
+
+// The op, where its schedule says that it is generated: beside tier 1's own kernel.
+TEST_F(CudaAttentionKernels, TheOpAttention) {
+  struct Op {
+    int64_t batch, heads, groups, queries, keys, depth;
+    const char* attributes;
+    bool has_mask;
+  };
+  const Op ops[] = {{2, 4, 4, 300, 300, 64, "", false},
+                    {2, 4, 4, 300, 300, 64, "causal = true", false},
+                    {1, 4, 2, 200, 333, 128, "causal = true", false},
+                    {1, 8, 2, 333, 200, 128, "causal = true", false},
+                    {2, 4, 1, 65, 500, 96, "scale = 0.3", false},
+                    {1, 2, 2, 1000, 1000, 128, "causal = true", false},
+                    {2, 4, 2, 130, 200, 64, "", true}};
+  for (const char* schedule : {"*:form=attention", "*:form=attention,columns=64", "*:form=attention,source=0,columns=64"}) {
+    for (const char* specialise_after : {"1000000000", "0"}) {
+      OptionScope scope({{"specialise_after", specialise_after}, {"schedule", schedule}});
+      for (const Op& o : ops) {
+        const std::string d = " x " + std::to_string(o.depth) + " x bf16>";
+        const std::string q = "tensor<B x H x S" + d, k = "tensor<B x G x T" + d;
+        const auto program = Parse("func @f(%q: " + q + ", %k: " + k + ", %v: " + k +
+                                   (o.has_mask ? ", %m: tensor<B x 1 x S x T x bool>" : "") + ") -> " + q +
+                                   " {\n  %y = attention %q, %k, %v" + (o.has_mask ? ", %m" : "") +
+                                   (*o.attributes != 0 ? std::string(" {") + o.attributes + "}" : "") +
+                                   "\n  return %y\n}\n");
+        std::vector<Tensor> args = {randn({o.batch, o.heads, o.queries, o.depth}).cast(bf16),
+                                    randn({o.batch, o.groups, o.keys, o.depth}).cast(bf16),
+                                    randn({o.batch, o.groups, o.keys, o.depth}).cast(bf16)};
+        if (o.has_mask) {
+          const Tensor rows = iota({o.queries, 1}, 0, 0, 1, i64);
+          args.push_back(logical_and(gt(randn({o.batch, 1, o.queries, o.keys}), -0.5), ne(rows, 5)));
+        }
+        const int64_t before = Generated();
+        const Tensor got = Hot(program, args)[0], want = Cold(program, args)[0];
+        const std::string what = absl::StrCat(schedule, " ", specialise_after, " ", o.heads, " of ", o.groups, ", ",
+                                              o.queries, " x ", o.keys, " x ", o.depth, " ", o.attributes);
+        EXPECT_GT(Generated(), before) << what << "\n" << Runtime::explain();
+        ExpectClose(got, want.to(Device::cpu()).cast(f32), 1e-2, what);
+      }
+    }
+  }
+}
+
+// Heads that are larger than those that the code was made for: the steps run instead.
+TEST_F(CudaAttentionKernels, LargerHeadsThanThereIsRoomFor) {
+  OptionScope scope({{"specialise_after", "1000000000"}});
+  const Program p = {"plain", "", "  %x = mul %s, 0.125\n", None};
+  std::string text = Text(p, {0, 0, 0, 0, 1}, bf16);
+  for (size_t at = text.find(" 1 x bf16"); at != std::string::npos; at = text.find(" 1 x bf16"))
+    text.replace(at, 3, " D ");
+  auto module = Module::parse(text);
+  ASSERT_TRUE(module.ok()) << module.status().message() << text;
+  const Function f = *module->function("f");
+  for (const int64_t depth : {64, 128, 40, 256, 64}) {
+    const Case c = {2, 2, 100, 150, depth};
+    const std::vector<Tensor> args = {randn({2, 2, 100, depth}).cast(bf16), randn({2, 2, 150, depth}).cast(bf16),
+                                      randn({2, 2, 150, depth}).cast(bf16)};
+    std::vector<Tensor> y;
+    for (int i = 0; i < 8; ++i) y = f(args);
+    ExpectClose(y[0], Reference(p, c, args), 1e-2, Describe(c, bf16, "any depth"));
+  }
+}
+
+}  // namespace
+}  // namespace tessera
