@@ -18,18 +18,18 @@ struct Case {
   int64_t batch, heads, queries, keys, depth;
 };
 std::string Describe(const Case& c, DType dtype, const std::string& what) {
-  return absl::StrCat(what, ", ", Name(dtype), ", ", c.batch, " x ", c.heads, " heads, ", c.queries, " queries, ", c.keys,
+  return absl::StrCat(what, ", ", std::string(Name(dtype)), ", ", c.batch, " x ", c.heads, " heads, ", c.queries, " queries, ", c.keys,
                       " keys, ", c.depth, " deep");
 }
 
 /// A program: its parameters after q, k and v, and ops that make %x, the scores of the softmax, from %s.
-struct Program {
+struct Attention {
   std::string name, parameters, scores;
   std::function<std::vector<Tensor>(const Case& c, DType dtype)> more;
 };
 
 /// In types D is the depth, @ the dtype.
-std::string Text(const Program& p, const Case& c, DType dtype) {
+std::string Text(const Attention& p, const Case& c, DType dtype) {
   std::string text =
       "func @f(%q: tensor<B x H x S x D x @>, %k: tensor<B x H x T x D x @>, %v: tensor<B x H x T x D x @>" +
       p.parameters +
@@ -53,7 +53,7 @@ constexpr const char* kPositions =
     "  %i = iota 0, 1 {dims = [S, 1], axis = 0, dtype = i64}\n"
     "  %j = iota 0, 1 {dims = [1, T], axis = 1, dtype = i64}\n";
 
-const Program kPrograms[] = {
+const Attention kPrograms[] = {
     {"plain", "", "  %x = mul %s, 0.125\n", None},
     {"soft cap", "", "  %a = mul %s, 0.02\n  %b = tanh %a\n  %x = mul %b, 5.0\n", None},
     {"alibi", ", %slopes: tensor<H x 1 x 1 x f32>",
@@ -84,7 +84,7 @@ const Program kPrograms[] = {
      }},
 };
 
-Tensor Reference(const Program& p, const Case& c, const std::vector<Tensor>& args) {
+Tensor Reference(const Attention& p, const Case& c, const std::vector<Tensor>& args) {
   std::string text = Text(p, c, f32);
   auto module = Module::parse(text);
   EXPECT_TRUE(module.ok()) << module.status().message() << "\n" << text;
@@ -121,7 +121,7 @@ void ExpectClose(const Tensor& got, const Tensor& want, double bound, const std:
 TEST_F(CudaAttentionKernels, FunctionsOfScores) {
   const Case cases[] = {{2, 3, 200, 200, 64}, {1, 2, 64, 512, 128}, {2, 2, 129, 65, 64}, {1, 3, 63, 63, 96},
                         {1, 2, 65, 200, 80},  {1, 1, 1000, 1000, 128}, {3, 2, 128, 256, 32}};
-  for (const Program& p : kPrograms) {
+  for (const Attention& p : kPrograms) {
     for (const DType dtype : {bf16, f16}) {
       for (const char* specialise_after : {"1000000000", "0"}) {
         OptionScope scope({{"specialise_after", specialise_after}});
@@ -150,7 +150,7 @@ TEST_F(CudaAttentionKernels, FunctionsOfScores) {
 // The same code for sequences of any length.
 TEST_F(CudaAttentionKernels, OneKernelForAllLengths) {
   OptionScope scope({{"specialise_after", "1000000000"}});
-  for (const Program& p : kPrograms) {
+  for (const Attention& p : kPrograms) {
     auto module = Module::parse(Text(p, {0, 0, 0, 0, 64}, bf16));
     ASSERT_TRUE(module.ok()) << module.status().message();
     const Function f = *module->function("f");
@@ -169,7 +169,7 @@ TEST_F(CudaAttentionKernels, OneKernelForAllLengths) {
 
 // A query that sees no key has no weights: as tier 1 has it. Others are not touched by NaN in what they do not see.
 TEST_F(CudaAttentionKernels, RowsThatAreMaskedAsAWhole) {
-  const Program& p = kPrograms[4];
+  const Attention& p = kPrograms[4];
   ASSERT_EQ(p.name, "bool mask");
   const Case c = {1, 2, 130, 200, 64};
   auto module = Module::parse(Text(p, c, bf16));
@@ -230,7 +230,7 @@ TEST_F(CudaAttentionKernels, TheOpAttention) {
 // Heads that are larger than those that the code was made for: the steps run instead.
 TEST_F(CudaAttentionKernels, LargerHeadsThanThereIsRoomFor) {
   OptionScope scope({{"specialise_after", "1000000000"}});
-  const Program p = {"plain", "", "  %x = mul %s, 0.125\n", None};
+  const Attention p = {"plain", "", "  %x = mul %s, 0.125\n", None};
   std::string text = Text(p, {0, 0, 0, 0, 1}, bf16);
   for (size_t at = text.find(" 1 x bf16"); at != std::string::npos; at = text.find(" 1 x bf16"))
     text.replace(at, 3, " D ");

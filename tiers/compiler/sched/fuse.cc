@@ -164,6 +164,7 @@ class Fuser {
       TakePositions(*found);
       // Where the trace may be left in between, tier 1 goes on with them.
       llvm::erase_if(found->own, [&](Operation* own) {
+        if (!own->isBeforeInBlock(found->keys)) return false;
         for (Operation* next = own; next != found->keys; next = next->getNextNode())
           if (KindOf(next, options_).c == Class::barrier || IsForLibrary(next)) return true;
         return false;
