@@ -161,10 +161,6 @@ std::vector<Tensor> RunForMany(interp::EagerCall& call, absl::Span<TensorImpl*> 
   return results;
 }
 
-}  // namespace
-
-namespace {
-
 using interp::PlainStep;
 static_assert(static_cast<int>(Arg::Kind::tensor) == static_cast<int>(PlainStep::Operand::tensor) &&
               static_cast<int>(Arg::Kind::boolean) == static_cast<int>(PlainStep::Operand::boolean) &&

@@ -142,5 +142,16 @@ TEST(TracerNotes, CutValuesAreForgotten) {
   EXPECT_TRUE(expanded[1].is_fixed);
 }
 
+TEST(TracerNotes, StepsShareWhatWasReadForAllOfThem) {
+  FunctionNotes notes;
+  constexpr int64_t kWithNext = FunctionNotes::Step::kWithNext;
+  for (const int64_t ticks : {int64_t{7}, kWithNext, kWithNext, int64_t{90}, int64_t{0}, kWithNext, int64_t{8}})
+    notes.steps.emplace_back().ticks = ticks;
+  notes.ShareTicks();
+  std::vector<int64_t> shares;
+  for (const FunctionNotes::Step& step : notes.steps) shares.push_back(step.ticks);
+  EXPECT_EQ(shares, (std::vector<int64_t>{7, 30, 30, 30, 0, 4, 4}));
+}
+
 }  // namespace
 }  // namespace tessera::tracer
