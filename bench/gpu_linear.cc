@@ -1,7 +1,7 @@
 // gpu_linear: matrix products of bf16 with what follows them, in one kernel on tensor cores; gpu_epilogues: the same
 // where the product is the library's; gpu_gemm_tier3: products alone, of bf16 and of f32 in tf32 (generated although
-// the library is the default), and of f8e4m3 that are cast to bf16, with a scale for each row and column and without;
-// gpu_skinny: products of few rows, in tier 1 and generated.
+// the library is the default), and of f8e4m3 that are cast to bf16, with a scale for each row and column, with scales
+// for blocks of 128, and without; gpu_skinny: products of few rows, in tier 1 and generated.
 #include <tessera/tessera.h>
 
 #include <algorithm>
@@ -105,6 +105,37 @@ Timed F8Task(bool scaled, int64_t m, int64_t n, int64_t k) {
   return GpuWork([f, args] { f(args); });
 }
 
+/// The same with a scale for each 128 elements of a row, and for each 128 x 128 of the weight.
+Timed F8BlocksTask(int64_t m, int64_t n, int64_t k) {
+  const auto normal = [](const tessera::Dims& dims, int64_t seed) {
+    return tessera::random_normal(seed, 0, dims, 0, 1, tessera::f32);
+  };
+  const std::vector<Tensor> args = {normal({m, k}, 1).cast(tessera::f8e4m3), normal({n, k}, 2).cast(tessera::f8e4m3),
+                                    normal({m, k / 128}, 3), normal({n / 128, k / 128}, 4)};
+  const auto text = [](std::initializer_list<int64_t> dims) {
+    std::string all;
+    for (const int64_t d : dims) all += (all.empty() ? "" : ", ") + std::to_string(d);
+    return "[" + all + "]";
+  };
+  const auto type = [](int64_t rows, int64_t columns, const char* dtype) {
+    return ": tensor<" + std::to_string(rows) + " x " + std::to_string(columns) + " x " + dtype + ">";
+  };
+  const Function f =
+      Function::parse(
+          "func @product(%x" + type(m, k, "f8e4m3") + ", %w" + type(n, k, "f8e4m3") + ", %s" + type(m, k / 128, "f32") +
+          ", %t" + type(n / 128, k / 128, "f32") + ") -> tensor<" + std::to_string(m) + " x " + std::to_string(n) +
+          " x bf16> {\n  %a = reshape %x {dims = " + text({m, k / 128, 128}) +
+          "}\n  %b = reshape %s {dims = " + text({m, k / 128, 1}) +
+          "}\n  %c = cast %a {dtype = f32}\n  %d = mul %c, %b\n  %e = reshape %d {dims = " + text({m, k}) +
+          "}\n  %f = cast %e {dtype = bf16}\n  %g = reshape %w {dims = " + text({n / 128, 128, k / 128, 128}) +
+          "}\n  %h = reshape %t {dims = " + text({n / 128, 1, k / 128, 1}) +
+          "}\n  %i = cast %g {dtype = f32}\n  %j = mul %i, %h\n  %k = reshape %j {dims = " + text({n, k}) +
+          "}\n  %l = cast %k {dtype = bf16}\n  %p = matmul %f, %l {transpose_b = true}\n"
+          "  return %p\n}\n")
+          .value();
+  return GpuWork([f, args] { f(args); });
+}
+
 }  // namespace
 
 Timed GpuLinearTask(const std::string& task) {
@@ -112,6 +143,7 @@ Timed GpuLinearTask(const std::string& task) {
   std::string name, which, given, way;
   int64_t m = 0, n = 0, k = 0;
   words >> name >> which >> m >> n >> k >> given >> way;
+  if (name == "f8" && which == "blocks") return F8BlocksTask(m, n, k);
   if (name == "f8") return F8Task(which == "scaled", m, n, k);
   if (name == "skinny") return SkinnyTask(which == "nt", m, n, k, given);
   if (name != "linear") return {};
@@ -186,7 +218,7 @@ void GpuGemmTier3() {
   CheckGpu();
   const char* given = std::getenv("TESSERA_SCHEDULE");
   const Process ours = StartGpu(Tier::all, {std::string("TESSERA_SCHEDULE=") + (given ? given : "*:form=tensor")});
-  const Process raw = StartRaw();
+  const Process raw = StartRaw(), torch = StartTorch();
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{4096, 4096, 4096},
                                 {8192, 8192, 8192},
                                 {8192, 4096, 1024},
@@ -220,10 +252,15 @@ void GpuGemmTier3() {
     Report(figure, race, peers);
   }
   for (const int64_t size : {4096, 8192}) {
-    for (const char* which : {"product", "scaled"}) {
+    for (const char* which : {"product", "scaled", "blocks"}) {
       const std::string task = Join(std::string("f8 ") + which, size, size, size);
       std::vector<Timed> contenders = {PeerProcess::Task(ours, task)};
       std::vector<std::string> peers;
+      if (std::string_view(which) == "blocks") {
+        AddPeer(contenders, peers, raw, Join("gemm", size, size, size) + " f8e4m3_blocks",
+                "cuBLASLt, the fastest of eight, with such scales");
+        AddPeer(contenders, peers, torch, task, "torch._scaled_mm with such scales");
+      }
       AddPeer(contenders, peers, raw, Join("gemm", size, size, size) + " f8e4m3_bf16",
               "cuBLASLt, the fastest of eight, without scales");
       const double flop = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);

@@ -302,7 +302,7 @@ std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::strin
                                cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT, bool transposed = false) {
   Driver();
   auto g = std::make_shared<Gemm>();
-  const bool widens = given == "f8e4m3_bf16";
+  const bool has_scales = given == "f8e4m3_blocks", widens = given == "f8e4m3_bf16" || has_scales;
   const std::string dtype = widens ? "f8e4m3" : given;
   const cudaDataType_t in = dtype == "bf16"     ? CUDA_R_16BF
                             : dtype == "f16"    ? CUDA_R_16F
@@ -330,6 +330,28 @@ std::shared_ptr<Gemm> MakeGemm(int64_t m, int64_t n, int64_t k, const std::strin
     const CUdeviceptr bias = Allocate(static_cast<size_t>(n) * bytes);
     check(g->api.f_cublasLtMatmulDescSetAttribute(g->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
     check(g->api.f_cublasLtMatmulDescSetAttribute(g->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+  }
+  if (has_scales) {
+#if CUBLAS_VERSION >= 120900
+    // Of the first factor (ours is the second one) a scale for each 128 x 128, of the other one for each 128 of a row.
+    const int32_t squares = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, rows = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    const auto ones = [&](int64_t count) {
+      const std::vector<float> one(static_cast<size_t>(count), 1.0f);
+      const CUdeviceptr p = Allocate(one.size() * 4);
+      Check(Driver().f_cuMemcpyHtoD(p, one.data(), one.size() * 4), "cuMemcpyHtoD");
+      return p;
+    };
+    const CUdeviceptr of_a = ones((n / 128 + 4) * (k / 128 + 4)), of_b = ones(m * (k / 128));
+    const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {
+      check(g->api.f_cublasLtMatmulDescSetAttribute(g->op, what, &value, sizeof value));
+    };
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, squares);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, rows);
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of_a);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of_b);
+#else
+    throw std::runtime_error("these headers of cuBLASLt have no scales for blocks");
+#endif
   }
   cublasLtMatmulPreference_t preference;
   check(g->api.f_cublasLtMatmulPreferenceCreate(&preference));

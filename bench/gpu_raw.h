@@ -6,7 +6,8 @@
 //   copy BYTES        a copy within the device
 //   read BYTES        a sum of them: 16 bytes an access, eight in flight
 //   gemm M N K DTYPE  the fastest of the eight kernels that cuBLASLt names first; bf16, f16, f32, tf32 or f8e4m3, or
-//                     f8e4m3_bf16: a product of f8e4m3 in bf16; with nt at the end the second factor is transposed
+//                     f8e4m3_bf16: a product of f8e4m3 in bf16, f8e4m3_blocks: the same with scales for blocks of 128; with
+//                     nt at the end the second factor is transposed
 //   gemm_on_device    the same by the device's time: the fastest, and how long it takes (DeviceWork)
 //   gemm_bias, gemm_bias_gelu    the same with cuBLASLt's epilogues; its gelu is the one with tanh
 //   gemm_in_turn nn|nt M N K     bf16, with as many matrices as no cache holds, in turn; nt: they are transposed

@@ -130,6 +130,15 @@ def linear(words):
     }.get(words[1])
 
 
+def f8_blocks(m, n, k):
+    """A product of f8e4m3 in bf16, with a scale for each 128 elements of a row and each 128 x 128 of the weight."""
+    x = torch.randn(m, k, device="cuda").to(torch.float8_e4m3fn)
+    w = torch.randn(n, k, device="cuda").to(torch.float8_e4m3fn)
+    s = torch.rand(k // 128, m, device="cuda").t()  # it wants these column by column
+    t = torch.rand(n // 128, k // 128, device="cuda")
+    return lambda: torch._scaled_mm(x, w.t(), s, t.t(), out_dtype=torch.bfloat16)
+
+
 def op(name):
     x = torch.randn(16384, 4096, device="cuda", dtype=torch.bfloat16)
     ids = torch.randint(0, 16384, (16384,), device="cuda")
@@ -157,6 +166,8 @@ def find(task):
     if words[0] in ("linear", "compiled_linear"):
         function = linear(words)
         return compiled(function) if function and words[0] != "linear" else function, False
+    if words[:2] == ["f8", "blocks"]:
+        return f8_blocks(*map(int, words[2:5])), False
     if words[0] == "op":
         return op(words[1]), False
     if words[0] == "rows":

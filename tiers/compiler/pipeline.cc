@@ -22,6 +22,7 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/Passes.h"
 #include "tiers/compiler/dialects/dialects.h"
+#include "tiers/compiler/sched/f8_factors.h"
 #include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/sched/prologue.h"
 #include "tiers/compiler/target/cuda_source.h"
@@ -410,6 +411,7 @@ bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {
       if (Operation* product = ProductsOf(kernel).first) {
         facts.has_matrix = ReadsMatrix(kernel.getBody().front().getArguments(), product);
         facts.is_bf16 = options_.device.empty() && kernel.getRow() == 0 && IsOfBf16(product);
+        facts.has_scales = HasScales(product);
       }
       for (const std::string& choice : Alternatives(*ProductSchedule::FromAttr(*kernel.getProduct()), facts, options_))
         stream << " " << choice;

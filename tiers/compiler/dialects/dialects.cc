@@ -9,6 +9,7 @@
 #include "tiers/compiler/dialects/TargetDialect.cpp.inc"
 #include "tiers/compiler/dialects/TileDialect.cpp.inc"
 #include "tiers/compiler/dialects/assembly.h"
+#include "tiers/compiler/sched/f8_factors.h"
 #include "tiers/compiler/sched/product.h"
 #include "tiers/compiler/sched/prologue.h"
 #define GET_OP_CLASSES
@@ -184,6 +185,12 @@ LogicalResult KernelOp::verify() {
       (getRow() > 0 || llvm::any_of(body, [](Operation& op) { return IsProduct(&op) && !IsOfBf16(&op); })))
     return emitOpError("has words of two elements where factors or results are not bf16, or for whole rows");
   if (const char* wrong = has_product ? WrongPrologue(*this, *schedule) : nullptr) return emitOpError(wrong);
+  for (Operation& op : body) {
+    if (!IsProduct(&op)) continue;
+    if (const char* wrong = WrongScales(&op)) return emitOpError(wrong);
+    if (HasScales(&op) && (schedule->form != ProductSchedule::Form::tensor || !schedule->FitsBlocks()))
+      return emitOpError("has scales for blocks that its schedule does not have");
+  }
   if (getCut() && (getCut()->size() != 4 || (*getCut())[2] < 1 || (*getCut())[3] < 0))
     return emitOpError("cuts sums at a first dim, so many, into rows and columns");
   if (getLanes() < 1 || (getLanes() & (getLanes() - 1)) != 0) return emitOpError("lanes are a power of two");
@@ -393,6 +400,7 @@ LogicalResult PromoteOp::verify() {
   if (!part || !sums || !part.getElementType().isF32() || !sums.getElementType().isF32() ||
       static_cast<int64_t>(getFrom()) + part.getNumElements() > sums.getNumElements())
     return emitOpError("adds sums of f32 to some of others");
+  if (!getUpper() != !getLower()) return emitOpError("has scales for both rows");
   return success();
 }
 

@@ -29,7 +29,10 @@ def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, Singl
     - `lanes`: elements of a vector; `grain`: elements that are worth a thread
     - `product`: how a matrix product in the body is cut; sched/product.h says what its entries mean. Element-wise ops
       before the first product may compute its left factor (a prologue), where that is packed, not transposed, and no
-      second product follows
+      second product follows. A product of f8 may have more operands than its factors: scales for their blocks of 128
+      elements along the sum. Its attribute `scales` says of each factor which operand they are (-1: none), the rows of a
+      block (1 or 128), how many of their first dims are batches, and which dims lie along rows and along the sum (-1: no
+      dim does)
     - `updates`: results that are an operand with what is yielded written over a part of it. [result, operand, value,
       dims...]: which result, which operand it has elsewhere, the value whose update_slice says where the part begins, and
       for each dim of what is yielded the dim of the result along which it lies (-1: it is 1). The kernel writes the part

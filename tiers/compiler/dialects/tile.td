@@ -572,19 +572,23 @@ def TsrTile_MultipliedOp : TsrTile_Op<"multiplied", [MemoryEffects<[MemRead, Mem
   let assemblyFormat = "$sums `pending` $pending attr-dict `:` type($result)";
 }
 
-def TsrTile_PromoteOp : TsrTile_Op<"promote", [Pure, AllTypesMatch<["sums", "result"]>]> {
+def TsrTile_PromoteOp : TsrTile_Op<"promote", [Pure, AttrSizedOperandSegments, AllTypesMatch<["sums", "result"]>]> {
   let summary = "Adds sums of some columns to those of all";
   let description = [{
     `part` has the sums of 64 rows that are numbers `from` and on of `sums`. Tensor cores keep fewer bits of sums of f8
-    than f32 has, so few products are added up there, and the rest here.
+    than f32 has, so few products are added up there, and the rest here. With scales each is multiplied on the way, in
+    one instruction: those of the thread's row, and those of the row eight further down.
 
     ```mlir
     %s = tsr_tile.promote %v64, %v128[64] : vector<64xf32>, vector<128xf32>
+    %t = tsr_tile.promote %v64, %v128[64] by %upper, %lower : vector<64xf32>, vector<128xf32>
     ```
   }];
-  let arguments = (ins AnyType:$part, AnyType:$sums, I64Attr:$from);
+  let arguments = (ins AnyType:$part, AnyType:$sums, I64Attr:$from, Optional<F32>:$upper, Optional<F32>:$lower);
   let results = (outs AnyType:$result);
-  let assemblyFormat = "$part `,` $sums `[` $from `]` attr-dict `:` type($part) `,` type($result)";
+  let assemblyFormat = [{
+    $part `,` $sums `[` $from `]` (`by` $upper^ `,` $lower)? attr-dict `:` type($part) `,` type($result)
+  }];
   let hasVerifier = 1;
 }
 

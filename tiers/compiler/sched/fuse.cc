@@ -22,8 +22,8 @@
 // matrix in the same kernel: attention, however it was written.
 //
 // A factor that is nothing but a narrow float in f32, for this product alone, is read as it is: widening it on the way
-// costs less than a copy of twice its size. On sm_90a so are two factors that are f8 in bf16 or f16, where they lie
-// along the sum: tensor cores multiply f8, and bf16 and f16 have all their numbers. A left factor that a group of
+// costs less than a copy of twice its size. On sm_90a so are two factors that are f8 in bf16 or f16, with or without
+// scales of their blocks, where they lie along the sum (sched/f8_factors.cc). A left factor that a group of
 // element-wise ops computes for this product alone is computed by the product's kernel, as a prologue, where that pays
 // (sched/prologue.cc): on a CPU, where the schedule of the product has rows that are copied, and batches are those of
 // the result. What a product needs of a group is known when the product comes, what follows the product at the end of a
@@ -56,6 +56,7 @@
 #include "tiers/compiler/passes.h"
 #include "tiers/compiler/sched/attention.h"
 #include "tiers/compiler/sched/columns.h"
+#include "tiers/compiler/sched/f8_factors.h"
 #include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/group.h"
 #include "tiers/compiler/sched/kinds.h"
@@ -134,9 +135,8 @@ class Fuser {
   // One op of a CUDA device that is worth a kernel for how an operand lies.
   bool ReadsAcross(const Group& g) {
     if (options_.device.empty() || g.columns.count > 0 || g.gather != nullptr) return false;
-    Builder b(trace_.getContext());
     return llvm::any_of(g.reads, [&](Value v) {
-      return LiesAcross(trace_, DimsOf(v.getType()), cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef());
+      return LiesAcross(trace_, DimsOf(v.getType()), KnownStrides(trace_, v).asArrayRef());
     });
   }
 
@@ -337,58 +337,33 @@ class Fuser {
 
   static Type ElementOf(Value v) { return mlir::cast<RankedTensorType>(v.getType()).getElementType(); }
 
-  bool Runs(Value v, int64_t from_end) {
-    Builder b(trace_.getContext());
-    auto strides = cast<DenseI64ArrayAttr>(StridesOf(v, b)).asArrayRef();
-    return strides.empty() ? from_end == 1 : strides[strides.size() - static_cast<size_t>(from_end)] == 1;
-  }
-  // Does a factor, which may be another tensor than the product's operand, lie along the sum?
-  bool IsAlongSum(Operation* product, unsigned k, Value factor) {
-    return k == 0 ? Runs(factor, Transposes(product, "transpose_a") ? 2 : 1)
-                  : Runs(factor, Transposes(product, "transpose_b") ? 1 : 2);
+  bool Runs(Value v, int64_t from_end) { return RunsAlong(trace_, v, from_end); }
+  // Does an operand of a product lie along the sum?
+  bool IsAlongSum(Operation* product, unsigned k) {
+    return Runs(product->getOperand(k),
+                Transposes(product, k == 0 ? "transpose_a" : "transpose_b") == (k == 0) ? 2 : 1);
   }
 
-  // The casts of both factors from f8, which lie along the sum, that a product of sm_90a can do without, if nothing
-  // stands between them and the product that may leave the trace, and no other product.
-  SmallVector<Operation*> F8Casts(Operation* product) {
-    constexpr int64_t kFewRows = 128;  // there are no tiles for fewer
-    if (options_.device != "sm_90a" || !options_.fuse || !IsProduct(product)) return {};
-    const SmallVector<Dim> dims = DimsOf(product->getResult(0).getType());
-    if (const int64_t rows = Likely(dims[dims.size() - 2]); rows >= 0 && rows < kFewRows) return {};
-    SmallVector<Operation*> casts;
-    for (auto [k, factor] : llvm::enumerate(product->getOperands())) {
-      Operation* cast = factor.getDefiningOp();
-      if (cast == nullptr || IsLoose(cast) || RowOf(cast) == nullptr || RowOf(cast)->name != "cast") return {};
-      auto until = cast->getAttrOfType<DenseI32ArrayAttr>("until");
-      Value narrow = cast->getOperand(0);
-      if (!cast->hasOneUse() || !until || until[0] > StepOf(product) || Through(narrow) != narrow ||
-          !IsF8(ElementOf(narrow)) || !(ElementOf(factor).isBF16() || ElementOf(factor).isF16()) ||
-          !IsAlongSum(product, static_cast<unsigned>(k), narrow))
-        return {};
-      for (Operation* between = cast->getNextNode(); between != product; between = between->getNextNode())
-        if (llvm::is_contained({Class::barrier, Class::product}, KindOf(between, options_).c)) return {};
-      casts.push_back(cast);
-    }
-    return casts;
-  }
-
-  void FoldF8Casts(Group& g) {
-    for (auto [k, cast] : llvm::enumerate(F8Casts(g.product))) {
-      Group* own = Of(cast->getResult(0));
-      own->ops.remove(cast);
-      own->compute -= 1;
-      group_of_.erase(cast);
-      if (own->ops.empty()) {
-        *own = Group{};
-        own->open = false;
+  // What is left of the groups of these ops goes on without them.
+  void FoldF8Factors(Group& g) {
+    const F8Factors factors = F8FactorsOf(trace_, g.product, options_);
+    if (factors.narrow.empty()) return;
+    for (Operation* op : factors.ops) {
+      if (Group* own = Of(op->getResult(0)); own != nullptr && own->ops.remove(op)) {
+        own->compute -= IsView(op) ? 0 : 1;
+        group_of_.erase(op);
+        if (own->ops.empty()) {
+          *own = Group{};
+          own->open = false;
+        }
       }
-      g.product->setOperand(static_cast<unsigned>(k), cast->getOperand(0));
-      g.folded.push_back(cast);
+      g.folded.push_back(op);
     }
+    SetFactors(g.product, factors);
   }
 
   void FoldCasts(Group& g) {
-    if (!options_.device.empty()) return FoldF8Casts(g);
+    if (!options_.device.empty()) return FoldF8Factors(g);
     if (!IsProduct(g.product)) return;
     for (OpOperand& factor : g.product->getOpOperands()) {
       Operation* cast = factor.get().getDefiningOp();
@@ -602,12 +577,13 @@ class Fuser {
     if (facts.is_attention) facts.width = Likely(DimsOf(g.second->getResult(0).getType()).back());
     facts.is_bf16 = !facts.is_tensor && !facts.whole_rows && IsOfBf16(op);
     if (facts.is_tensor && IsProduct(op)) {
-      const SmallVector<Operation*> casts = F8Casts(op);
-      facts.is_f8 = !casts.empty() || IsF8(ElementOf(op->getOperand(0)));
+      const F8Factors factors = F8FactorsOf(trace_, op, options_);
+      const bool is_folded = !factors.narrow.empty();
+      facts.is_f8 = is_folded || IsF8(ElementOf(op->getOperand(0)));
+      facts.has_scales = factors.HasScales() || HasScales(op);
       facts.is_tf32 = ElementOf(op->getOperand(0)).isF32();
-      facts.is_along_sum =
-          !casts.empty() || (IsAlongSum(op, 0, op->getOperand(0)) && IsAlongSum(op, 1, op->getOperand(1)));
-      facts.has_more = !casts.empty() || !g.folded.empty() || HasMore(op);
+      facts.is_along_sum = is_folded || (IsAlongSum(op, 0) && IsAlongSum(op, 1));
+      facts.has_more = is_folded || !g.folded.empty() || HasMore(op);
     }
     SmallVector<Value> reads;
     for (Operation* o : g.ops)
@@ -670,9 +646,8 @@ class Fuser {
         const size_t k = static_cast<size_t>(row);
         if (llvm::all_of(dims, [](const Dim& d) { return d.is_one(); })) return true;
         if (RowFormOf(RowSpace(g, row), dims) == RowForm::kept) return true;
-        Builder b(op->getContext());
         return dims.size() >= k && ArrayRef<Dim>(dims).take_back(k) == space.take_back(k) &&
-               cast<DenseI64ArrayAttr>(StridesOf(Through(v), b)).empty();
+               KnownStrides(trace_, Through(v)).empty();
       };
       for (Value v : g.reads)
         if (!is_one_run(v)) return false;
@@ -709,16 +684,6 @@ class Fuser {
     return true;
   }
 
-  // What is known of the strides of an operand; empty: row-major.
-  Attribute StridesOf(Value v, Builder& b) {
-    if (auto argument = dyn_cast<BlockArgument>(v)) return trace_.getStrides()[argument.getArgNumber()];
-    if (Attribute strides = v.getDefiningOp()->getAttr("tsr.strides")) {
-      if (isa<ArrayAttr>(strides)) return cast<ArrayAttr>(strides)[cast<OpResult>(v).getResultNumber()];
-      return strides;
-    }
-    return b.getDenseI64ArrayAttr({});
-  }
-
   int32_t IdOf(Value v) {
     if (auto argument = dyn_cast<BlockArgument>(v)) return trace_.getValues()[argument.getArgNumber()];
     auto values = v.getDefiningOp()->getAttrOfType<DenseI32ArrayAttr>("values");
@@ -748,7 +713,7 @@ class Fuser {
         if (g.ops.contains(v.getDefiningOp()) || llvm::is_contained(inputs, v)) continue;
         inputs.push_back(v);
         input_ids.push_back(IdOf(v));
-        strides.push_back(StridesOf(v, b));
+        strides.push_back(KnownStrides(trace_, v));
       }
       auto until = op->getAttrOfType<DenseI32ArrayAttr>("until");
       for (Value v : op->getResults()) {
@@ -768,7 +733,8 @@ class Fuser {
       }
       if (!IsView(op) && op->hasAttr("step")) steps.push_back(StepOf(op));
     }
-    for (Operation* cast : g.folded) steps.push_back(StepOf(cast));
+    for (Operation* op : g.folded)
+      if (!IsView(op) && !IsLoose(op)) steps.push_back(StepOf(op));
     llvm::sort(steps);
     SmallVector<Attribute> updates;
     const SmallVector<Value> written = WrittenFor(g, inputs, outputs, output_ids, updates);

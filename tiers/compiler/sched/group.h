@@ -19,7 +19,7 @@ struct Group {
   int64_t row = 0;
   llvm::SetVector<mlir::Operation*> ops;
   llvm::SetVector<mlir::Value> reads;          // from outside
-  llvm::SmallVector<mlir::Operation*> folded;  // casts that a product does when it reads
+  llvm::SmallVector<mlir::Operation*> folded;  // what a product does when it reads
   Group* before = nullptr;                     // computes the left factor of the product, and nothing has come between
   bool has_prologue = false;                   // its ops are here
   bool open = true;
@@ -68,6 +68,25 @@ inline mlir::Value Through(mlir::Value v) {
          v.getDefiningOp()->getNumOperands() > 0)
     v = v.getDefiningOp()->getOperand(0);
   return v;
+}
+
+/// What is known of the strides of a value of the trace; empty: row-major.
+inline mlir::DenseI64ArrayAttr KnownStrides(graph::TraceOp trace, mlir::Value v) {
+  mlir::Attribute strides;
+  if (auto argument = mlir::dyn_cast<mlir::BlockArgument>(v)) {
+    strides = trace.getStrides()[argument.getArgNumber()];
+  } else {
+    strides = v.getDefiningOp()->getAttr("tsr.strides");
+    if (auto each = mlir::dyn_cast_or_null<mlir::ArrayAttr>(strides))
+      strides = each[mlir::cast<mlir::OpResult>(v).getResultNumber()];
+  }
+  return strides ? mlir::cast<mlir::DenseI64ArrayAttr>(strides)
+                 : mlir::DenseI64ArrayAttr::get(trace.getContext(), llvm::ArrayRef<int64_t>());
+}
+/// Does it lie along that dim, counted from the end?
+inline bool RunsAlong(graph::TraceOp trace, mlir::Value v, int64_t from_end) {
+  const llvm::ArrayRef<int64_t> strides = KnownStrides(trace, v).asArrayRef();
+  return strides.empty() ? from_end == 1 : strides[strides.size() - static_cast<size_t>(from_end)] == 1;
 }
 
 // ---- updates (sched/update.h)

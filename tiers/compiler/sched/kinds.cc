@@ -74,7 +74,7 @@ bool IsForTensorCores(Operation* op, const CompileOptions& options) {
   Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
   const bool is_f8 = IsF8(element) && options.device == "sm_90a";
   if (!element.isBF16() && !element.isF16() && !(element.isF32() && options.tf32) && !is_f8) return false;
-  for (Value v : op->getOperands()) {
+  for (Value v : op->getOperands().take_front(2)) {
     Type own = cast<RankedTensorType>(v.getType()).getElementType();
     if (is_f8 ? !IsF8(own) : own != element) return false;
     for (Operation* def = v.getDefiningOp(); def != nullptr && RowOf(def) != nullptr && RowOf(def)->impl == "view";
@@ -156,7 +156,7 @@ Kind KindOf(Operation* op, const CompileOptions& options) {
   if (!options.device.empty() && IsProduct(op) && !IsForTensorCores(op, options)) return {};
   if (IsProduct(op)) {
     auto computes = [](Value v) { return ComputeType(cast<RankedTensorType>(v.getType()).getElementType()); };
-    for (Value v : op->getOperands())
+    for (Value v : op->getOperands().take_front(2))
       if (!IsFloat(v) || RankOf(v) < 2 || computes(v) != computes(op->getResult(0))) return {};
     // A single column is no row.
     return DimsOf(op->getResult(0).getType()).back().is_one() ? Kind{} : Kind{Class::product};

@@ -439,7 +439,7 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
         ProductFacts own = f;
         own.is_f8 = s.depth == kF8Depth, own.is_tf32 = s.depth == kTf32Depth;
         const ProductSchedule other = ScheduleOf(tile, s.warps != 0, own, SharedBytesOf(options.device));
-        if (other.stages < 2) continue;
+        if (other.stages < 2 || (f.has_scales && !other.FitsBlocks())) continue;
         if (other.rows == s.rows && other.columns == s.columns && other.apart == s.apart && other.cluster == s.cluster)
           continue;
         choices.push_back("rows=" + std::to_string(other.rows) + ",columns=" + std::to_string(other.columns) +
@@ -592,7 +592,7 @@ bool CanBeCut(const ProductSchedule& s, const ProductFacts& f, const CompileOpti
     // Only sm_90a multiplies otherwise than by warps. The verifier sees the rest.
     case ProductSchedule::Form::tensor:
       return f.is_tensor && (s.warps != 0 || !IsByWarps(options)) && s.SharedBytes() <= SharedBytesOf(options.device) &&
-             s.depth == DepthOf(f) && (!f.is_tf32 || f.is_along_sum);
+             s.depth == DepthOf(f) && (!f.is_tf32 || f.is_along_sum) && (!f.has_scales || s.FitsBlocks());
     case ProductSchedule::Form::few:
       return f.is_tensor && !f.is_f8 && !f.is_tf32 && f.has_rows && !f.whole_rows &&
              (s.cluster <= 1 || HasClusters(options.device)) && s.FitsFew() &&
@@ -642,7 +642,7 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
   const bool at_lines = k % DepthOf(f) == 0 && n % DepthOf(f) == 0 && !f.is_tf32;
   for (const TensorTile& t : TilesFor(IsByWarps(options), f.is_f8, options.device)) {
     const ProductSchedule schedule = ScheduleOf(t, IsByWarps(options), f, SharedBytesOf(options.device));
-    if (schedule.stages < 2) continue;
+    if (schedule.stages < 2 || (f.has_scales && !schedule.FitsBlocks())) continue;
     const int64_t tiles = f.batch * RoundUp(Blocks(m, t.rows), schedule.Blocks()) * Blocks(n, t.columns);
     const auto area = static_cast<double>(t.rows * t.columns);
     // A piece of f8 has twice as many elements along the sum, one of tf32 half as many, and they take as long.
@@ -660,8 +660,9 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
   }
   if (const auto split = ChooseSplit(f, options)) return *split;
   if (const auto few = ChooseFew(f, options, SharedBytesOf(options.device))) return *few;
-  // A library has more ways to cut small products, and does what nothing follows as well.
-  const bool is_small = m < 128 || n < 64 || k < 64;
+  // A library has more ways to cut small products, and does what nothing follows as well. It has no scales: factors
+  // would be written down with them first.
+  const bool is_small = f.has_scales ? n < 64 : m < 128 || n < 64 || k < 64;
   if (is_small || !f.has_more || ((f.is_f8 || f.is_tf32) && !f.is_along_sum))
     best.form = ProductSchedule::Form::library;
   return best;

@@ -50,6 +50,8 @@ struct ProductSchedule {
   /// tensor, of f8: how many times a piece is multiplied, with some of the columns each time. A thread has the sums of
   /// one such part besides those of all.
   int64_t Parts() const { return OwnRows() * columns > 64 * 128 ? 2 : 1; }
+  /// tensor, of f8: does each such part lie in one block of 128 columns, as scales have them?
+  bool FitsBlocks() const { return columns == 64 || columns % 128 == 0; }
   /// tensor: bytes of shared memory that a block takes at least, and can have. Rows of a piece have 128 bytes.
   int64_t SharedBytes() const { return stages * (rows + columns) * 128 + 16 * (stages + 1) + kRowBytes; }
   static constexpr int64_t kSharedBytes = 232448, kRowBytes = 8192;  // the latter for operands that are rows
@@ -107,6 +109,7 @@ struct ProductFacts {
   bool is_bf16 = false;       // factors and result are bf16, the target is a CPU, and no rows are needed as a whole
   bool is_tensor = false;     // a CUDA device has instructions for such products
   bool is_f8 = false;         // ... and the factors are f8
+  bool has_scales = false;    // ... with scales for their blocks (sched/f8_factors.h)
   bool is_tf32 = false;       // ... or f32, and multiplied in tf32
   bool is_along_sum = false;  // ... and both lie along the sum
   bool has_more = false;      // something is computed from the result, element by element

@@ -116,7 +116,14 @@ class Writer {
     for (auto [k, part] : llvm::enumerate(Elements(op.getPart()))) {
       Value at = Small(static_cast<int64_t>(op.getFrom() + k));
       Value sum = LLVM::ExtractElementOp::create(b_, loc_, sums, at);
-      sums = LLVM::InsertElementOp::create(b_, loc_, sums, LLVM::FAddOp::create(b_, loc_, sum, part), at);
+      // Of four sums two are of the upper row.
+      Value scale = k % 4 < 2 ? op.getUpper() : op.getLower();
+      if (scale) {
+        sum = LLVM::FMAOp::create(b_, loc_, part.getType(), part, scale, sum);
+      } else {
+        sum = LLVM::FAddOp::create(b_, loc_, sum, part);
+      }
+      sums = LLVM::InsertElementOp::create(b_, loc_, sums, sum, at);
     }
     return sums;
   }

@@ -20,6 +20,10 @@
 // With `cluster` two blocks have tiles one below the other at the same time. Each brings half of the right factor's
 // piece to both, so that half as much is read of the second-level cache. A slot is free when both have used it.
 //
+// Of f8 a piece is a block of scales, where factors have any: the sums of the piece are multiplied with those of its
+// rows and columns when they are added to the others. A thread reads the scales of its two rows, and one for each 128
+// columns.
+//
 // Other devices, and with `warps`: there is no thread that copies for all, and each warp multiplies for itself. All
 // threads bring a part of each piece, as many pieces ahead as the ring has slots but one:
 //
@@ -34,6 +38,7 @@
 // cache.
 #include "tiers/compiler/tile/lower_product_gpu.h"
 
+#include "tiers/compiler/sched/f8_factors.h"
 #include "tiers/compiler/tile/follow_product_gpu.h"
 
 using namespace mlir;
@@ -44,6 +49,9 @@ namespace {
 // Rows of tiles that are taken together, of long sums and of short ones, whose rows stay in the second-level cache.
 constexpr int64_t kTogether = 8, kMoreTogether = 16, kShortSum = 2048;
 constexpr int64_t kProducerRegisters = 40, kGroupRegisters = 232;
+// With scales: where ptxas may use more it keeps what it could compute again, and spills 6 to 60 registers of widest
+// tiles.
+constexpr int64_t kScaledRegisters = 208;
 
 class ProductGpuLowering : public FollowProductGpu {
  public:
@@ -207,7 +215,8 @@ class ProductGpuLowering : public FollowProductGpu {
   // ---- a group
 
   void Group() {
-    tile::RegistersOp::create(b_, loc_, b_.getI64IntegerAttr(kGroupRegisters), b_.getUnitAttr());
+    tile::RegistersOp::create(b_, loc_, b_.getI64IntegerAttr(HasScales(product_) ? kScaledRegisters : kGroupRegisters),
+                              b_.getUnitAttr());
     const int64_t own_rows = s_.OwnRows();
     group_ = Place("group");
     Value in_group = Rem(thread_, I64(kGroup));
@@ -235,6 +244,7 @@ class ProductGpuLowering : public FollowProductGpu {
       FetchRows(tile.column);
       Value top = Sum(Sum(tile.row, before), Mul(warp, I64(16)));
       Value zero = arith::ConstantOp::create(b_, loc_, b_.getZeroAttr(sums));
+      const ScalePlaces places = PlaceScales(tile, top);
       const SmallVector<Value> end =
           For(I64(0), pieces_, I64(1), {zero, tile.ring.slot, tile.ring.phase}, [&](Value piece, ValueRange at) {
             const Ring ring{at[1], at[2]};
@@ -242,7 +252,7 @@ class ProductGpuLowering : public FollowProductGpu {
             Value slot = Mul(ring.slot, I64(slot_bytes_)), right = Sum(slot, I64(s_.rows * kRowBytes));
             Value next = at[0];
             if (IsF8(dtype_)) {
-              next = MultiplyParts(next, Sum(slot, left_at), right);
+              next = MultiplyParts(next, Sum(slot, left_at), right, places, piece);
               If(tells, [&] { tell(ring.slot); });
             } else {
               next = Multiply(next, Sum(slot, left_at), right, s_.columns);
@@ -280,17 +290,78 @@ class ProductGpuLowering : public FollowProductGpu {
          [&] { tile::AwaitOutOp::create(b_, loc_, b_.getI64IntegerAttr(0), /*written=*/b_.getUnitAttr()); });
   }
 
+  // ---- scales for blocks of the factors
+
+  /// What the thread reads of them at each piece: where the first piece's are, and how far it is to the next ones, both
+  /// in 32 bits, because there are hardly registers for more.
+  struct ScalePlace {
+    size_t view;
+    Value at, step;
+  };
+  /// Of its upper and its lower row, where the left factor has any; then of its blocks of columns.
+  using ScalePlaces = SmallVector<ScalePlace>;
+
+  Value Narrow(Value n) { return arith::TruncIOp::create(b_, loc_, b_.getI32Type(), n); }
+
+  /// Those of a row (column) of the tile, which may be beyond the last one: then any will do.
+  ScalePlace PlaceScale(const BlockScales& s, const At& tile, Value row, Value rows) {
+    const size_t view = cast<BlockArgument>(s.values).getArgNumber();
+    const ViewPlan& v = nest_.views[view];
+    const SmallVector<Dim> dims = DimsOf(v.type);
+    Value at = I64(0);
+    for (int64_t d = 0; d < s.outer; ++d)
+      if (!dims[static_cast<size_t>(d)].is_one())
+        at = Sum(at, Mul(tile.batch[rank_ - 2 - static_cast<size_t>(s.outer - d)], StrideOfDim(v, d)));
+    if (s.row >= 0) {
+      Value block = Min(row, Minus(rows, I64(1)));
+      if (s.rows > 1) block = Div(block, I64(s.rows));
+      at = Sum(at, Mul(block, StrideOfDim(v, s.row)));
+    }
+    return {view, Narrow(at), Narrow(s.along >= 0 ? StrideOfDim(v, s.along) : I64(0))};
+  }
+
+  ScalePlaces PlaceScales(const At& tile, Value top) {
+    ScalePlaces places;
+    if (scales_[0].values)
+      for (int64_t lower = 0; lower < 2; ++lower)
+        places.push_back(PlaceScale(scales_[0], tile, Sum(top, Sum(Div(Lane(), I64(4)), I64(8 * lower))), rows_));
+    if (scales_[1].values)
+      for (int64_t part = 0; part < s_.Parts(); ++part)
+        places.push_back(PlaceScale(scales_[1], tile, Sum(tile.column, I64(part * kScaleBlock)), columns_));
+    return places;
+  }
+
+  SmallVector<Value> LoadScales(const ScalePlaces& places, Value piece) {
+    SmallVector<Value> scales;
+    for (const auto& [view, at, step] : places) {
+      Value offset = arith::AddIOp::create(b_, loc_, at, arith::MulIOp::create(b_, loc_, Narrow(piece), step));
+      scales.push_back(Load(view, arith::ExtUIOp::create(b_, loc_, b_.getI64Type(), offset), 1, Value()));
+    }
+    return scales;
+  }
+
   // Of f8. The sums of a piece, some columns at a time, are added to those of all when they are there; the other group
-  // multiplies meanwhile.
-  Value MultiplyParts(Value sums, Value left, Value right) {
+  // multiplies meanwhile. Scales are read while the first ones are multiplied.
+  Value MultiplyParts(Value sums, Value left, Value right, const ScalePlaces& places, Value piece) {
     const int64_t parts = s_.Parts(), columns = s_.columns / parts, of_part = s_.OwnRows() * columns / kGroup;
     auto type = VectorType::get({of_part}, b_.getF32Type());
+    SmallVector<Value> scales;
     for (int64_t n = 0; n < parts; ++n) {
       Value nothing = arith::ConstantOp::create(b_, loc_, b_.getZeroAttr(type));
       Value part = Multiply(nothing, left, n == 0 ? right : Sum(right, I64(n * columns * kRowBytes)), columns, false,
                             /*fresh=*/true);
+      if (n == 0) scales = LoadScales(places, piece);
       part = tile::MultipliedOp::create(b_, loc_, type, part, b_.getI64IntegerAttr(0));
-      sums = tile::PromoteOp::create(b_, loc_, sums.getType(), part, sums, b_.getI64IntegerAttr(n * of_part));
+      std::array<Value, 2> by;
+      for (unsigned row = 0; row < 2; ++row) {
+        Value of_row = scales_[0].values ? scales[row] : Value();
+        Value of_columns = scales_[1].values ? scales[(of_row ? 2 : 0) + static_cast<size_t>(n)] : Value();
+        by[row] = of_row && of_columns ? arith::MulFOp::create(b_, loc_, of_row, of_columns).getResult()
+                  : of_row             ? of_row
+                                       : of_columns;
+      }
+      sums = tile::PromoteOp::create(b_, loc_, sums.getType(), part, sums, b_.getI64IntegerAttr(n * of_part), by[0],
+                                     by[1]);
     }
     return sums;
   }
@@ -367,6 +438,7 @@ class ProductGpuLowering : public FollowProductGpu {
   }
 
   Value row_tiles_, column_tiles_, is_leader_;
+  const std::array<BlockScales, 2> scales_{ScalesOf(product_, 0), ScalesOf(product_, 1)};
 };
 
 }  // namespace

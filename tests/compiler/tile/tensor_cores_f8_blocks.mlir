@@ -1,0 +1,68 @@
+// Matrix products of f8 on the tensor cores of sm_90a: factors with scales for blocks of 128 elements along the sum
+// RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90a --tsr-fuse --tsr-lower-kernels-gpu --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90a --tsr-fuse | FileCheck %s --check-prefix=SCHED
+// RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90 --tsr-fuse | FileCheck %s --check-prefix=OTHER
+
+// One scale for each block of a row, one for each 128 x 128 of the weight. Both factors are read as they are.
+!x8 = tensor<1000x1024xf8E4M3FN>
+!w8 = tensor<768x1024xf8E4M3FN>
+!s = tensor<1000x8xf32>
+!t = tensor<6x8xf32>
+tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []]
+    (%v0: !x8, %v1: !w8, %v2: !s, %v3: !t) {
+  %v4 = tsr_graph.reshape %v0 step 0 values [4] until [2] {"tsr.strides" = array<i64>} : (!x8) -> tensor<1000x8x128xf8E4M3FN>
+  %v5 = tsr_graph.reshape %v2 step 1 values [5] until [3] {"tsr.strides" = array<i64>} : (!s) -> tensor<1000x8x1xf32>
+  %v6 = tsr_graph.cast %v4 step 2 values [6] until [3] {dtype = "f32"} : (tensor<1000x8x128xf8E4M3FN>) -> tensor<1000x8x128xf32>
+  %v7 = tsr_graph.mul %v6, %v5 step 3 values [7] until [5] : (tensor<1000x8x128xf32>, tensor<1000x8x1xf32>) -> tensor<1000x8x128xf32>
+  %v8 = tsr_graph.reshape %v7 step 4 values [8] until [5] {"tsr.strides" = array<i64>} : (tensor<1000x8x128xf32>) -> tensor<1000x1024xf32>
+  %v9 = tsr_graph.cast %v8 step 5 values [9] until [12] {dtype = "bf16"} : (tensor<1000x1024xf32>) -> tensor<1000x1024xbf16>
+  %v10 = tsr_graph.reshape %v1 step 6 values [10] until [8] {"tsr.strides" = array<i64>} : (!w8) -> tensor<6x128x8x128xf8E4M3FN>
+  %v11 = tsr_graph.reshape %v3 step 7 values [11] until [9] {"tsr.strides" = array<i64>} : (!t) -> tensor<6x1x8x1xf32>
+  %v12 = tsr_graph.cast %v10 step 8 values [12] until [9] {dtype = "bf16"} : (tensor<6x128x8x128xf8E4M3FN>) -> tensor<6x128x8x128xbf16>
+  %c0 = tsr_graph.cast %v12 {dtype = "f32"} : (tensor<6x128x8x128xbf16>) -> tensor<6x128x8x128xf32>
+  %v13 = tsr_graph.mul %c0, %v11 step 9 values [13] until [11] : (tensor<6x128x8x128xf32>, tensor<6x1x8x1xf32>) -> tensor<6x128x8x128xf32>
+  %v14 = tsr_graph.reshape %v13 step 10 values [14] until [11] {"tsr.strides" = array<i64>} : (tensor<6x128x8x128xf32>) -> tensor<768x1024xf32>
+  %v15 = tsr_graph.cast %v14 step 11 values [15] until [12] {dtype = "bf16"} : (tensor<768x1024xf32>) -> tensor<768x1024xbf16>
+  %v16 = tsr_graph.matmul %v9, %v15 step 12 values [16] until [13] {transpose_b = true} : (tensor<1000x1024xbf16>, tensor<768x1024xbf16>) -> tensor<1000x768xbf16>
+  %v17 = tsr_graph.relu %v16 step 13 values [17] until [end] : (tensor<1000x768xbf16>) -> tensor<1000x768xbf16>
+}
+
+// -----
+
+// The weight has no whole number of blocks of rows: its scales are repeated for each row, and read as they were. The
+// left factor has no scales, and few rows.
+!x8 = tensor<16x256xf8E4M3FN>
+!w8 = tensor<576x256xf8E5M2>
+!t = tensor<5x2xf32>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !x8, %v1: !w8, %v2: !t) {
+  %v3 = tsr_graph.cast %v0 step 0 values [3] until [10] {dtype = "bf16"} : (!x8) -> tensor<16x256xbf16>
+  %v4 = tsr_graph.reshape %v2 step 1 values [4] until [3] {"tsr.strides" = array<i64>} : (!t) -> tensor<5x1x2xf32>
+  %v5 = tsr_graph.broadcast %v4 step 2 values [5] until [3] {"tsr.strides" = array<i64: -1, 0, 1>} : (tensor<5x1x2xf32>) -> tensor<5x128x2xf32>
+  %v6 = tsr_graph.reshape %v5 step 3 values [6] until [4] {"tsr.strides" = array<i64>} : (tensor<5x128x2xf32>) -> tensor<640x2xf32>
+  %v7 = tsr_graph.slice %v6 step 4 values [7] until [5] {"tsr.strides" = array<i64>, starts = array<i64: 0, 0>, stops = array<i64: 576, 2>} : (tensor<640x2xf32>) -> tensor<576x2xf32>
+  %v8 = tsr_graph.reshape %v7 step 5 values [8] until [7] {"tsr.strides" = array<i64>} : (tensor<576x2xf32>) -> tensor<576x2x1xf32>
+  %v9 = tsr_graph.reshape %v1 step 6 values [9] until [7] {"tsr.strides" = array<i64>} : (!w8) -> tensor<576x2x128xf8E5M2>
+  %c0 = tsr_graph.cast %v9 {dtype = "f32"} : (tensor<576x2x128xf8E5M2>) -> tensor<576x2x128xf32>
+  %v10 = tsr_graph.mul %c0, %v8 step 7 values [10] until [9] : (tensor<576x2x128xf32>, tensor<576x2x1xf32>) -> tensor<576x2x128xf32>
+  %v11 = tsr_graph.cast %v10 step 8 values [11] until [9] {dtype = "bf16"} : (tensor<576x2x128xf32>) -> tensor<576x2x128xbf16>
+  %v12 = tsr_graph.reshape %v11 step 9 values [12] until [10] {"tsr.strides" = array<i64>} : (tensor<576x2x128xbf16>) -> tensor<576x256xbf16>
+  %v13 = tsr_graph.matmul %v3, %v12 step 10 values [13] until [end] {transpose_b = true} : (tensor<16x256xbf16>, tensor<576x256xbf16>) -> tensor<16x576xbf16>
+}
+
+// -----
+
+// Scales for blocks of 64 elements are computed as they are written, and so are those of single columns.
+!x8 = tensor<256x256xf8E4M3FN>
+!b = tensor<256x4x64xf32>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !x8, %v1: !x8, %v2: tensor<256x4x1xf32>) {
+  %v3 = tsr_graph.reshape %v0 step 0 values [3] until [1] {"tsr.strides" = array<i64>} : (!x8) -> tensor<256x4x64xf8E4M3FN>
+  %v4 = tsr_graph.cast %v3 step 1 values [4] until [2] {dtype = "f32"} : (tensor<256x4x64xf8E4M3FN>) -> !b
+  %v5 = tsr_graph.mul %v4, %v2 step 2 values [5] until [4] : (!b, tensor<256x4x1xf32>) -> !b
+  %v6 = tsr_graph.reshape %v5 step 3 values [6] until [4] {"tsr.strides" = array<i64>} : (!b) -> tensor<256x256xf32>
+  %v7 = tsr_graph.cast %v6 step 4 values [7] until [6] {dtype = "bf16"} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
+  %v8 = tsr_graph.cast %v1 step 5 values [8] until [6] {dtype = "bf16"} : (!x8) -> tensor<256x256xbf16>
+  %v9 = tsr_graph.matmul %v7, %v8 step 6 values [9] until [7] {transpose_b = true} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %v10 = tsr_graph.relu %v9 step 7 values [10] until [end] : (tensor<256x256xbf16>) -> tensor<256x256xbf16>
+}
