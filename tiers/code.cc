@@ -115,8 +115,7 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     return Damaged();
   }
   if ((header.kind == kHostObject) != trace.device->code_target().empty() ||
-      header.object_bytes > artifact.size() - sizeof header - header.plan_words * 8 ||
-      header.second_bytes > (header.kind == kCubin ? header.object_bytes : 0)) {
+      header.object_bytes > artifact.size() - sizeof header - header.plan_words * 8) {
     return Damaged();
   }
   std::vector<int64_t> words(header.plan_words);
@@ -237,6 +236,7 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     if (!FindUpdates(trace, written, kernel)) return Damaged();
     code->kernels_.push_back(std::move(kernel));
   }
+  const std::vector<int64_t> cubins = plan.List();
   if (!plan.ok() || static_cast<int64_t>(code->kernels_.size()) != count) return Damaged();
   if (count == 0 && header.kind == kHostObject) return std::shared_ptr<const Code>(std::move(code));
   code->bytes_ = header.object_bytes;
@@ -244,17 +244,24 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     if (header.kind == kPtx && count > 0)
       TSR_LOG(1, "no usable libnvJitLink: the driver of ", trace.device->name(), " assembles generated kernels itself");
     const std::string_view object = artifact.substr(sizeof header + header.plan_words * 8, header.object_bytes);
-    if (count > 0) {
-      TSR_ASSIGN_OR_RETURN(code->device_code_, trace.device->LoadCode(object));
+    std::vector<std::string_view> images;
+    if (header.kind == kPtx && count > 0) images.push_back(object);
+    uint64_t end = 0;
+    for (const int64_t bytes : cubins) {
+      const uint64_t begin = (end + kImageAlignment - 1) / kImageAlignment * kImageAlignment;
+      if (header.kind != kCubin || bytes <= 0 || begin > object.size() ||
+          static_cast<uint64_t>(bytes) > object.size() - begin)
+        return Damaged();
+      end = begin + static_cast<uint64_t>(bytes);
+      images.push_back(object.substr(begin, static_cast<size_t>(bytes)));
     }
-    if (count > 0 && header.second_bytes > 0) {
-      const std::string_view second = object.substr(object.size() - header.second_bytes);
-      TSR_ASSIGN_OR_RETURN(code->second_code_, trace.device->LoadCode(second));
+    for (const std::string_view image : images) {
+      TSR_ASSIGN_OR_RETURN(code->images_.emplace_back(), trace.device->LoadCode(image));
     }
     const auto find = [&](const std::string& name) -> absl::StatusOr<const void*> {
-      if (code->second_code_ != nullptr)
-        if (absl::StatusOr<const void*> found = code->second_code_->Find(name.c_str()); found.ok()) return found;
-      return code->device_code_->Find(name.c_str());
+      for (size_t i = code->images_.size(); i-- > 0;)
+        if (absl::StatusOr<const void*> found = code->images_[i]->Find(name.c_str()); found.ok() || i == 0) return found;
+      return Damaged();
     };
     for (size_t k = 0; k < positions.size(); ++k) {
       Kernel& kernel = code->kernels_[k];

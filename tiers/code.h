@@ -106,7 +106,7 @@ class Code {
   std::vector<int32_t> kernel_of_;
   std::vector<std::vector<int>> batches_;
   uint64_t handle_ = 0;
-  std::unique_ptr<rt::DeviceCode> device_code_, second_code_;
+  std::vector<std::unique_ptr<rt::DeviceCode>> images_;
   size_t bytes_ = 0;
 };
 

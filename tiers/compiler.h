@@ -93,11 +93,14 @@ struct ArtifactHeader {
   char magic[4];  // "TSRA"
   uint32_t version;
   uint32_t kind;  // ArtifactKind
-  uint32_t second_bytes;  // of a cubin at the end of the object: its kernels are to be taken in place of the first's
+  uint32_t reserved;
   uint64_t plan_words;
   uint64_t object_bytes;
 };
-inline constexpr uint32_t kArtifactVersion = 11;
+inline constexpr uint32_t kArtifactVersion = 12;
+/// Where the cubins of an object begin. Their sizes are the list at the end of the plan; a kernel that is in several of
+/// them is the last one's.
+inline constexpr uint64_t kImageAlignment = 16;
 
 /// The most kernels of so many parameters that one launch may have: all parameters of a launch are at most 4 KiB, which
 /// is what every driver takes.

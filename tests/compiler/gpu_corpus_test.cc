@@ -73,7 +73,7 @@ TEST(GpuCorpus, AsCudaSource) {
       EXPECT_NE(compiled->texts["cuda"].find("__global__"), std::string::npos);
       if (!settings.code) continue;
       EXPECT_EQ(compiled->kind, tiers::kCubin);
-      EXPECT_EQ(compiled->second_bytes, 0u);
+      EXPECT_EQ(compiled->cubins.size(), 1u);
       for (const KernelReport& kernel : compiled->report) {
         EXPECT_TRUE(kernel.code.as_source);
         EXPECT_GT(kernel.code.code_bytes, 0);
@@ -108,12 +108,11 @@ tsr_graph.trace "function" values [0, 1] strides [[], []]
   EXPECT_TRUE(compiled->report[0].code.as_source);
   EXPECT_FALSE(compiled->report[1].code.as_source);
   EXPECT_EQ(compiled->kind, tiers::kCubin);
-  ASSERT_GT(compiled->second_bytes, 0u);
-  ASSERT_LT(compiled->second_bytes, compiled->object.size());
+  ASSERT_EQ(compiled->cubins.size(), 2u);
   EXPECT_EQ(compiled->object.substr(0, 4),
             "\x7f"
             "ELF");
-  EXPECT_EQ(compiled->object.substr(compiled->object.size() - compiled->second_bytes, 4),
+  EXPECT_EQ(compiled->object.substr(compiled->object.size() - static_cast<size_t>(compiled->cubins[1]), 4),
             "\x7f"
             "ELF");
 }
@@ -226,9 +225,49 @@ TEST(Assembler, Log) {
   EXPECT_EQ(code.at("k2").stack_bytes, 0);
 }
 
+TEST(Assembler, EveryTextHasWhatKernelsShare) {
+  const std::string common = ".version 9.0\n.extern .shared .b8 rows[];\n.func f()\n{\n\tret;\n}\n";
+  const auto kernel = [](const std::string& name, int lines) {
+    std::string text = ".visible .entry " + name + "(\n)\n.maxntid 32\n{\n";
+    for (int i = 0; i < lines; ++i) text += "\t{ nop; }\n";
+    return text + "}\n";
+  };
+  const std::string a = kernel("a", 3), b = kernel("b", 30), c = kernel("c", 5), d = kernel("d", 9);
+  const std::string ptx = common + a + b + c + d;
+  EXPECT_EQ(SplitKernels(ptx, 1), std::vector<std::string>{common + b + d + c + a});
+  EXPECT_EQ(SplitKernels(ptx, 2), (std::vector<std::string>{common + b, common + d + c + a}));
+  EXPECT_EQ(SplitKernels(ptx, 8), (std::vector<std::string>{common + b, common + d, common + c, common + a}));
+  EXPECT_EQ(SplitKernels(common, 8), std::vector<std::string>{common});
+}
+
+// What many threads assemble is what one does.
+TEST(Assembler, ThreadsShareKernels) {
+  if (!HasAssembler()) GTEST_SKIP() << "libnvJitLink is not on this machine";
+  for (const Trace& trace : Corpus()) {
+    if (trace.kernels < 2 || !llvm::StringRef(trace.text).contains("softmax")) continue;
+    SCOPED_TRACE(trace.name);
+    CompileSettings settings = For("sm_90a", trace.text);
+    llvm::Expected<Compiled> one = Compile(trace.text, settings);
+    settings.assemblers = 8;
+    llvm::Expected<Compiled> many = Compile(trace.text, settings);
+    ASSERT_TRUE(one && many);
+    EXPECT_GT(many->cubins.size(), one->cubins.size());
+    EXPECT_LE(many->cubins.size(), many->report.size() + 1);
+    ASSERT_EQ(one->report.size(), many->report.size());
+    int64_t bytes = 0;
+    for (const int64_t cubin : many->cubins)
+      bytes = (bytes + tiers::kImageAlignment - 1) / tiers::kImageAlignment * tiers::kImageAlignment + cubin;
+    EXPECT_EQ(bytes, static_cast<int64_t>(many->object.size()));
+    for (size_t k = 0; k < one->report.size(); ++k) {
+      EXPECT_EQ(one->report[k].code.registers, many->report[k].code.registers);
+      EXPECT_EQ(one->report[k].code.code_bytes, many->report[k].code.code_bytes);
+    }
+  }
+}
+
 TEST(Assembler, BadPtxIsAnError) {
   if (!HasAssembler()) GTEST_SKIP() << "libnvJitLink is not on this machine";
-  llvm::Expected<std::string> cubin = Assemble("no PTX", "sm_90", nullptr);
+  llvm::Expected<std::vector<std::string>> cubin = Assemble({std::string("no PTX")}, "sm_90", nullptr);
   ASSERT_FALSE(static_cast<bool>(cubin));
   llvm::consumeError(cubin.takeError());
 }

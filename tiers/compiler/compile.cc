@@ -131,13 +131,13 @@ llvm::Expected<Compiled> CompileHere(Pipeline& pipeline, const CompileSettings& 
       // There is nothing to compile.
     } else if (!IsDevice(compiled.cpu)) {
       if (!pipeline.Object(&compiled.cpu, &compiled.object, resources)) return Failed(pipeline);
-    } else if (!pipeline.DeviceObject(compiled.cpu, &image, resources)) {
+    } else if (!pipeline.DeviceObject(compiled.cpu, settings.assemblers, &image, resources)) {
       return Failed(pipeline);
     }
     if (IsDevice(compiled.cpu)) {
       compiled.object = std::move(image.object);
-      compiled.second_bytes = image.second_bytes;
-      compiled.kind = image.is_cubin ? tiers::kCubin : tiers::kPtx;
+      compiled.kind = image.is_cubin() ? tiers::kCubin : tiers::kPtx;
+      compiled.cubins = std::move(image.cubins);
     }
     if (settings.report) compiled.report = FinishReport(std::move(counted), compiled.plan, code);
   }

@@ -39,13 +39,16 @@ struct CompileSettings {
   std::vector<std::string> texts;
   /// Without: stops at the stage of the last text, and neither code nor a plan nor a report is made.
   bool code = true;
+  /// Threads that assemble kernels for CUDA devices. The object then has as many cubins, and one more for kernels that
+  /// were made as CUDA C++.
+  size_t assemblers = 1;
 };
 
 struct Compiled {
   HostCpu cpu;
   std::string object;  ///< what `kind` says; empty if there is no kernel
-  /// At the end of the object: a second cubin, of kernels that were made as CUDA C++ (DeviceImage in pipeline.h).
-  size_t second_bytes = 0;
+  /// Bytes of each cubin in the object, one after the other (DeviceImage in pipeline.h).
+  std::vector<int64_t> cubins;
   tiers::ArtifactKind kind = tiers::kHostObject;
   std::vector<Launch> plan;                  ///< in the order in which kernels run
   std::map<std::string, std::string> texts;  ///< of the stages that were asked for

@@ -1,8 +1,10 @@
 // The library's entry: the functions of tiers/compiler.h, by way of compile.h.
 #include <link.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
@@ -22,6 +24,9 @@ namespace {
 constexpr char kTrace[] = "trace";
 // What inspect() knows beside the stages of compile.h: a cubin is no text, but bytes for disassemblers.
 constexpr char kReport[] = "report", kCubin[] = "cubin";
+
+// Some of the machine's cores: the program goes on meanwhile.
+size_t Assemblers() { return std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 2, 8); }
 
 void Write(const TesseraSink* sink, std::string_view text) {
   if (sink != nullptr && sink->write != nullptr) sink->write(sink->context, text.data(), text.size());
@@ -54,6 +59,7 @@ struct Task {
   void Do(mlir::MLIRContext& context) {
     settings.report = stage == kReport;
     settings.code = stage.empty() || settings.report || stage == kCubin;
+    if (stage.empty()) settings.assemblers = Assemblers();
     if (!settings.code) settings.texts = {stage};
     Pipeline pipeline(context, settings.options);
     if (!pipeline.Parse(trace, kTrace)) {
@@ -65,7 +71,7 @@ struct Task {
     if (!compiled)
       error = llvm::toString(compiled.takeError());
     else if (stage.empty())
-      out = ArtifactOf(compiled->plan, compiled->kind, compiled->object, compiled->second_bytes);
+      out = ArtifactOf(compiled->plan, compiled->kind, compiled->object, compiled->cubins);
     else if (stage == kCubin && compiled->kind == tiers::kCubin)
       out = compiled->object;
     else if (stage == kCubin)

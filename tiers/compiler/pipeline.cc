@@ -285,7 +285,8 @@ bool Pipeline::Object(const HostCpu* cpu, std::string* object, std::map<std::str
 // others could be linked to, and there groups of warps cannot hand registers to each other (setmaxnreg): a kernel on
 // tensor cores has no more than 168 for a thread. NVRTC's code can have 232. So what the schedule says goes that way,
 // and what spills otherwise.
-bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<std::string, CodeResources>* code) {
+bool Pipeline::DeviceObject(const HostCpu& device, size_t assemblers, DeviceImage* image,
+                            std::map<std::string, CodeResources>* code) {
   llvm::LLVMContext llvm_context;
   std::unique_ptr<llvm::Module> module;
   {
@@ -332,26 +333,26 @@ bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<
   llvm::Expected<std::string> ptx = CompileToAssembly(*module, options, &times);
   if (!ptx) return Fail(llvm::toString(ptx.takeError()));
   times_.link = times.link, times_.opt = times.opt, times_.codegen = times.codegen;
-  image->is_cubin = is_done;
   if (!is_done && assembles) {
     Clock clock(&times_.assemble);
-    if (llvm::Expected<std::string> cubin =
-            Assemble(*ptx, device.cpu, code != nullptr || !possible.empty() ? &own : nullptr)) {
-      image->object = std::move(*cubin);
-      image->is_cubin = true;
-      MeasureCubin(image->object, &own);
+    if (llvm::Expected<std::vector<std::string>> cubins = Assemble(
+            SplitKernels(*ptx, assemblers), device.cpu, code != nullptr || !possible.empty() ? &own : nullptr)) {
+      for (const std::string& cubin : *cubins) {
+        image->Add(cubin);
+        MeasureCubin(cubin, &own);
+      }
     } else if (!cubin_of_source.empty()) {
-      return Fail(llvm::toString(cubin.takeError()));
+      return Fail(llvm::toString(cubins.takeError()));
     } else {
       // Its driver may know a device that the assembler here does not.
-      llvm::consumeError(cubin.takeError());
+      llvm::consumeError(cubins.takeError());
     }
   }
   // What spills is tried the other way. (With kernels that went there already, it would be a third image.)
   std::set<std::string> spilled;
   for (const std::string& name : possible)
     if (own[name].spills > 0) spilled.insert(name);
-  if (image->is_cubin && cubin_of_source.empty() && source && !spilled.empty()) {
+  if (image->is_cubin() && cubin_of_source.empty() && source && !spilled.empty()) {
     cubin_of_source = FromSource(*source, spilled, device, of_source);
     int64_t before = 0, after = 0;
     for (const std::string& name : spilled) before += own[name].spills, after += of_source[name].spills;
@@ -361,16 +362,11 @@ bool Pipeline::DeviceObject(const HostCpu& device, DeviceImage* image, std::map<
       of_source.clear();
     }
   }
-  if (!image->is_cubin) {
+  if (!cubin_of_source.empty()) {
+    image->Add(cubin_of_source);
+  } else if (!image->is_cubin()) {
     image->object = std::move(*ptx);
     image->object.push_back('\0');
-  } else if (is_done) {
-    image->object = std::move(cubin_of_source);
-  } else if (!cubin_of_source.empty()) {
-    // The second image begins where a cubin may.
-    image->object.resize((image->object.size() + 15) / 16 * 16);
-    image->second_bytes = cubin_of_source.size();
-    image->object += cubin_of_source;
   }
   if (code != nullptr) {
     *code = std::move(own);

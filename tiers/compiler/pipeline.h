@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "llvm/IR/Module.h"
+#include "llvm/Support/MathExtras.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Pass/PassManager.h"
+#include "tiers/compiler.h"
 #include "tiers/compiler/passes.h"
 #include "tiers/compiler/target/codegen.h"
 #include "tiers/compiler/target/cuda_source.h"
@@ -45,13 +47,19 @@ CompileOptions OptionsOfThisMachine();
 /// The passes that take a module from the stage before to that one.
 void AddPasses(mlir::OpPassManager& passes, Stage stage, const CompileOptions& options);
 
-/// Kernels for CUDA devices: a cubin, or PTX with a NUL at its end where that cannot be assembled here.
+/// Kernels for CUDA devices: cubins, or PTX with a NUL at its end where that cannot be assembled here.
 struct DeviceImage {
   std::string object;
-  bool is_cubin = false;
-  /// At the end of the object: a second cubin, of kernels that were made as CUDA C++. Those of the same names in the
-  /// first one are not meant.
-  size_t second_bytes = 0;
+  /// Of each cubin in the object; each begins at a multiple of kImageAlignment. A kernel that is in several of them is
+  /// the last one's.
+  std::vector<int64_t> cubins;
+
+  bool is_cubin() const { return !cubins.empty(); }
+  void Add(llvm::StringRef cubin) {
+    object.resize(llvm::alignTo(object.size(), tiers::kImageAlignment));
+    object += cubin;
+    cubins.push_back(static_cast<int64_t>(cubin.size()));
+  }
 };
 
 /// One compile. Errors are in error(), as MLIR and LLVM report them.
@@ -67,8 +75,9 @@ class Pipeline {
   /// At Stage::target: the kernels as a relocatable object. `cpu` null: this machine. `code` may be null; where it is
   /// given, it gets what the code generator says of each function.
   bool Object(const HostCpu* cpu, std::string* object, std::map<std::string, CodeResources>* code);
-  /// The same for CUDA devices.
-  bool DeviceObject(const HostCpu& device, DeviceImage* image, std::map<std::string, CodeResources>* code);
+  /// The same for CUDA devices. `assemblers`: the most threads that assemble kernels.
+  bool DeviceObject(const HostCpu& device, size_t assemblers, DeviceImage* image,
+                    std::map<std::string, CodeResources>* code);
   /// Places in a text of that name become unknown: for text that nobody wrote.
   void ForgetPlaces(llvm::StringRef name);
   /// The text of the module as it is, or "llvm", "asm" and "cuda" at Stage::target. Ops say where they came from, where

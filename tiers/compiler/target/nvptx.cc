@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "llvm/ADT/SmallVector.h"
@@ -69,6 +71,34 @@ std::string Log(Handle handle, int (*size_of)(Handle, size_t*), int (*get)(Handl
   if (get(handle, text.data()) != 0) return "";
   while (!text.empty() && text.back() == '\0') text.pop_back();
   return text;
+}
+
+struct Assembled {
+  std::string cubin, log, error;
+};
+
+Assembled AssembleOne(const Library& library, const std::string& ptx, llvm::StringRef device, bool wants_log) {
+  Assembled made;
+  const std::string arch = "-arch=" + device.str();
+  const char* options[] = {arch.c_str(), "-O3", "-verbose"};
+  Handle handle = nullptr;
+  if (library.create(&handle, wants_log ? 3 : 2, options) != 0) {
+    made.error = "it does not know " + device.str();
+    return made;
+  }
+  bool done = library.add_data(handle, kInputPtx, ptx.c_str(), ptx.size() + 1, "kernels") == 0 &&
+              library.complete(handle) == 0;
+  size_t size = 0;
+  if (done) done = library.cubin_size(handle, &size) == 0;
+  if (done) {
+    made.cubin.resize(size);
+    done = library.cubin(handle, made.cubin.data()) == 0;
+  }
+  if (!done) made.error = Log(handle, library.error_log_size, library.error_log);
+  if (!done && made.error.empty()) made.error = "it made no cubin, and does not say why";
+  if (done && wants_log) made.log = Log(handle, library.info_log_size, library.info_log);
+  library.destroy(&handle);
+  return made;
 }
 
 // The number that stands before `unit`; 0: it is not there.
@@ -138,31 +168,49 @@ std::map<std::string, CodeResources> ResourcesOf(llvm::StringRef log) {
   return code;
 }
 
-llvm::Expected<std::string> Assemble(llvm::StringRef ptx, llvm::StringRef device,
-                                     std::map<std::string, CodeResources>* code) {
+std::vector<std::string> SplitKernels(llvm::StringRef ptx, size_t most) {
+  // What stands outside of kernels is in each text: declarations, and functions that some of them call.
+  std::string common;
+  std::vector<std::string> kernels;
+  bool in_kernel = false;
+  for (llvm::StringRef rest = ptx; !rest.empty();) {
+    const size_t end = rest.find('\n');
+    const llvm::StringRef line = rest.take_front(end == llvm::StringRef::npos ? rest.size() : end + 1);
+    rest = rest.drop_front(line.size());
+    if (!in_kernel && line.starts_with(".visible .entry ")) {
+      in_kernel = true;
+      kernels.emplace_back();
+    }
+    (in_kernel ? kernels.back() : common) += line;
+    if (line.starts_with("}")) in_kernel = false;
+  }
+  // The longest first, each to the text that is the shortest so far.
+  std::sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::vector<std::string> texts(std::clamp<size_t>(most, 1, std::max<size_t>(1, kernels.size())), common);
+  for (const std::string& kernel : kernels)
+    *std::min_element(texts.begin(), texts.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); }) +=
+        kernel;
+  return texts;
+}
+
+llvm::Expected<std::vector<std::string>> Assemble(llvm::ArrayRef<std::string> texts, llvm::StringRef device,
+                                                  std::map<std::string, CodeResources>* code) {
   const std::lock_guard lock(AssemblersInUse());
   const Library* library = TheLibrary();
   if (library == nullptr) return llvm::createStringError("libnvJitLink is not on this machine");
-  const std::string arch = "-arch=" + device.str();
-  const char* options[] = {arch.c_str(), "-O3", "-verbose"};
-  Handle handle = nullptr;
-  if (library->create(&handle, code != nullptr ? 3 : 2, options) != 0)
-    return llvm::createStringError("nvJitLink does not know " + device);
-  const std::string text = ptx.str();
-  std::string cubin;
-  bool done = library->add_data(handle, kInputPtx, text.c_str(), text.size() + 1, "kernels") == 0 &&
-              library->complete(handle) == 0;
-  size_t size = 0;
-  if (done) done = library->cubin_size(handle, &size) == 0;
-  if (done) {
-    cubin.resize(size);
-    done = library->cubin(handle, cubin.data()) == 0;
+  std::vector<Assembled> parts(texts.size());
+  const auto assemble = [&](size_t i) { parts[i] = AssembleOne(*library, texts[i], device, code != nullptr); };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < texts.size(); ++i) others.emplace_back(assemble, i);
+  if (!texts.empty()) assemble(0);
+  for (std::thread& other : others) other.join();
+  std::vector<std::string> cubins;
+  for (Assembled& part : parts) {
+    if (!part.error.empty()) return llvm::createStringError("nvJitLink: " + part.error);
+    if (code != nullptr) code->merge(ResourcesOf(part.log));
+    cubins.push_back(std::move(part.cubin));
   }
-  const std::string errors = done ? "" : Log(handle, library->error_log_size, library->error_log);
-  if (done && code != nullptr) *code = ResourcesOf(Log(handle, library->info_log_size, library->info_log));
-  library->destroy(&handle);
-  if (!done) return llvm::createStringError("nvJitLink: " + errors);
-  return cubin;
+  return cubins;
 }
 
 }  // namespace tessera::compiler

@@ -5,7 +5,9 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include "tiers/compiler/target/codegen.h"
@@ -16,10 +18,14 @@ namespace tessera::compiler {
 /// others cost nothing. Any thread.
 bool HasAssembler();
 
-/// A cubin of the PTX for devices of that kind. `code`, where it is given, gets the registers, spills, stack and shared
-/// memory of each kernel. An error without the library, and for PTX that it does not take.
-llvm::Expected<std::string> Assemble(llvm::StringRef ptx, llvm::StringRef device,
-                                     std::map<std::string, CodeResources>* code);
+/// At most so many texts that have all kernels of the PTX, each of them once, and about as much to assemble as each other.
+std::vector<std::string> SplitKernels(llvm::StringRef ptx, size_t most);
+
+/// Cubins of texts of PTX for devices of that kind; each is assembled by a thread of its own. `code`, where it is given,
+/// gets the registers, spills, stack and shared memory of each kernel. An error without the library, and for PTX that it
+/// does not take.
+llvm::Expected<std::vector<std::string>> Assemble(llvm::ArrayRef<std::string> texts, llvm::StringRef device,
+                                                  std::map<std::string, CodeResources>* code);
 
 /// The process ends: returns when nobody is in the library, and lets nobody in again. A thread that comes then waits
 /// for ever.

@@ -58,7 +58,7 @@ std::vector<Launch> PlanOf(ModuleOp module) {
   return plan;
 }
 
-std::string ArtifactOf(ArrayRef<Launch> plan, uint32_t kind, StringRef object, size_t second_bytes) {
+std::string ArtifactOf(ArrayRef<Launch> plan, uint32_t kind, StringRef object, ArrayRef<int64_t> cubins) {
   std::vector<int64_t> words = {static_cast<int64_t>(plan.size())};
   for (const Launch& launch : plan) {
     words.push_back(launch.position);
@@ -92,9 +92,9 @@ std::string ArtifactOf(ArrayRef<Launch> plan, uint32_t kind, StringRef object, s
     words.push_back(launch.many);
     words.push_back(launch.partial);
   }
-  const tiers::ArtifactHeader header = {
-      {'T', 'S', 'R', 'A'}, tiers::kArtifactVersion, kind, static_cast<uint32_t>(second_bytes), words.size(),
-      object.size()};
+  Append(words, cubins);
+  const tiers::ArtifactHeader header = {{'T', 'S', 'R', 'A'}, tiers::kArtifactVersion, kind, 0, words.size(),
+                                        object.size()};
   std::string artifact(reinterpret_cast<const char*>(&header), sizeof header);
   artifact.append(reinterpret_cast<const char*>(words.data()), words.size() * sizeof words[0]);
   artifact.append(object.data(), object.size());

@@ -34,7 +34,8 @@ struct Launch {
 std::vector<Launch> PlanOf(mlir::ModuleOp module);
 
 /// Plan and object as the core takes them (ArtifactHeader and ArtifactKind in tiers/compiler.h).
-std::string ArtifactOf(llvm::ArrayRef<Launch> plan, uint32_t kind, llvm::StringRef object, size_t second_bytes);
+std::string ArtifactOf(llvm::ArrayRef<Launch> plan, uint32_t kind, llvm::StringRef object,
+                       llvm::ArrayRef<int64_t> cubins);
 
 }  // namespace tessera::compiler
 
