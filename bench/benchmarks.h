@@ -52,6 +52,8 @@
   X(gpu_rows, GpuRowLengths, "softmax, norms and cross-entropy of rows from 1k to 128k on a GPU, a copy or a read")  \
   X(gpu_gemm_tier1, GpuGemmTier1, "products of all sizes and dtypes on a GPU, and cuBLASLt")                         \
   X(gpu_attention, GpuAttention, "attention in tier 1 on a GPU, and PyTorch")                                        \
+  X(gpu_scores, GpuScores,                                                                                           \
+    "attention written in ops, with functions of its scores, as one kernel; flex_attention and tier 1")              \
   X(gpu_decode, GpuDecode, "attention of one query and many keys in tier 1 on a GPU, PyTorch, and a copy")           \
   X(gpu_epilogues, GpuEpilogues,                                                                                     \
     "products of cuBLASLt and what follows them in one call, in versions; tier 1, cuBLASLt")                         \

@@ -204,6 +204,7 @@ Timed GpuTask(const std::string& task) {
   }
   if (const Timed program = GpuProgramTask(task)) return program;
   if (const Timed linear = GpuLinearTask(task)) return linear;
+  if (const Timed scores = GpuScoresTask(task)) return scores;
   if (const Timed rows = GpuRowsTask(task)) return rows;
   if (const Timed tuner = GpuTunerTask(task)) return tuner;
   if (name == "generated") {

@@ -7,6 +7,7 @@
 //   decode B H K S D, paged_decode B H K S D N  attention of one query; with pages of N positions (gpu_programs.cc)
 //   until                  a loop that ends when what it computes is small enough (gpu_programs.cc)
 //   linear WHAT M N K [T]  a product and what follows it (gpu_linear.cc)
+//   scores WHAT B H S D    attention written in ops (gpu_scores.cc)
 //   loop                   30 small ops in a C++ loop
 //   eager_add, call N      the host's time of a small op, and of a call of a function of N of them
 //   generated TASK         generated kernels of one run of the task, in place of seconds
@@ -23,6 +24,7 @@ namespace bench {
 Timed GpuTask(const std::string& task);
 Timed GpuProgramTask(const std::string& task);
 Timed GpuLinearTask(const std::string& task);
+Timed GpuScoresTask(const std::string& task);
 Timed GpuRowsTask(const std::string& task);
 Timed GpuTunerTask(const std::string& task);
 

@@ -139,6 +139,30 @@ def f8_blocks(m, n, k):
     return lambda: torch._scaled_mm(x, w.t(), s, t.t(), out_dtype=torch.bfloat16)
 
 
+def scores(words):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    batch, heads, length, columns = map(int, words[2:6])
+    what = words[1]
+
+    def normal():
+        return torch.randn(batch, heads, length, columns, device="cuda", dtype=torch.bfloat16)
+
+    q, k, v = normal(), normal(), normal()
+    slopes = torch.exp2(-8.0 / heads * torch.arange(1, heads + 1, device="cuda", dtype=torch.float32))
+
+    def score(s, b, h, i, j):
+        if "cap" in what:
+            s = torch.tanh(s * 0.005) * 20.0
+        return s + slopes[h] * (j - i) if "alibi" in what else s
+
+    mask = None
+    if "causal" in what:
+        mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, length, length, device="cuda")
+    flex = torch.compile(flex_attention, dynamic=False)
+    scale = 1.0 if "cap" in what else 0.125
+    return lambda: flex(q, k, v, score_mod=score if "cap" in what else None, block_mask=mask, scale=scale)
+
+
 def op(name):
     x = torch.randn(16384, 4096, device="cuda", dtype=torch.bfloat16)
     ids = torch.randint(0, 16384, (16384,), device="cuda")
@@ -168,6 +192,9 @@ def find(task):
         return compiled(function) if function and words[0] != "linear" else function, False
     if words[:2] == ["f8", "blocks"]:
         return f8_blocks(*map(int, words[2:5])), False
+    if words[0] == "flex_scores":
+        torch._dynamo.reset()
+        return scores(words), False
     if words[0] == "op":
         return op(words[1]), False
     if words[0] == "rows":

@@ -196,6 +196,28 @@ bool FollowsFromPositions(Value v, ArrayRef<Dim> space, llvm::SetVector<Operatio
   return ops.size() <= kMostPositionOps;
 }
 
+// Is it a comparison, or several that must all hold, of which one says that a key comes no later than a query?
+bool FindOrder(Value condition, AttentionOps& a) {
+  Operation* op = condition.getDefiningOp();
+  if (Is(op, "logical_and")) return FindOrder(op->getOperand(0), a) || FindOrder(op->getOperand(1), a);
+  const bool is_up = Is(op, "ge") || Is(op, "gt"), is_down = Is(op, "le") || Is(op, "lt");
+  if (!is_up && !is_down) return false;
+  Operation* queries = op->getOperand(is_up ? 0 : 1).getDefiningOp();
+  Operation* keys = op->getOperand(is_up ? 1 : 0).getDefiningOp();
+  // How far from the last dim they run.
+  auto from_end = [](Operation* positions) -> int64_t {
+    if (positions == nullptr || !IsPositions(positions) || isa<FloatType>(ElementOf(positions->getResult(0)))) return 0;
+    auto axis = positions->getAttrOfType<IntegerAttr>("axis");
+    const auto dims = static_cast<int64_t>(DimsOf(positions->getResult(0).getType()).size());
+    return dims - (axis ? axis.getInt() : 0);
+  };
+  if (from_end(queries) != 2 || from_end(keys) != 1) return false;
+  a.query_positions = queries;
+  a.key_positions = keys;
+  a.sees_own = Is(op, "ge") || Is(op, "le");
+  return true;
+}
+
 }  // namespace
 
 bool IsHead(graph::TraceOp trace, const Dim& d) {
@@ -235,6 +257,12 @@ void TakePositions(WrittenAttention& attention) {
       for (Value o : op->getOperands()) operands.push_back(copy(o));
       clone = b.clone(*op);
       clone->setOperands(operands);
+      // With as many dims as scores have: so they are no numbers of rows.
+      if (!IsPositions(op)) {
+        SmallVector<Dim> dims = DimsOf(v.getType());
+        dims.insert(dims.begin(), space.size() - dims.size(), Dim{false, 1});
+        clone->getResult(0).setType(TensorOf(b.getContext(), dims, ElementOf(v)));
+      }
     }
     for (StringRef name : {"step", "values", "until", "tsr.strides"}) clone->removeAttr(name);
     return copies[v] = clone->getResult(0);
@@ -317,6 +345,10 @@ std::optional<AttentionOps> AttentionOf(sched::KernelOp kernel) {
     a.is_causal = true;
     a.scores = causal.getX();
     through_casts();
+  }
+  if (Operation* where = a.scores.getDefiningOp(); Is(where, "where") && !a.is_causal) {
+    const bool is_number = DimsOf(where->getOperand(2).getType()).empty();
+    if (is_number && FindOrder(where->getOperand(0), a)) a.where = where;
   }
   if (Operation* mul = a.scores.getDefiningOp(); Is(mul, "mul")) {
     auto number = mul->getOperand(1).getDefiningOp<graph::NumberOp>();

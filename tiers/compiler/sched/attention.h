@@ -45,6 +45,11 @@ struct AttentionOps {
   double scale = 1;                   // ... and for this factor, which is above 0
   bool is_causal = false;
   graph::ReduceOp max, sum;
+  /// Otherwise scores may be where(queries >= keys, shown, hidden), with more conditions or without: if `hidden` is
+  /// minus infinity, keys whose positions come after those of the query are not seen.
+  mlir::Operation* where = nullptr;
+  mlir::Operation *query_positions = nullptr, *key_positions = nullptr;
+  bool sees_own = false;  // >= and not >
 };
 std::optional<AttentionOps> AttentionOf(sched::KernelOp kernel);
 

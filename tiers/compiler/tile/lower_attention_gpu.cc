@@ -28,7 +28,7 @@
 #include <limits>
 #include <tuple>
 
-#include "tiers/compiler.h"
+#include "llvm/ADT/SetVector.h"
 #include "tiers/compiler/sched/attention.h"
 #include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/tile/follow_product_gpu.h"
@@ -77,7 +77,8 @@ class AttentionGpuLowering : public FollowProductGpu {
     columns_ = sizes_[rank_ - 1];
     row_tiles_ = Ceil(rows_, s_.rows);
     FindOperands();
-    if (ops_.is_causal) FindHeadsAtOnce();
+    if (ops_.where != nullptr) FindOrder();
+    if (HidesKeys()) FindHeadsAtOnce();
     Roles();
     SmallVector<int64_t> tasks, blocks;
     for (size_t d = 0; d + 1 < rank_; ++d) {
@@ -150,15 +151,43 @@ class AttentionGpuLowering : public FollowProductGpu {
 
   // Operands that have an element for each key, and positions.
   void FindOperands() {
-    llvm::SmallPtrSet<Value, 8> operands;
-    CollectOperands(ops_.scores, operands);
-    for (Value v : operands) {
-      const size_t k = cast<BlockArgument>(v).getArgNumber();
-      if (MovesInside(k)) moving_.push_back(k);
+    Collect(ops_.scores, moving_, positions_);
+    shown_ = ops_.where != nullptr ? ops_.where->getOperand(1) : ops_.scores;
+    Collect(shown_, first_moving_, first_positions_);
+  }
+  void Collect(Value v, SmallVector<size_t>& moving, SmallVector<Operation*>& positions) {
+    llvm::SetVector<Value> seen;
+    seen.insert(v);
+    for (size_t n = 0; n < seen.size(); ++n) {
+      Operation* op = seen[n].getDefiningOp();
+      if (op == product_) continue;
+      if (op == nullptr) {
+        const size_t k = cast<BlockArgument>(seen[n]).getArgNumber();
+        if (MovesInside(k)) moving.push_back(k);
+        continue;
+      }
+      if (IsPositions(op)) positions.push_back(op);
+      seen.insert(op->operand_begin(), op->operand_end());
     }
-    llvm::sort(moving_);
-    for (Operation& op : Body())
-      if (IsPositions(&op)) positions_.push_back(&op);
+    llvm::sort(moving);
+  }
+
+  // A mask that compares positions is known when the kernel runs: whether it hides keys after the query at all.
+  bool HidesKeys() const { return ops_.is_causal || ops_.where != nullptr; }
+  void FindOrder() {
+    ForgetRow();
+    auto number = [&](Operation* positions, unsigned k) {
+      return AsInteger(RowValue(positions->getOperand(k)), b_.getI64Type());
+    };
+    query_start_ = number(ops_.query_positions, 0);
+    query_step_ = number(ops_.query_positions, 1);
+    key_start_ = number(ops_.key_positions, 0);
+    Value hidden = RowValue(ops_.where->getOperand(2));
+    Value infinity = arith::ConstantOp::create(
+        b_, loc_, b_.getFloatAttr(hidden.getType(), -std::numeric_limits<double>::infinity()));
+    is_order_ = And(arith::CmpFOp::create(b_, loc_, arith::CmpFPredicate::OEQ, hidden, infinity),
+                    And(Compare(arith::CmpIPredicate::eq, number(ops_.key_positions, 1), I64(1)),
+                        Compare(arith::CmpIPredicate::sge, query_step_, I64(0))));
   }
   bool InPairs(size_t k) const {
     const ViewPlan& v = nest_.views[k];
@@ -236,7 +265,7 @@ class AttentionGpuLowering : public FollowProductGpu {
   Task TaskAt(Value number) {
     Task task;
     Value head, block;
-    if (ops_.is_causal) {
+    if (HidesKeys()) {
       auto [bands, within] = Split(number, band_);
       Value first = Mul(bands, together_);
       auto [turn, of] = Split(within, Min(together_, Minus(batches_, first)));
@@ -249,12 +278,8 @@ class AttentionGpuLowering : public FollowProductGpu {
     task.keys = OfHeads(right_, task.batch);
     task.values = OfHeads(values_matrix_, task.batch);
     task.row = Mul(block, I64(s_.rows));
-    Value seen = columns_;
-    if (ops_.is_causal) {
-      Value end = Min(Sum(task.row, I64(s_.rows)), rows_);
-      seen = Max(Sum(end, Minus(columns_, rows_)), I64(1));
-    }
-    task.tiles = Max(Ceil(seen, s_.columns), I64(1));
+    Value last = Minus(Min(Sum(task.row, I64(s_.rows)), rows_), I64(1));
+    task.tiles = Max(Ceil(Seen(last, columns_), s_.columns), I64(1));
     return task;
   }
 
@@ -389,19 +414,21 @@ class AttentionGpuLowering : public FollowProductGpu {
       part.offsets = offsets_;
       TurnTo(part);
       for (Operation* op : positions_)
-        if (const int64_t dim = DimOfPositions(op); dim < static_cast<int64_t>(rank_) - 1)
-          values_[op->getResult(0)] = PositionsFrom(op, part.indices[static_cast<size_t>(dim)], 1);
+        if (!IsOfKeys(op))
+          values_[op->getResult(0)] = PositionsFrom(op, part.indices[static_cast<size_t>(DimOfPositions(op))], 1);
       NeedNumbers(ops_.scores);
       part.values = values_;
-      seen_[static_cast<size_t>(p)] = Seen(row);
+      seen_[static_cast<size_t>(p)] = ops_.is_causal ? Seen(row, columns_) : columns_;
     }
-    end_of_group_ = Seen(Sum(task.row, Mul(group_, I64(kGroupRows))));
+    if (HidesKeys()) end_of_group_ = Seen(Sum(task.row, Mul(group_, I64(kGroupRows))), I64(0));
   }
-  // How many keys a query sees, from the first one on.
-  Value Seen(Value row) {
-    if (!ops_.is_causal) return columns_;
-    Value end = Sum(Sum(row, I64(1)), Minus(columns_, rows_));
-    return arith::MinSIOp::create(b_, loc_, Max(end, I64(0)), columns_);
+  // How many keys a query sees, from the first one on; `otherwise` if that is not known.
+  Value Seen(Value row, Value otherwise) {
+    if (!HidesKeys()) return columns_;
+    Value end = ops_.is_causal ? Sum(Sum(row, I64(1)), Minus(columns_, rows_))
+                               : Sum(Minus(Sum(query_start_, Mul(query_step_, row)), key_start_), I64(ops_.sees_own));
+    end = arith::MinSIOp::create(b_, loc_, Max(end, I64(0)), columns_);
+    return ops_.is_causal ? end : arith::SelectOp::create(b_, loc_, is_order_, end, otherwise).getResult();
   }
   // Numbers of the row that `v` follows from, without what a product gives.
   void NeedNumbers(Value v) {
@@ -414,6 +441,7 @@ class AttentionGpuLowering : public FollowProductGpu {
     for (Value o : op->getOperands()) NeedNumbers(o);
   }
 
+  bool IsOfKeys(Operation* positions) const { return DimOfPositions(positions) + 1 == static_cast<int64_t>(rank_); }
   // The dim of the space that positions run along.
   int64_t DimOfPositions(Operation* op) const {
     auto axis = op->getAttrOfType<IntegerAttr>("axis");
@@ -481,40 +509,35 @@ class AttentionGpuLowering : public FollowProductGpu {
 
   // ---- scores and weights
 
-  // 32 keys at a time. In the first tile keys may not be there; those that a causal mask hides are in the last tiles
-  // that a group sees.
+  // 32 keys at a time. In the first tile keys may not be there; those that come after the query are in the last tiles
+  // that a group sees, so others are not asked.
   SmallVector<Pair> Scores(Value sums, Value tile, bool is_first) {
     Value first_key = Mul(tile, I64(s_.columns));
+    SmallVector<std::array<Chunk, 2>> chunks;
     SmallVector<Pair> scores;
     for (int64_t n = 0; n < s_.columns / kStep; ++n) {
       auto taken = tile::TakeOp::create(b_, loc_, Eight(), Eight(), sums, b_.getI64IntegerAttr(n * kStep / 2));
       Value column = Sum(Sum(first_key, I64(n * kStep)), pair_);
-      llvm::DenseMap<Value, Value> shared;  // by both rows
-      for (Operation* op : positions_)
-        if (DimOfPositions(op) + 1 == static_cast<int64_t>(rank_))
-          shared[op->getResult(0)] = PositionsFrom(op, Keys(column), kLanes);
-      for (size_t k : moving_)
-        if (!MovesAlongRows(k)) shared[Argument(k)] = LoadOf(k, column);
-      Pair& both = scores.emplace_back();
+      std::array<Chunk, 2>& both = chunks.emplace_back();
       for (unsigned p = 0; p < 2; ++p) {
-        TurnTo(parts_[p]);
-        Chunk chunk{column, Value(), kLanes, false};
-        for (auto [v, x] : shared) chunk.tiles[v] = x;
-        for (size_t k : moving_)
-          if (MovesAlongRows(k)) chunk.tiles[Argument(k)] = LoadOf(k, column);
-        chunk.tiles[product_->getResult(0)] = taken.getResult(p);
-        both[p] = Tile(ops_.scores, chunk);
+        both[p] = Chunk{column, Value(), kLanes, false};
+        both[p].tiles[product_->getResult(0)] = taken.getResult(p);
       }
+      scores.push_back(ScoresOf(shown_, both, first_moving_, first_positions_));
     }
-    if (is_first) return Hidden(scores, first_key);
-    if (!ops_.is_causal) return scores;
+    auto masked = [&] {
+      SmallVector<Pair> all;
+      for (std::array<Chunk, 2>& both : chunks) all.push_back(ScoresOf(ops_.scores, both, moving_, positions_));
+      return all;
+    };
+    if (is_first) return Hidden(ops_.where != nullptr ? masked() : scores, first_key);
+    if (!HidesKeys()) return scores;
     // The first row sees the fewest keys.
     Value end = Sum(first_key, I64(s_.columns));
     Value is_edge = Compare(arith::CmpIPredicate::sgt, end, end_of_group_);
     SmallVector<Type> types(2 * scores.size(), Eight());
     auto branch = scf::IfOp::create(b_, loc_, types, is_edge, /*withElseRegion=*/true);
-    auto yield = [&](Block* block, ArrayRef<Pair> pairs) {
-      b_.setInsertionPointToEnd(block);
+    auto yield = [&](ArrayRef<Pair> pairs) {
       SmallVector<Value> flat;
       for (const Pair& pair : pairs) flat.append(pair.begin(), pair.end());
       scf::YieldOp::create(b_, loc_, flat);
@@ -522,13 +545,33 @@ class AttentionGpuLowering : public FollowProductGpu {
     {
       OpBuilder::InsertionGuard guard(b_);
       b_.setInsertionPointToEnd(branch.thenBlock());
-      const SmallVector<Pair> hidden = Hidden(scores, first_key);
-      yield(branch.thenBlock(), hidden);
-      yield(branch.elseBlock(), scores);
+      yield(ops_.where != nullptr ? masked() : Hidden(scores, first_key));
+      b_.setInsertionPointToEnd(branch.elseBlock());
+      yield(scores);
     }
     for (auto [n, pair] : llvm::enumerate(scores))
       for (unsigned p = 0; p < 2; ++p) pair[p] = branch.getResult(static_cast<unsigned>(2 * n) + p);
     return scores;
+  }
+  // A value for 32 keys, with these operands and positions that it needs.
+  Pair ScoresOf(Value v, std::array<Chunk, 2>& chunks, ArrayRef<size_t> moving, ArrayRef<Operation*> positions) {
+    llvm::DenseMap<Value, Value> shared;  // by both rows
+    for (Operation* op : positions) {
+      Value x = op->getResult(0);
+      if (IsOfKeys(op) && !chunks[0].tiles.contains(x)) shared[x] = PositionsFrom(op, Keys(chunks[0].at), kLanes);
+    }
+    for (size_t k : moving)
+      if (!MovesAlongRows(k) && !chunks[0].tiles.contains(Argument(k))) shared[Argument(k)] = LoadOf(k, chunks[0].at);
+    Pair both;
+    for (unsigned p = 0; p < 2; ++p) {
+      TurnTo(parts_[p]);
+      for (auto [x, elements] : shared) chunks[p].tiles[x] = elements;
+      for (size_t k : moving)
+        if (MovesAlongRows(k) && !chunks[p].tiles.contains(Argument(k)))
+          chunks[p].tiles[Argument(k)] = LoadOf(k, chunks[p].at);
+      both[p] = Tile(v, chunks[p]);
+    }
+    return both;
   }
   VectorType Eight() { return VectorType::get({kLanes}, b_.getF32Type()); }
 
@@ -666,8 +709,10 @@ class AttentionGpuLowering : public FollowProductGpu {
   int64_t depth_pieces_ = 0, columns_of_result_ = 0;
   Matrix values_matrix_, result_;
   int64_t query_bytes_ = 0, key_bytes_ = 0, value_bytes_ = 0, value_pitch_ = 0, keys_at_ = 0, values_at_ = 0;
-  SmallVector<size_t> moving_;          // operands with an element for each key
-  SmallVector<Operation*> positions_;
+  SmallVector<size_t> moving_, first_moving_;             // operands with an element for each key
+  SmallVector<Operation*> positions_, first_positions_;  // ... and positions; the first of what is shown
+  Value shown_;                                           // scores without a mask of positions
+  Value query_start_, query_step_, key_start_, is_order_;  // of that mask
   Value row_tiles_, batches_, together_, band_;
   Value pair_;                // the thread's first column of every eight
   std::array<Part, 2> parts_;  // its rows
