@@ -766,6 +766,18 @@ def TsrTile_ScaleRowsOp : TsrTile_Op<"scale_rows", [Pure, AllTypesMatch<["sums",
   let assemblyFormat = "$sums `by` $upper `,` $lower attr-dict `:` type($result)";
 }
 
+def TsrTile_AnyOp : TsrTile_Op<"any", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Does it hold for any thread of the warp? All of them come here";
+  let description = [{
+    ```mlir
+    %all = tsr_tile.any %flag
+    ```
+  }];
+  let arguments = (ins I1:$flag);
+  let results = (outs I1:$result);
+  let assemblyFormat = "$flag attr-dict";
+}
+
 def TsrTile_LoadPairsOp : TsrTile_Op<"load_pairs", [MemoryEffects<[MemRead]>]> {
   let summary = "Elements of a view where a thread has sums, as tsr_tile.take has them";
   let description = [{

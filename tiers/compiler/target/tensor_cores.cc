@@ -608,6 +608,14 @@ class Writer {
       kept.replaceAllUsesWith(Joined(given.slice(sums.size() + 8 * k, 8), kept.getType()));
   }
 
+  Value Any(tile::AnyOp op) {
+    Value flag = LLVM::ZExtOp::create(b_, loc_, b_.getI32Type(), op.getFlag());
+    Value any = Text(
+        "{\n.reg .pred p, q;\nsetp.ne.u32 p, $1, 0;\nvote.sync.any.pred q, p, 0xffffffff;\nselp.u32 $0, 1, 0, q;\n}",
+        "=r,r", flag, b_.getI32Type());
+    return LLVM::ICmpOp::create(b_, loc_, LLVM::ICmpPredicate::ne, any, Small(0));
+  }
+
   Value ScaleRows(tile::ScaleRowsOp op) {
     Value sums = op.getSums();
     SmallVector<Value> scaled = Elements(sums);
@@ -699,6 +707,8 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
     product.getResult().replaceAllUsesWith(w.MultiplyWeights(product));
   } else if (auto weighed = dyn_cast<tile::WeighedOp>(op)) {
     w.Weighed(weighed);
+  } else if (auto any = dyn_cast<tile::AnyOp>(op)) {
+    any.getResult().replaceAllUsesWith(w.Any(any));
   } else if (auto scale = dyn_cast<tile::ScaleRowsOp>(op)) {
     scale.getResult().replaceAllUsesWith(w.ScaleRows(scale));
   } else if (auto leave = dyn_cast<tile::LeaveOp>(op)) {

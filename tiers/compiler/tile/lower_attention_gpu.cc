@@ -379,7 +379,7 @@ class AttentionGpuLowering : public FollowProductGpu {
         SmallVector<Value> fresh = Weigh(s, Minus(last, n), /*is_first=*/false, now, by);
         sums = Weighed(sums, weights, fresh);
         Release(ValuesUsed(ring.slot));
-        sums = tile::ScaleRowsOp::create(b_, loc_, sums.getType(), sums, by[0], by[1]);
+        sums = ScaleWhereLarger(sums, by);
         SmallVector<Value> out = {sums, next.slot, next.phase};
         for (const Row& row : now) out.append({row.max, row.sum});
         out.append(fresh);
@@ -504,6 +504,21 @@ class AttentionGpuLowering : public FollowProductGpu {
     auto op = tile::WeighedOp::create(b_, loc_, types, sums, words, next);
     next.assign(op.getKept().begin(), op.getKept().end());
     return op.getResult();
+  }
+  // Seldom: after a few tiles no score is larger than all before.
+  Value ScaleWhereLarger(Value sums, const Pair& by) {
+    Pair is_less;
+    for (unsigned p = 0; p < 2; ++p)
+      is_less[p] = arith::CmpFOp::create(b_, loc_, arith::CmpFPredicate::UNE, by[p], F32(1));
+    Value any = tile::AnyOp::create(b_, loc_, b_.getI1Type(), arith::OrIOp::create(b_, loc_, is_less[0], is_less[1]));
+    auto branch = scf::IfOp::create(b_, loc_, TypeRange(sums.getType()), any, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b_);
+    b_.setInsertionPointToEnd(branch.thenBlock());
+    Value scaled = tile::ScaleRowsOp::create(b_, loc_, sums.getType(), sums, by[0], by[1]);
+    scf::YieldOp::create(b_, loc_, scaled);
+    b_.setInsertionPointToEnd(branch.elseBlock());
+    scf::YieldOp::create(b_, loc_, sums);
+    return branch.getResult(0);
   }
   Type DtypeOfValues() { return ElementOf(ops_.values->getOperand(1)); }
 
