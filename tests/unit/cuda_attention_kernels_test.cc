@@ -26,6 +26,7 @@ std::string Describe(const Case& c, DType dtype, const std::string& what) {
 struct Attention {
   std::string name, parameters, scores;
   std::function<std::vector<Tensor>(const Case& c, DType dtype)> more;
+  bool is_wide = false;  // %x is f32
 };
 
 /// In types D is the depth, @ the dtype.
@@ -36,7 +37,7 @@ std::string Text(const Attention& p, const Case& c, DType dtype) {
       ") -> tensor<B x H x S x D x @> {\n"
       "  %s = matmul %q, %k {transpose_a = false, transpose_b = true}\n" +
       p.scores +
-      "  %w = softmax %x {axis = -1}\n"
+      (p.is_wide ? "  %w0 = softmax %x {axis = -1}\n  %w = cast %w0 {dtype = @}\n" : "  %w = softmax %x {axis = -1}\n") +
       "  %y = matmul %w, %v\n"
       "  return %y\n}\n";
   const std::string depth = std::to_string(c.depth), t(Name(dtype));
@@ -59,14 +60,28 @@ const Attention kPrograms[] = {
     {"alibi", ", %slopes: tensor<H x 1 x 1 x f32>",
      std::string(kPositions) +
          "  %d = sub %j, %i\n  %e = cast %d {dtype = f32}\n  %g = mul %e, %slopes\n"
-         "  %a = cast %s {dtype = f32}\n  %b = mul %a, 0.1\n  %z = add %b, %g\n  %x = cast %z {dtype = @}\n",
+         "  %a = cast %s {dtype = f32}\n  %b = mul %a, 0.1\n  %x = add %b, %g\n",
      [](const Case& c, DType) {
        std::vector<float> slopes;
        for (int64_t h = 0; h < c.heads; ++h) slopes.push_back(std::exp2(-static_cast<float>(h + 1)));
        return std::vector<Tensor>{reshape(Tensor::from(slopes), {c.heads, 1, 1}).to(Runtime::device())};
-     }},
+     },
+     true},
     {"causal", "",
      std::string(kPositions) + "  %m = ge %i, %j\n  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n", None},
+    {"strictly before", "",
+     "  %i = iota 100, 2 {dims = [S, 1], axis = 0, dtype = i32}\n  %j = iota 7, 1 {dims = [1, T], axis = 1, dtype = i32}\n"
+     "  %m = lt %j, %i\n  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n",
+     None},
+    {"hidden a little", "",
+     std::string(kPositions) + "  %m = ge %i, %j\n  %a = mul %s, 0.125\n  %x = where %m, %a, -2.0\n", None},
+    {"window", "",
+     std::string(kPositions) +
+         "  %m1 = ge %i, %j\n  %d = sub %i, %j\n  %m2 = lt %d, 64\n  %m = logical_and %m1, %m2\n"
+         "  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n",
+     None},
+    {"after", "",
+     std::string(kPositions) + "  %m = le %i, %j\n  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n", None},
     {"bool mask", ", %m: tensor<B x 1 x S x T x bool>", "  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n",
      [](const Case& c, DType) {
        return std::vector<Tensor>{gt(randn({c.batch, 1, c.queries, c.keys}), -0.5)};
@@ -74,15 +89,23 @@ const Attention kPrograms[] = {
     {"additive mask", ", %m: tensor<S x T x @>", "  %a = mul %s, 0.125\n  %x = add %a, %m\n",
      [](const Case& c, DType dtype) { return std::vector<Tensor>{randn({c.queries, c.keys}).cast(dtype)}; }},
     {"mask of keys", ", %m: tensor<B x 1 x 1 x T x f32>",
-     "  %a = cast %s {dtype = f32}\n  %b = mul %a, 0.125\n  %x1 = add %b, %m\n  %x = cast %x1 {dtype = @}\n",
-     [](const Case& c, DType) { return std::vector<Tensor>{randn({c.batch, 1, 1, c.keys})}; }},
+     "  %a = cast %s {dtype = f32}\n  %b = mul %a, 0.125\n  %x = add %b, %m\n",
+     [](const Case& c, DType) { return std::vector<Tensor>{randn({c.batch, 1, 1, c.keys})}; }, true},
     {"two masks", ", %m: tensor<T x f32>, %n: tensor<H x S x 1 x @>",
-     "  %a = mul %s, 0.1\n  %b = add %a, %n\n  %e = cast %b {dtype = f32}\n  %z = mul %e, %m\n"
-     "  %x = cast %z {dtype = @}\n",
+     "  %a = mul %s, 0.1\n  %b = add %a, %n\n  %e = cast %b {dtype = f32}\n  %x = mul %e, %m\n",
      [](const Case& c, DType dtype) {
        return std::vector<Tensor>{randn({c.keys}), randn({c.heads, c.queries, 1}).cast(dtype)};
-     }},
+     },
+     true},
 };
+
+/// What is allocated next has NaN in it.
+void Poison(const Case& c, DType dtype) {
+  std::vector<Tensor> all;
+  for (int i = 0; i < 3; ++i)
+    all.push_back(
+        full({c.batch, c.heads, c.queries, c.depth}, std::numeric_limits<double>::quiet_NaN()).cast(dtype));
+}
 
 Tensor Reference(const Attention& p, const Case& c, const std::vector<Tensor>& args) {
   std::string text = Text(p, c, f32);
@@ -138,7 +161,11 @@ TEST_F(CudaAttentionKernels, FunctionsOfScores) {
           for (const Tensor& x : p.more(c, dtype)) args.push_back(x);
           const int64_t before = Generated();
           std::vector<Tensor> y;
-          for (int i = 0; i < 8; ++i) y = f(args);
+          for (int i = 0; i < 8; ++i) {
+            y.clear();
+            Poison(c, dtype);
+            y = f(args);
+          }
           EXPECT_GT(Generated(), before) << Runtime::explain();
           ExpectClose(y[0], Reference(p, c, args), dtype == bf16 ? 1e-2 : 2e-3, what);
         }
@@ -169,8 +196,8 @@ TEST_F(CudaAttentionKernels, OneKernelForAllLengths) {
 
 // A query that sees no key has no weights: as tier 1 has it. Others are not touched by NaN in what they do not see.
 TEST_F(CudaAttentionKernels, RowsThatAreMaskedAsAWhole) {
-  const Attention& p = kPrograms[4];
-  ASSERT_EQ(p.name, "bool mask");
+  const Attention& p = *std::find_if(std::begin(kPrograms), std::end(kPrograms),
+                                     [](const Attention& known) { return known.name == "bool mask"; });
   const Case c = {1, 2, 130, 200, 64};
   auto module = Module::parse(Text(p, c, bf16));
   ASSERT_TRUE(module.ok());

@@ -83,7 +83,11 @@ class Finder {
         between_.push_back(op);
         continue;
       }
-      if (IsProduct(op)) return Finish(op) ? std::optional(found_) : std::nullopt;
+      if (IsProduct(op)) {
+        if (!Finish(op)) return std::nullopt;
+        TakeWhatFollows();
+        return found_;
+      }
       if (!MayBeWithin(op)) return std::nullopt;
       found_.ops.insert(op);
     }
@@ -137,6 +141,31 @@ class Finder {
       if (op->isBeforeInBlock(product) && KindOf(op, options_).c == Class::barrier) return false;
     // What else is read must be there, and not follow from scores in another way.
     return HasSizes();
+  }
+
+  // Ops that are computed from the result and numbers of its rows, as long as nobody else needs what is between.
+  void TakeWhatFollows() {
+    const SmallVector<Dim> out = DimsOf(found_.values->getResult(0).getType());
+    for (Operation* op = found_.values->getNextNode(); op != nullptr; op = op->getNextNode()) {
+      const Class c = KindOf(op, options_).c;
+      if (c == Class::barrier) return;
+      Value before = found_.ops.back()->getResult(0);
+      if (!llvm::is_contained(op->getOperands(), before)) continue;
+      auto until = found_.ops.back()->getAttrOfType<DenseI32ArrayAttr>("until");
+      const bool is_only =
+          llvm::all_of(before.getUsers(), [&](Operation* user) { return user == op; }) &&
+          (IsLoose(found_.ops.back()) || (until && until[0] <= (IsLoose(op) ? INT32_MAX - 1 : StepOf(op))));
+      const bool has_numbers = llvm::all_of(op->getOperands(), [&](Value v) {
+        const SmallVector<Dim> dims = DimsOf(v.getType());
+        return v == before || (LiesIn(dims, out) && (dims.empty() || dims.back().is_one()));
+      });
+      if (c != Class::elementwise || op->getNumResults() != 1 || DimsOf(op->getResult(0).getType()) != out ||
+          !is_only || !has_numbers || found_.ops.size() + 1 >= kMostOps)
+        break;
+      found_.ops.insert(op);
+    }
+    // What is written is a step's.
+    while (IsLoose(found_.ops.back())) found_.ops.pop_back();
   }
 
   // Heads of up to 128 elements, and dims that the device's copies take.

@@ -18,7 +18,7 @@ bool IsPositions(mlir::Operation* op);
 struct WrittenAttention {
   mlir::Operation* keys = nullptr;          // the product of queries and keys
   mlir::Operation* values = nullptr;        // the product of weights and values
-  llvm::SetVector<mlir::Operation*> ops;    // all of it, in the order of the trace
+  llvm::SetVector<mlir::Operation*> ops;    // all of it, in the order of the trace; the last one gives the result
   llvm::SmallVector<mlir::Operation*> own;  // steps before that nobody else needs, users first
 };
 

@@ -176,7 +176,7 @@ class Fuser {
   }
 
   bool IsGenerated(const WrittenAttention& attention) {
-    for (Operation* op = attention.keys->getNextNode(); op != attention.values; op = op->getNextNode())
+    for (Operation* op = attention.keys->getNextNode(); op != attention.ops.back(); op = op->getNextNode())
       if (!attention.ops.contains(op) && IsForLibrary(op)) return false;
     Group g;
     Begin(g, attention);

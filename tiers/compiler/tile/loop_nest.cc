@@ -114,6 +114,12 @@ bool Joins(const ViewPlan& view, ArrayRef<Dim> space, size_t d) {
   return a >= 0 && b >= 0 && (!view.known || view.known.empty());
 }
 
+// Is it computed from what the op gives?
+bool Follows(Value v, Operation* op) {
+  Operation* def = v.getDefiningOp();
+  return def != nullptr && (def == op || llvm::any_of(def->getOperands(), [&](Value o) { return Follows(o, op); }));
+}
+
 // The entry of a result that is a part of something; nothing: it is a whole.
 ArrayRef<int64_t> UpdateOf(sched::KernelOp kernel, size_t result) {
   ArrayAttr updates = kernel.getUpdatesAttr();
@@ -213,7 +219,7 @@ std::optional<LoopNest> LoopNest::Plan(sched::KernelOp kernel) {
     }
     const size_t own = static_cast<size_t>(view.type.getRank());
     // The second product of a kernel has a space of its own.
-    if (const Products p = ProductsOf(kernel); p.second != nullptr && p.IsResult(value)) {
+    if (const Products p = ProductsOf(kernel); p.second != nullptr && Follows(value, p.second)) {
       view.is_factor = true;
       nest.views.push_back(std::move(view));
       continue;
