@@ -225,7 +225,8 @@ TEST_F(CudaAttentionKernels, TheOpAttention) {
                     {2, 4, 1, 65, 500, 96, "scale = 0.3", false},
                     {1, 2, 2, 1000, 1000, 128, "causal = true", false},
                     {2, 4, 2, 130, 200, 64, "", true}};
-  for (const char* schedule : {"*:form=attention", "*:form=attention,columns=64", "*:form=attention,source=0,columns=64"}) {
+  for (const char* schedule : {"*:form=attention", "*:form=attention,columns=64", "*:form=attention,source=0,columns=64",
+                               "*:form=attention,apart=1", "*:form=attention,apart=1,columns=64"}) {
     for (const char* specialise_after : {"1000000000", "0"}) {
       OptionScope scope({{"specialise_after", specialise_after}, {"schedule", schedule}});
       for (const Op& o : ops) {

@@ -766,6 +766,30 @@ def TsrTile_ScaleRowsOp : TsrTile_Op<"scale_rows", [Pure, AllTypesMatch<["sums",
   let assemblyFormat = "$sums `by` $upper `,` $lower attr-dict `:` type($result)";
 }
 
+def TsrTile_TakeTurnOp : TsrTile_Op<"take_turn", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "All threads of warp group number `group`, one of two, wait until the other one has given it its turn";
+  let description = [{
+    ```mlir
+    tsr_tile.take_turn %n
+    ```
+  }];
+  let arguments = (ins I64:$group);
+  let assemblyFormat = "$group attr-dict";
+}
+
+def TsrTile_EndTurnOp : TsrTile_Op<"end_turn", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "All threads of warp group number `group`, one of two, give the other one its turn, and go on";
+  let description = [{
+    Each turn is given once: the last ones of a kernel may be left over.
+
+    ```mlir
+    tsr_tile.end_turn %n
+    ```
+  }];
+  let arguments = (ins I64:$group);
+  let assemblyFormat = "$group attr-dict";
+}
+
 def TsrTile_AnyOp : TsrTile_Op<"any", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Does it hold for any thread of the warp? All of them come here";
   let description = [{

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 
+#include "tiers/compiler/sched/columns.h"
 #include "tiers/compiler/sched/group.h"
 #include "tiers/compiler/sched/kinds.h"
 #include "tiers/compiler/sched/product.h"
@@ -25,11 +26,6 @@ bool Is(Operation* op, StringRef name) {
   return row != nullptr && row->name == name;
 }
 Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
-
-bool Transposes(Operation* product, StringRef which) {
-  auto attr = product->getAttrOfType<BoolAttr>(which);
-  return attr && attr.getValue();
-}
 
 // A reduction along the last dim, which stays as a dim of 1.
 bool IsOfRow(Operation* op, StringRef name) {

@@ -516,11 +516,6 @@ class Fuser {
     return false;
   }
 
-  static bool Transposes(Operation* product, StringRef which) {
-    auto attr = product->getAttrOfType<BoolAttr>(which);
-    return attr && attr.getValue();
-  }
-
   int64_t Likely(const Dim& d) { return LikelyOf(trace_, d); }
 
   Dim DepthOf(Operation* product) {

@@ -70,6 +70,11 @@ inline mlir::Value Through(mlir::Value v) {
   return v;
 }
 
+inline bool Transposes(mlir::Operation* product, llvm::StringRef which) {
+  auto attr = product->getAttrOfType<mlir::BoolAttr>(which);
+  return attr && attr.getValue();
+}
+
 /// What is known of the strides of a value of the trace; empty: row-major.
 inline mlir::DenseI64ArrayAttr KnownStrides(graph::TraceOp trace, mlir::Value v) {
   mlir::Attribute strides;

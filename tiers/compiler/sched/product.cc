@@ -314,7 +314,7 @@ DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
         {b.getNamedAttr("form", b.getStringAttr("attention")), b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
          b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
          b.getNamedAttr("nr", b.getI64IntegerAttr(nr)), b.getNamedAttr("stages", b.getI64IntegerAttr(stages)),
-         b.getNamedAttr("source", b.getI64IntegerAttr(source))});
+         b.getNamedAttr("apart", b.getI64IntegerAttr(apart)), b.getNamedAttr("source", b.getI64IntegerAttr(source))});
   }
   SmallVector<NamedAttribute> entries = {b.getNamedAttr("form", b.getStringAttr(kForms[static_cast<int>(form)])),
                                          b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
@@ -479,6 +479,7 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
       break;
     case ProductSchedule::Form::attention:
       choices.push_back("columns=" + std::to_string(192 - s.columns));
+      add("apart", 1 - s.apart);
       add("source", 1 - s.source);
       break;
     case ProductSchedule::Form::packed:

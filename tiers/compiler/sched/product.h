@@ -45,7 +45,9 @@ struct ProductSchedule {
   /// tensor, split: groups of four warps of a block.
   static constexpr int64_t kGroups = 2;
   /// tensor, split: rows that a group has.
-  int64_t OwnRows() const { return apart != 0 || form == Form::split ? rows : rows / kGroups; }
+  int64_t OwnRows() const {
+    return form == Form::split || (apart != 0 && form != Form::attention) ? rows : rows / kGroups;
+  }
   int64_t Blocks() const { return cluster > 1 ? cluster : 1; }
   /// tensor, of f8: how many times a piece is multiplied, with some of the columns each time. A thread has the sums of
   /// one such part besides those of all.

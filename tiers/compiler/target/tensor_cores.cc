@@ -677,6 +677,11 @@ bool LowerTensorCoreOp(Operation* op, OpBuilder& b, llvm::function_ref<Value(Val
   } else if (auto barrier = dyn_cast<tile::GroupBarrierOp>(op)) {
     // Number 0 is that of the block.
     w.Text("{\n.reg .b32 n;\nadd.s32 n, $0, 1;\nbar.sync n, 128;\n}", "r,~{memory}", w.Narrow(barrier.getGroup()));
+  } else if (auto turn = dyn_cast<tile::TakeTurnOp>(op)) {
+    // Numbers 1 and 2 are those of groups, 3 and 4 those of their turns.
+    w.Text("{\n.reg .b32 n;\nadd.s32 n, $0, 3;\nbar.sync n, 256;\n}", "r,~{memory}", w.Narrow(turn.getGroup()));
+  } else if (auto turn = dyn_cast<tile::EndTurnOp>(op)) {
+    w.Text("{\n.reg .b32 n;\nsub.s32 n, 4, $0;\nbar.arrive n, 256;\n}", "r,~{memory}", w.Narrow(turn.getGroup()));
   } else if (auto cluster = dyn_cast<tile::ClusterBarrierOp>(op)) {
     // Without words these release and acquire, on devices whose PTX has no words for it, too.
     w.Text(cluster.getRelaxed() ? "fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed;\n"

@@ -1,5 +1,6 @@
 #include "tiers/compiler/tile/loop_nest.h"
 
+#include "llvm/ADT/SetVector.h"
 #include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/update.h"
 
@@ -116,8 +117,12 @@ bool Joins(const ViewPlan& view, ArrayRef<Dim> space, size_t d) {
 
 // Is it computed from what the op gives?
 bool Follows(Value v, Operation* op) {
-  Operation* def = v.getDefiningOp();
-  return def != nullptr && (def == op || llvm::any_of(def->getOperands(), [&](Value o) { return Follows(o, op); }));
+  llvm::SetVector<Operation*> seen;
+  if (v.getDefiningOp() != nullptr) seen.insert(v.getDefiningOp());
+  for (size_t n = 0; n < seen.size() && seen[n] != op; ++n)
+    for (Value o : seen[n]->getOperands())
+      if (o.getDefiningOp() != nullptr) seen.insert(o.getDefiningOp());
+  return seen.contains(op);
 }
 
 // The entry of a result that is a part of something; nothing: it is a whole.

@@ -351,6 +351,8 @@ class AttentionGpuLowering : public FollowProductGpu {
     pair_ = Mul(Rem(lane, I64(4)), I64(2));
     Value warp = Rem(Div(thread_, I64(32)), I64(4));
     Value before = Sum(Mul(group_, I64(kGroupRows)), Mul(warp, I64(16)));
+    if (s_.apart != 0)
+      If(Compare(arith::CmpIPredicate::eq, group_, I64(1)), [&] { EndTurn(); });
     Tasks({I64(0), I64(0), I64(0)}, [&](const Task& task, ValueRange at) {
       BeginRows(task, Sum(task.row, before));
       Wait(QueriesFilled(), at[2]);
@@ -358,6 +360,7 @@ class AttentionGpuLowering : public FollowProductGpu {
       std::array<Row, 2> rows;
       for (Row& row : rows) row = {F32(-std::numeric_limits<double>::infinity()), F32(0)};
       Value scores = MultiplyKeys(first);
+      EndTurn();
       scores = tile::MultipliedOp::create(b_, loc_, scores.getType(), scores, b_.getI64IntegerAttr(0));
       Release(KeysUsed(first.slot));
       Value last = Minus(task.tiles, I64(1));
@@ -373,6 +376,7 @@ class AttentionGpuLowering : public FollowProductGpu {
         const SmallVector<Value> weights(carried.drop_front(7));
         Value s = MultiplyKeys(next);
         Value sums = MultiplyValues(carried[0], weights, ring);
+        EndTurn();
         s = tile::MultipliedOp::create(b_, loc_, s.getType(), s, b_.getI64IntegerAttr(1));
         Release(KeysUsed(next.slot));
         Pair by;
@@ -479,8 +483,13 @@ class AttentionGpuLowering : public FollowProductGpu {
                      : Value(arith::ExtSIOp::create(b_, loc_, type, x));
   }
 
+  // Groups start products in turns, so that one computes weights while the other one has the tensor cores.
+  void EndTurn() {
+    if (s_.apart != 0) tile::EndTurnOp::create(b_, loc_, group_);
+  }
   Value MultiplyKeys(const Ring& ring) {
     Wait(KeysFilled(ring.slot), ring.phase);
+    if (s_.apart != 0) tile::TakeTurnOp::create(b_, loc_, group_);
     auto type = VectorType::get({s_.columns / 2}, b_.getF32Type());
     Value scores = arith::ConstantOp::create(b_, loc_, b_.getZeroAttr(type));
     Value left = Mul(group_, I64(kGroupRows * kRowBytes));
