@@ -231,7 +231,7 @@ TEST_F(CudaAttentionKernels, TheOpAttention) {
       OptionScope scope({{"specialise_after", specialise_after}, {"schedule", schedule}});
       for (const Op& o : ops) {
         const std::string d = " x " + std::to_string(o.depth) + " x bf16>";
-        const std::string q = "tensor<B x H x S" + d, k = "tensor<B x G x T" + d;
+        const std::string q = absl::StrCat("tensor<B x ", o.heads, " x S", d), k = absl::StrCat("tensor<B x ", o.groups, " x T", d);
         const auto program = Parse("func @f(%q: " + q + ", %k: " + k + ", %v: " + k +
                                    (o.has_mask ? ", %m: tensor<B x 1 x S x T x bool>" : "") + ") -> " + q +
                                    " {\n  %y = attention %q, %k, %v" + (o.has_mask ? ", %m" : "") +

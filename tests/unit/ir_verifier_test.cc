@@ -123,7 +123,7 @@ TEST(IrVerifier, Module) {
   Broken("a shard belongs to no value", [](Module&, Function& f) { f.shards.emplace_back(1000, "dp"); });
   Broken("the shard of a parameter stands among",
          [](Module&, Function& f) { f.shards.emplace_back(f.params[0].value, "dp"); });
-  Broken("there is no form tiled; it is packed, direct, stream, dot, tensor, few, split or library",
+  Broken("there is no form tiled; it is packed, direct, stream, dot, tensor, few, split, attention or library",
          [](Module&, Function& f) { f.schedule = "form=tiled"; });
   Broken("rows is 1 to 1048576, not 0", [](Module&, Function& f) { f.schedule = "rows=0"; });
   Broken("has the entry \"\"", [](Module&, Function& f) { f.schedule = "rows=4,"; });

@@ -182,10 +182,14 @@ class AttentionGpuLowering : public FollowProductGpu {
     query_start_ = number(ops_.query_positions, 0);
     query_step_ = number(ops_.query_positions, 1);
     key_start_ = number(ops_.key_positions, 0);
+    // By its bits: a comparison of what was f16 would become one of f16, for which CUDA C++ has no words here.
     Value hidden = RowValue(ops_.where->getOperand(2));
-    Value infinity = arith::ConstantOp::create(
-        b_, loc_, b_.getFloatAttr(hidden.getType(), -std::numeric_limits<double>::infinity()));
-    is_order_ = And(arith::CmpFOp::create(b_, loc_, arith::CmpFPredicate::OEQ, hidden, infinity),
+    auto type = cast<FloatType>(hidden.getType());
+    const llvm::APInt infinity = llvm::APFloat::getInf(type.getFloatSemantics(), /*Negative=*/true).bitcastToAPInt();
+    Type bits = b_.getIntegerType(type.getWidth());
+    hidden = arith::BitcastOp::create(b_, loc_, bits, hidden);
+    Value wanted = arith::ConstantOp::create(b_, loc_, b_.getIntegerAttr(bits, infinity));
+    is_order_ = And(Compare(arith::CmpIPredicate::eq, hidden, wanted),
                     And(Compare(arith::CmpIPredicate::eq, number(ops_.key_positions, 1), I64(1)),
                         Compare(arith::CmpIPredicate::sge, query_step_, I64(0))));
   }
