@@ -109,9 +109,12 @@ class Finder {
     if (DimsOf(product->getOperand(0).getType()) != space_ ||
         ArrayRef<Dim>(out).drop_back() != ArrayRef<Dim>(space_).drop_back())
       return false;
-    if (ElementOf(product->getOperand(1)) != ElementOf(product->getOperand(0)) ||
-        ElementOf(found_.keys->getOperand(0)) != ElementOf(found_.keys->getOperand(1)))
-      return false;
+    for (Operation* op : {found_.keys, product}) {
+      const Type element = ElementOf(op->getOperand(0));
+      if (op->getNumOperands() != 2 || ElementOf(op->getOperand(1)) != element ||
+          !(element.isBF16() || element.isF16()))
+        return false;
+    }
     Operation* weights = ThroughCasts(product->getOperand(0)).getDefiningOp();
     Value scores = weights == nullptr ? Value() : SoftmaxOf(weights);
     if (!scores || !found_.ops.contains(scores.getDefiningOp())) return false;

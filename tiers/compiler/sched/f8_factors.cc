@@ -30,11 +30,6 @@ constexpr size_t kEntries = 5;  // of the attribute, for each factor
 Type ElementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
 StringRef NameOf(Operation* op) { return op == nullptr || RowOf(op) == nullptr ? StringRef() : RowOf(op)->name; }
 
-bool Transposes(Operation* product, StringRef which) {
-  auto attr = product->getAttrOfType<BoolAttr>(which);
-  return attr && attr.getValue();
-}
-
 bool Is(const Dim& d, int64_t n) { return !d.is_symbol && d.value == n; }
 /// Are so many blocks all of a dim? With `cut` the last one may have less.
 bool AreBlocks(const Dim& blocks, const Dim& of, bool cut = false) {
