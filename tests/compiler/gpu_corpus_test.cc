@@ -176,6 +176,58 @@ TEST(GpuCorpus, EveryDevice) {
   json << "\n]\n";
 }
 
+// Scales for blocks of f8 take registers besides two sets of sums. Only one kind of device has such kernels, so these are
+// not in the corpus.
+TEST(GpuCorpus, ScalesOfBlocks) {
+  if (!HasAssembler() || !HasNvrtc()) GTEST_SKIP() << "no libnvJitLink, or no libnvrtc";
+  const std::string text = R"(
+!x8 = tensor<4096x4096xf8E4M3FN>
+!x = tensor<4096x4096xbf16>
+!r = tensor<4096x32x128xf32>
+!s = tensor<32x128x32x128xf32>
+tsr_graph.trace "function" values [0, 1, 2, 3, 4, 5] strides [[], [], [], [], [], []]
+    (%v0: !x8, %v1: !x8, %v2: tensor<4096x32x1xf32>, %v3: tensor<32x1x32x1xf32>, %v4: tensor<4096xbf16>, %v5: !x) {
+  %v6 = tsr_graph.reshape %v0 step 0 values [6] until [1] {"tsr.strides" = array<i64>} : (!x8) -> tensor<4096x32x128xf8E4M3FN>
+  %v7 = tsr_graph.cast %v6 step 1 values [7] until [2] {dtype = "f32"} : (tensor<4096x32x128xf8E4M3FN>) -> !r
+  %v8 = tsr_graph.mul %v7, %v2 step 2 values [8] until [4] : (!r, tensor<4096x32x1xf32>) -> !r
+  %v9 = tsr_graph.reshape %v8 step 3 values [9] until [4] {"tsr.strides" = array<i64>} : (!r) -> tensor<4096x4096xf32>
+  %v10 = tsr_graph.cast %v9 step 4 values [10] until [10] {dtype = "bf16"} : (tensor<4096x4096xf32>) -> !x
+  %v11 = tsr_graph.reshape %v1 step 5 values [11] until [6] {"tsr.strides" = array<i64>} : (!x8) -> tensor<32x128x32x128xf8E4M3FN>
+  %v12 = tsr_graph.cast %v11 step 6 values [12] until [7] {dtype = "f32"} : (tensor<32x128x32x128xf8E4M3FN>) -> !s
+  %v13 = tsr_graph.mul %v12, %v3 step 7 values [13] until [9] : (!s, tensor<32x1x32x1xf32>) -> !s
+  %v14 = tsr_graph.reshape %v13 step 8 values [14] until [9] {"tsr.strides" = array<i64>} : (!s) -> tensor<4096x4096xf32>
+  %v15 = tsr_graph.cast %v14 step 9 values [15] until [10] {dtype = "bf16"} : (tensor<4096x4096xf32>) -> !x
+  %v16 = tsr_graph.matmul %v10, %v15 step 10 values [16] until [11] {transpose_b = true} : (!x, !x) -> !x
+)";
+  const char* const ends[] = {
+      "  %v17 = tsr_graph.neg %v16 step 11 values [17] until [end] : (!x) -> !x\n}\n",
+      "  %v17 = tsr_graph.add %v16, %v4 step 11 values [17] until [12] : (!x, tensor<4096xbf16>) -> !x\n"
+      "  %v18 = tsr_graph.add %v17, %v5 step 12 values [18] until [end] : (!x, !x) -> !x\n}\n"};
+  for (const char* end : ends) {
+    CompileSettings settings = For("sm_90a", text);
+    settings.code = false;
+    settings.texts = {"space"};
+    llvm::Expected<Compiled> compiled = Compile(text + end, settings);
+    ASSERT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
+    llvm::SmallVector<llvm::StringRef> choices;
+    llvm::StringRef(compiled->texts["space"]).trim().split(choices, ' ');
+    EXPECT_GT(choices.size(), 2u);
+    for (const llvm::StringRef choice : choices) {
+      // Everything the tuner may try, and, in place of the name, what the model chose.
+      if (choice == "form=library") continue;
+      const std::string schedule = choice == choices[0] ? "" : "*:" + choice.str();
+      SCOPED_TRACE(schedule + "\n" + end);
+      settings = For("sm_90a", text);
+      settings.options.schedule = schedule;
+      llvm::Expected<Compiled> other = Compile(text + end, settings);
+      ASSERT_TRUE(static_cast<bool>(other)) << llvm::toString(other.takeError());
+      ASSERT_EQ(other->report.size(), 1u);
+      EXPECT_LE(other->report[0].code.spills, 8);
+      EXPECT_LE(other->report[0].code.reloads, 8);
+    }
+  }
+}
+
 // Whatever the tuner may try for a product of few rows, or in tf32, is a kernel, but for the library.
 TEST(GpuCorpus, OtherCuts) {
   for (const Trace& trace : Corpus()) {

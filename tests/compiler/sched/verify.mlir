@@ -200,3 +200,42 @@ tsr_graph.trace "t" values [0, 1] strides [[], []] (%v0: tensor<8x16xbf16>, %v1:
     tsr_sched.yield %0 : tensor<8x8xbf16>
   }
 }
+
+// -----
+// Scales are there for whole blocks of 128 elements along the sum.
+tsr_graph.trace "t" values [0, 1, 2] strides [[], [], []]
+    (%v0: tensor<128x256xf8E4M3FN>, %v1: tensor<128x256xf8E4M3FN>, %v2: tensor<128x4x1xf32>) {
+  // expected-error@+1 {{has scales that do not fit the blocks of their factor}}
+  %v3 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0, 1, 2] outputs [3] strides [[], [], []] row 0 lanes 8 grain 1
+      {product = {form = "tensor", rows = 128 : i64, columns = 128 : i64, depth = 128 : i64, stages = 4 : i64, apart = 0 : i64}}
+      (%x = %v0 : tensor<128x256xf8E4M3FN>, %w = %v1 : tensor<128x256xf8E4M3FN>, %s = %v2 : tensor<128x4x1xf32>) -> (tensor<128x128xbf16>) {
+    %0 = tsr_graph.matmul %x, %w, %s {scales = array<i64: 2, 1, 0, 0, 1, -1, 1, 0, -1, -1>, transpose_b = true} : (tensor<128x256xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<128x4x1xf32>) -> tensor<128x128xbf16>
+    tsr_sched.yield %0 : tensor<128x128xbf16>
+  }
+}
+
+// -----
+// Of the right factor those of single rows would be scales of single columns.
+tsr_graph.trace "t" values [0, 1, 2] strides [[], [], []]
+    (%v0: tensor<128x256xf8E4M3FN>, %v1: tensor<128x256xf8E4M3FN>, %v2: tensor<128x2x1xf32>) {
+  // expected-error@+1 {{has scales for single columns of a product}}
+  %v3 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0, 1, 2] outputs [3] strides [[], [], []] row 0 lanes 8 grain 1
+      {product = {form = "tensor", rows = 128 : i64, columns = 128 : i64, depth = 128 : i64, stages = 4 : i64, apart = 0 : i64}}
+      (%x = %v0 : tensor<128x256xf8E4M3FN>, %w = %v1 : tensor<128x256xf8E4M3FN>, %s = %v2 : tensor<128x2x1xf32>) -> (tensor<128x128xbf16>) {
+    %0 = tsr_graph.matmul %x, %w, %s {scales = array<i64: -1, 1, 0, -1, -1, 2, 1, 0, 0, 1>, transpose_b = true} : (tensor<128x256xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<128x2x1xf32>) -> tensor<128x128xbf16>
+    tsr_sched.yield %0 : tensor<128x128xbf16>
+  }
+}
+
+// -----
+// A tile of 192 columns has parts that lie in two blocks.
+tsr_graph.trace "t" values [0, 1, 2] strides [[], [], []]
+    (%v0: tensor<128x256xf8E4M3FN>, %v1: tensor<128x256xf8E4M3FN>, %v2: tensor<128x2x1xf32>) {
+  // expected-error@+1 {{has scales for blocks that its schedule does not have}}
+  %v3 = tsr_sched.kernel @k0 at 0 steps [0] inputs [0, 1, 2] outputs [3] strides [[], [], []] row 0 lanes 8 grain 1
+      {product = {form = "tensor", rows = 128 : i64, columns = 192 : i64, depth = 128 : i64, stages = 4 : i64, apart = 0 : i64}}
+      (%x = %v0 : tensor<128x256xf8E4M3FN>, %w = %v1 : tensor<128x256xf8E4M3FN>, %s = %v2 : tensor<128x2x1xf32>) -> (tensor<128x128xbf16>) {
+    %0 = tsr_graph.matmul %x, %w, %s {scales = array<i64: 2, 1, 0, 0, 1, -1, 1, 0, -1, -1>, transpose_b = true} : (tensor<128x256xf8E4M3FN>, tensor<128x256xf8E4M3FN>, tensor<128x2x1xf32>) -> tensor<128x128xbf16>
+    tsr_sched.yield %0 : tensor<128x128xbf16>
+  }
+}

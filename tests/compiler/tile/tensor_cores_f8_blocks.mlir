@@ -3,7 +3,34 @@
 // RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90a --tsr-fuse | FileCheck %s --check-prefix=SCHED
 // RUN: tessera-opt %s --split-input-file --tier=3 --target=sm_90 --tsr-fuse | FileCheck %s --check-prefix=OTHER
 
-// One scale for each block of a row, one for each 128 x 128 of the weight. Both factors are read as they are.
+// One scale for each block of a row, one for each 128 x 128 of the weight. Both factors are read as they are. A thread reads
+// three scales while it multiplies a piece, those of rows and columns beyond the last ones among those that are there.
+// SCHED-LABEL: tsr_graph.trace
+// SCHED-NOT: tsr_graph.cast
+// SCHED-NOT: tsr_graph.mul
+// SCHED: tsr_sched.kernel @k13 at 13 steps [2, 3, 5, 8, 9, 11, 12, 13] inputs [0, 1, 5, 11] outputs [17]
+// SCHED-SAME: columns = 128
+// SCHED: tsr_graph.matmul %in0, %in1, %in2, %in3 {scales = array<i64: 2, 1, 0, 0, 1, 3, 128, 0, 0, 2>, transpose_b = true}
+// SCHED-SAME: (tensor<1000x1024xf8E4M3FN>, tensor<768x1024xf8E4M3FN>, tensor<1000x8x1xf32>, tensor<6x1x8x1xf32>)
+// OTHER-LABEL: tsr_graph.trace
+// OTHER: tsr_graph.mul
+// OTHER: tsr_graph.mul
+// OTHER: tsr_graph.matmul {{.*}} (tensor<1000x1024xbf16>, tensor<768x1024xbf16>)
+// CHECK-LABEL: tsr_tile.kernel @k13 at 13 steps [2, 3, 5, 8, 9, 11, 12, 13]
+// CHECK: tsr_tile.registers 208 more
+// CHECK: tsr_tile.signal_wait
+// CHECK: %[[ROW:.*]] = arith.minui {{.*}}, %c999_i64
+// CHECK: %[[LOWER:.*]] = arith.minui {{.*}}, %c999_i64
+// CHECK: %[[COLUMN:.*]] = arith.minui {{.*}}, %c767_i64
+// CHECK: arith.divui %[[COLUMN]], %c128_i64
+// CHECK: tsr_tile.multiply {{.*}} rows 64 columns 128 depth 128 fresh : f8E4M3FN, vector<64xf32>
+// CHECK: %[[X:.*]] = tsr_tile.load %in2
+// CHECK: %[[Y:.*]] = tsr_tile.load %in2
+// CHECK: %[[S:.*]] = tsr_tile.load %in3
+// CHECK: %[[PART:.*]] = tsr_tile.multiplied {{.*}} pending 0
+// CHECK: %[[U:.*]] = arith.mulf %[[X]], %[[S]]
+// CHECK: %[[L:.*]] = arith.mulf %[[Y]], %[[S]]
+// CHECK: tsr_tile.promote %[[PART]], {{.*}}[0] by %[[U]], %[[L]] : vector<64xf32>, vector<64xf32>
 !x8 = tensor<1000x1024xf8E4M3FN>
 !w8 = tensor<768x1024xf8E4M3FN>
 !s = tensor<1000x8xf32>
@@ -31,6 +58,14 @@ tsr_graph.trace "function" values [0, 1, 2, 3] strides [[], [], [], []]
 
 // The weight has no whole number of blocks of rows: its scales are repeated for each row, and read as they were. The
 // left factor has no scales, and few rows.
+// SCHED-LABEL: tsr_graph.trace
+// SCHED: tsr_sched.kernel @k10 at 10 steps [0, 7, 8, 10] inputs [0, 1, 4]
+// SCHED: tsr_graph.matmul %in0, %in1, %in2 {scales = array<i64: -1, 1, 0, -1, -1, 2, 128, 0, 0, 2>, transpose_b = true}
+// CHECK-LABEL: tsr_tile.kernel @k10
+// CHECK: tsr_tile.multiply
+// CHECK: %[[S:.*]] = tsr_tile.load %in2
+// CHECK-NOT: tsr_tile.load
+// CHECK: tsr_tile.promote {{.*}} by %[[S]], %[[S]]
 !x8 = tensor<16x256xf8E4M3FN>
 !w8 = tensor<576x256xf8E5M2>
 !t = tensor<5x2xf32>
@@ -52,7 +87,10 @@ tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
 
 // -----
 
-// Scales for blocks of 64 elements are computed as they are written, and so are those of single columns.
+// Scales for blocks of 64 elements are computed as they are written.
+// SCHED-LABEL: tsr_graph.trace
+// SCHED: tsr_graph.mul
+// SCHED: tsr_graph.matmul {{.*}} (tensor<256x256xbf16>, tensor<256x256xbf16>)
 !x8 = tensor<256x256xf8E4M3FN>
 !b = tensor<256x4x64xf32>
 tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
@@ -60,6 +98,45 @@ tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
   %v3 = tsr_graph.reshape %v0 step 0 values [3] until [1] {"tsr.strides" = array<i64>} : (!x8) -> tensor<256x4x64xf8E4M3FN>
   %v4 = tsr_graph.cast %v3 step 1 values [4] until [2] {dtype = "f32"} : (tensor<256x4x64xf8E4M3FN>) -> !b
   %v5 = tsr_graph.mul %v4, %v2 step 2 values [5] until [4] : (!b, tensor<256x4x1xf32>) -> !b
+  %v6 = tsr_graph.reshape %v5 step 3 values [6] until [4] {"tsr.strides" = array<i64>} : (!b) -> tensor<256x256xf32>
+  %v7 = tsr_graph.cast %v6 step 4 values [7] until [6] {dtype = "bf16"} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
+  %v8 = tsr_graph.cast %v1 step 5 values [8] until [6] {dtype = "bf16"} : (!x8) -> tensor<256x256xbf16>
+  %v9 = tsr_graph.matmul %v7, %v8 step 6 values [9] until [7] {transpose_b = true} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %v10 = tsr_graph.relu %v9 step 7 values [10] until [end] : (tensor<256x256xbf16>) -> tensor<256x256xbf16>
+}
+
+// -----
+
+// So are those of single columns, and those that something else needs, too.
+// SCHED-LABEL: tsr_graph.trace
+// SCHED: tsr_graph.mul
+// SCHED: tsr_graph.matmul {{.*}} (tensor<256x256xbf16>, tensor<256x256xbf16>)
+!x8 = tensor<256x256xf8E4M3FN>
+!b = tensor<256x2x128xf32>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !x8, %v1: !x8, %v2: tensor<256x2x1xf32>) {
+  %v3 = tsr_graph.reshape %v0 step 0 values [3] until [1] {"tsr.strides" = array<i64>} : (!x8) -> tensor<256x2x128xf8E4M3FN>
+  %v4 = tsr_graph.cast %v3 step 1 values [4] until [2] {dtype = "f32"} : (tensor<256x2x128xf8E4M3FN>) -> !b
+  %v5 = tsr_graph.mul %v4, %v2 step 2 values [5] until [4] : (!b, tensor<256x2x1xf32>) -> !b
+  %v6 = tsr_graph.reshape %v5 step 3 values [6] until [4] {"tsr.strides" = array<i64>} : (!b) -> tensor<256x256xf32>
+  %v7 = tsr_graph.cast %v6 step 4 values [7] until [6] {dtype = "bf16"} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
+  %v8 = tsr_graph.cast %v1 step 5 values [8] until [6] {dtype = "bf16"} : (!x8) -> tensor<256x256xbf16>
+  %v9 = tsr_graph.matmul %v8, %v7 step 6 values [9] until [7] {transpose_b = true} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %v10 = tsr_graph.relu %v9 step 7 values [10] until [end] : (tensor<256x256xbf16>) -> tensor<256x256xbf16>
+}
+
+// -----
+
+// SCHED-LABEL: tsr_graph.trace
+// SCHED: tsr_graph.mul
+// SCHED: tsr_graph.matmul {{.*}} (tensor<256x256xbf16>, tensor<256x256xbf16>)
+!x8 = tensor<256x256xf8E4M3FN>
+!b = tensor<256x2x128xf32>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !x8, %v1: !x8, %v2: tensor<256x2x1xf32>) {
+  %v3 = tsr_graph.reshape %v0 step 0 values [3] until [1] {"tsr.strides" = array<i64>} : (!x8) -> tensor<256x2x128xf8E4M3FN>
+  %v4 = tsr_graph.cast %v3 step 1 values [4] until [2] {dtype = "f32"} : (tensor<256x2x128xf8E4M3FN>) -> !b
+  %v5 = tsr_graph.mul %v4, %v2 step 2 values [5] until [end] : (!b, tensor<256x2x1xf32>) -> !b
   %v6 = tsr_graph.reshape %v5 step 3 values [6] until [4] {"tsr.strides" = array<i64>} : (!b) -> tensor<256x256xf32>
   %v7 = tsr_graph.cast %v6 step 4 values [7] until [6] {dtype = "bf16"} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
   %v8 = tsr_graph.cast %v1 step 5 values [8] until [6] {dtype = "bf16"} : (!x8) -> tensor<256x256xbf16>

@@ -581,7 +581,7 @@ def TsrTile_PromoteOp : TsrTile_Op<"promote", [Pure, AttrSizedOperandSegments, A
 
     ```mlir
     %s = tsr_tile.promote %v64, %v128[64] : vector<64xf32>, vector<128xf32>
-    %t = tsr_tile.promote %v64, %v128[64] by %upper, %lower : vector<64xf32>, vector<128xf32>
+    %t = tsr_tile.promote %v64, %v128[64] by %scalar, %scalar : vector<64xf32>, vector<128xf32>
     ```
   }];
   let arguments = (ins AnyType:$part, AnyType:$sums, I64Attr:$from, Optional<F32>:$upper, Optional<F32>:$lower);
