@@ -60,6 +60,7 @@
   X(gpu_linear, GpuLinear, "products and what follows them in one kernel, torch.compile and cuBLASLt's epilogues")   \
   X(gpu_skinny, GpuSkinny,                                                                                           \
     "products of bf16 with few rows, matrices in turn, in tier 1 and generated; cuBLASLt, the fastest of eight")     \
+  X(gpu_few_tiles, GpuFewTiles, "products of few tiles and long sums, which blocks share; tier 1 and cuBLASLt")      \
   X(gpu_gemm_tier3, GpuGemmTier3, "generated products of bf16, tf32 and f8 on tensor cores, cuBLASLt's fastest")     \
   X(gpu_tuner_delay, GpuTunerDelay, "steps of an MLP block while the tuner searches, and without a tuner")           \
   X(gpu_tuner_model, GpuTunerModel, "the cut that the model chooses for 50 products, and the fastest of all cuts")   \

@@ -1,7 +1,8 @@
 // gpu_linear: matrix products of bf16 with what follows them, in one kernel on tensor cores; gpu_epilogues: the same
 // where the product is the library's; gpu_gemm_tier3: products alone, of bf16 and of f32 in tf32 (generated although
 // the library is the default), and of f8e4m3 that are cast to bf16, with a scale for each row and column, with scales
-// for blocks of 128, and without; gpu_skinny: products of few rows, in tier 1 and generated.
+// for blocks of 128, and without; gpu_skinny: products of few rows, in tier 1 and generated; gpu_few_tiles: products of
+// more rows, but few tiles, whose sums are long.
 #include <tessera/tessera.h>
 
 #include <algorithm>
@@ -274,17 +275,58 @@ void GpuGemmTier3() {
   }
 }
 
-void GpuSkinny() {
-  CheckGpu();
-  const char* given = std::getenv("TESSERA_SCHEDULE");
-  const Process tier1 = StartGpu(Tier::one), raw = StartRaw();
-  const Process all = StartGpu(Tier::all, {std::string("TESSERA_SCHEDULE=") + (given ? given : "")});
-  // More schedules for the same races, with spaces between them.
+namespace {
+
+/// More schedules for the same races: TESSERA_BENCH_SCHEDULES, with spaces between them.
+std::vector<std::pair<std::string, Process>> OtherSchedules() {
   std::vector<std::pair<std::string, Process>> others;
   const char* listed = std::getenv("TESSERA_BENCH_SCHEDULES");
   std::istringstream schedules(listed ? listed : "");
   for (std::string schedule; schedules >> schedule;)
     others.emplace_back(schedule, StartGpu(Tier::all, {"TESSERA_SCHEDULE=" + schedule, "TESSERA_TUNE_BUDGET=0"}));
+  return others;
+}
+
+}  // namespace
+
+void GpuFewTiles() {
+  CheckGpu();
+  const char* given = std::getenv("TESSERA_SCHEDULE");
+  const Process tier1 = StartGpu(Tier::one), raw = StartRaw();
+  const Process all = StartGpu(Tier::all, {std::string("TESSERA_SCHEDULE=") + (given ? given : "")});
+  const Process tensor = StartGpu(Tier::all, {"TESSERA_SCHEDULE=*:form=tensor"});
+  const std::vector<std::pair<std::string, Process>> others = OtherSchedules();
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{96, 1024, 8192},
+                                {128, 4096, 8192},
+                                {128, 1024, 4096},
+                                {256, 256, 16384},
+                                {256, 1024, 4096},
+                                {512, 512, 8192},
+                                {512, 1024, 4096}}) {
+    const std::string task = Join("skinny nt", m, n, k) + " bias_gelu_residual";
+    std::vector<Timed> contenders = {PeerProcess::Task(all, task)};
+    std::vector<std::string> peers;
+    AddPeer(contenders, peers, tier1, task, "tier 1");
+    AddPeer(contenders, peers, raw, Join("gemm_in_turn nt", m, n, k), "cuBLASLt, the product alone");
+    AddPeer(contenders, peers, tensor, task, "a sum of one block each");
+    for (const auto& [schedule, process] : others) AddPeer(contenders, peers, process, task, schedule);
+    const double flop = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    Figure figure{.name = Join("gpu_few_tiles/bias_gelu_residual", m, n, k),
+                  .unit = Rate("TFLOP/s", flop * 1e-12),
+                  .goal = {Goal::ratio_at_least, 1}};
+    std::replace(figure.name.begin(), figure.name.end(), ' ', '_');
+    const Race race = RunRace(contenders, Budget());
+    figure.more = {{"generated_kernels", Json(PeerProcess::Task(all, "generated " + task)(1))}};
+    Report(figure, race, peers);
+  }
+}
+
+void GpuSkinny() {
+  CheckGpu();
+  const char* given = std::getenv("TESSERA_SCHEDULE");
+  const Process tier1 = StartGpu(Tier::one), raw = StartRaw();
+  const Process all = StartGpu(Tier::all, {std::string("TESSERA_SCHEDULE=") + (given ? given : "")});
+  const std::vector<std::pair<std::string, Process>> others = OtherSchedules();
   constexpr int64_t kCopied = int64_t{1} << 29;
   const Timed copy = PeerProcess::Task(raw, "copy " + std::to_string(kCopied));
   copy(1);

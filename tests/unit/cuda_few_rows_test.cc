@@ -143,6 +143,24 @@ TEST_F(CudaFewRows, SharedSums) {
   }
 }
 
+// More rows and few tiles: blocks share sums by the model's choice.
+TEST_F(CudaFewRows, LongSumsOfFewTiles) {
+  if ((*rt::Cuda(0))->code_target() != "sm_90a") GTEST_SKIP() << "not an sm_90a";
+  OptionScope tier({{"specialise_after", "0"}});
+  for (const bool transposed : {false, true}) {
+    for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{256, 256, 16384},
+                                  {512, 512, 8192},
+                                  {70, 1032, 8200},
+                                  {200, 520, 16392}}) {
+      const Linear linear = Make("bf16", transposed, true);
+      const int64_t before = Generated();
+      Check(linear, {m, n, k, transposed}, bf16, "few tiles");
+      EXPECT_GT(Generated(), before) << m << " " << n << " " << k;
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 // One kernel of tier 2 for all sizes, whatever it was made for.
 TEST_F(CudaFewRows, OneKernelForManySizes) {
   OptionScope tier({{"specialise_after", "1000000000"}});

@@ -90,3 +90,43 @@ tsr_graph.trace "more" values [0, 1, 2, 3] strides [[], [], [], []] (%v0: !x, %v
   %v9 = tsr_graph.matmul %v3, %v1 step 5 values [9] until [6] : (!z, !w) -> !z
   %v10 = tsr_graph.relu %v9 step 6 values [10] until [end] : (!z) -> !z
 }
+
+// -----
+
+// More rows, with a sum so long, and so few tiles, that most multiprocessors would be idle.
+// CHECK-LABEL: tsr_graph.trace
+// CHECK: tsr_sched.kernel @k1 {{.*}}form = "split"
+// OLD-LABEL: tsr_graph.trace
+// OLD-NOT: form = "split"
+!x = tensor<256x16384xbf16>
+!w = tensor<256x16384xbf16>
+!y = tensor<256x256xbf16>
+tsr_graph.trace "few_tiles" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] {transpose_b = true} : (!x, !w) -> !y
+  %v3 = tsr_graph.relu %v2 step 1 values [3] until [end] : (!y) -> !y
+}
+
+// -----
+
+// The same where sizes may differ, and where there are tiles for everybody.
+// CHECK-LABEL: tsr_graph.trace
+// CHECK-NOT: form = "split"
+!x = tensor<?x16384xbf16, [0, -1]>
+!w = tensor<256x16384xbf16>
+!y = tensor<?x256xbf16, [0, -1]>
+tsr_graph.trace "any_rows" values [0, 1] strides [[], []] likely [256] (%v0: !x, %v1: !w) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] {transpose_b = true} : (!x, !w) -> !y
+  %v3 = tsr_graph.relu %v2 step 1 values [3] until [end] : (!y) -> !y
+}
+
+// -----
+
+// CHECK-LABEL: tsr_graph.trace
+// CHECK-NOT: form = "split"
+!x = tensor<512x4096xbf16>
+!w = tensor<8192x4096xbf16>
+!y = tensor<512x8192xbf16>
+tsr_graph.trace "many_tiles" values [0, 1] strides [[], []] (%v0: !x, %v1: !w) {
+  %v2 = tsr_graph.matmul %v0, %v1 step 0 values [2] until [1] {transpose_b = true} : (!x, !w) -> !y
+  %v3 = tsr_graph.relu %v2 step 1 values [3] until [end] : (!y) -> !y
+}

@@ -230,13 +230,16 @@ ProductSchedule SplitSchedule(int64_t rows, int64_t columns, int64_t cluster) {
 }
 
 std::vector<ProductSchedule> SplitSchedules(const ProductFacts& f) {
-  const int64_t rows = f.m > 64 ? 128 : 64, k = f.k > 0 ? f.k : 4096;
+  const int64_t k = f.k > 0 ? f.k : 4096;
   std::vector<ProductSchedule> all;
-  for (const int64_t columns : {64, 128, 256})
-    for (const int64_t cluster : {0, 2, 4, 8})
-      if (const ProductSchedule s = SplitSchedule(rows, columns, cluster);
-          s.FitsSplit() && k >= 2 * s.Blocks() * s.kGroups * kTensorDepth)
-        all.push_back(s);
+  for (const int64_t rows : {64, 128}) {
+    if (rows > 64 && f.m <= 64) continue;
+    for (const int64_t columns : {64, 128, 256})
+      for (const int64_t cluster : {0, 2, 4, 8})
+        if (const ProductSchedule s = SplitSchedule(rows, columns, cluster);
+            s.FitsSplit() && k >= 2 * s.Blocks() * s.kGroups * kTensorDepth)
+          all.push_back(s);
+  }
   return all;
 }
 
@@ -247,27 +250,34 @@ int64_t ClustersAtOnce(int64_t blocks) {
 }
 
 // Microseconds of an H200, as it showed them for 64 rows: what memory takes for the right factor, the second-level
-// cache for what all blocks copy, and a multiprocessor for its pieces, large or small, whichever is longest; then sums
-// go from block to block.
+// cache for what all blocks copy, and a multiprocessor for its pieces, whichever is longest; then sums go from block to
+// block. What a piece takes at least is what its signals take, or, of large tiles, the products.
 double SplitTime(const ProductSchedule& s, int64_t m, int64_t n, int64_t k) {
   constexpr double kMemory = 4.3e6, kCache = 8.5e6, kSums = 40e3;  // bytes
   constexpr double kBegin = 4.0, kMeet = 0.5, kMeetOthers = 0.8, kPiece = 0.165;
+  constexpr double kProducts = 3.3e6;  // in a microsecond of a multiprocessor
   const auto as_double = [](int64_t x) { return static_cast<double>(x); };
   const int64_t tiles = Blocks(m, s.rows) * Blocks(n, s.columns), rounds = Blocks(tiles, ClustersAtOnce(s.Blocks()));
   const int64_t pieces = Blocks(Blocks(k, s.depth), s.Blocks());
+  const double piece = std::max(kPiece, as_double(s.rows * s.columns * s.depth) / kProducts);
   const double copied = as_double(pieces * (std::min(s.rows, RoundUp(m, 8)) + s.columns) * 128);
   const double read = std::max({as_double(n * k * 2) / kMemory, as_double(tiles * s.Blocks()) * copied / kCache,
-                                as_double(rounds * pieces) * kPiece});
+                                as_double(rounds * pieces) * piece});
   const double meet = s.Blocks() > 1 ? kMeetOthers + as_double(s.rows * s.columns * 8) / kSums : kMeet;
   return kBegin + read + as_double(rounds) * meet;
 }
 
-std::optional<ProductSchedule> ChooseSplit(const ProductFacts& f, const CompileOptions& options) {
+// `cycles`: what the best tile would take that is not shared.
+std::optional<ProductSchedule> ChooseSplit(const ProductFacts& f, const CompileOptions& options, double cycles) {
   // On an H200 such kernels were 1.2 to 1.7 times as fast as tier 1 where something follows, with 16 rows 1.02 to 1.19
-  // of those of few rows; where nothing does, 0.86 to 0.99 of cuBLASLt. More rows were not measured.
-  constexpr int64_t kFewest = 9, kMost = 64;
+  // of those of few rows; where nothing does, 0.86 to 0.99 of cuBLASLt. With more rows than 64 there are tiles that
+  // nobody shares: few of those leave most multiprocessors idle.
+  constexpr int64_t kFewest = 9, kFew = 64, kMost = 512;
+  constexpr double kBegin = 3.0, kCycles = 1.7e3, kGain = 0.8;  // microseconds, a microsecond, of the time
   if (f.m < kFewest || f.m > kMost || !f.has_more || f.whole_rows || f.batch != 1 || f.is_f8 || f.is_tf32)
     return std::nullopt;
+  // Otherwise other sizes may come, of many tiles.
+  if (f.m > kFew && !f.is_exact) return std::nullopt;
   const int64_t n = f.n > 0 ? f.n : 4096, k = f.k > 0 ? f.k : 4096;
   if (n < kFewColumns || k < kFewDepth || n % 8 != 0 || k % 8 != 0) return std::nullopt;
   std::optional<ProductSchedule> best;
@@ -279,6 +289,7 @@ std::optional<ProductSchedule> ChooseSplit(const ProductFacts& f, const CompileO
     least = time;
     best = s;
   }
+  if (f.m > kFew && least > kGain * (kBegin + cycles / kCycles)) return std::nullopt;
   return best;
 }
 
@@ -470,13 +481,16 @@ std::vector<std::string> Alternatives(const ProductSchedule& s, const ProductFac
       offer(other);
       break;
     }
-    case ProductSchedule::Form::split:
-      for (const ProductSchedule& other : SplitSchedules(f)) {
-        if (other.rows != s.rows || (other.columns == s.columns && other.cluster == s.cluster)) continue;
-        choices.push_back("columns=" + std::to_string(other.columns) + ",stages=" + std::to_string(other.stages) +
-                          ",cluster=" + std::to_string(other.cluster));
+    case ProductSchedule::Form::split: {
+      ProductFacts own = f;
+      own.m = std::max(f.m, s.rows);
+      for (const ProductSchedule& other : SplitSchedules(own)) {
+        if (other.rows == s.rows && other.columns == s.columns && other.cluster == s.cluster) continue;
+        choices.push_back("rows=" + std::to_string(other.rows) + ",columns=" + std::to_string(other.columns) +
+                          ",stages=" + std::to_string(other.stages) + ",cluster=" + std::to_string(other.cluster));
       }
       break;
+    }
     case ProductSchedule::Form::attention:
       choices.push_back("columns=" + std::to_string(192 - s.columns));
       add("apart", 1 - s.apart);
@@ -659,7 +673,7 @@ ProductSchedule ChooseTensor(const ProductFacts& f, const CompileOptions& option
     least = time;
     best = schedule;
   }
-  if (const auto split = ChooseSplit(f, options)) return *split;
+  if (const auto split = ChooseSplit(f, options, least)) return *split;
   if (const auto few = ChooseFew(f, options, SharedBytesOf(options.device))) return *few;
   // A library has more ways to cut small products, and does what nothing follows as well. It has no scales: factors
   // would be written down with them first.
