@@ -17,8 +17,8 @@ using tessera::Tensor;
 
 struct Scores {
   const char* name;
-  const char* steps;     // from %s, the product, to %x, what the softmax is of
-  const char* op;        // the op attention does the same: which; null: it does not
+  const char* steps;  // from %s, the product, to %x, what the softmax is of
+  const char* op;     // the op attention does the same: which; null: it does not
   bool is_causal = false;
 };
 
@@ -64,7 +64,8 @@ Timed GpuScoresTask(const std::string& task) {
     return tessera::random_normal(seed, 0, {b, h, s, d}, 0, 1, tessera::f32).cast(tessera::bf16);
   };
   const Tensor heads = tessera::iota({h, 1, 1}, 0, 1, 1, tessera::f32);
-  const std::vector<Tensor> args = {normal(1), normal(2), normal(3), tessera::exp2(heads * (-8.0 / static_cast<double>(h))),
+  const std::vector<Tensor> args = {normal(1), normal(2), normal(3),
+                                    tessera::exp2(heads * (-8.0 / static_cast<double>(h))),
                                     tessera::full({}, 0.125).cast(tessera::bf16)};
   const Function f = Attention(*scores, d);
   return GpuWork([f, args] { f(args); });

@@ -37,17 +37,18 @@ std::string Trace(const Scores& scores, const std::string& dtype, int64_t depth,
                         const std::string& names) {
     return "tensor<" + (is_exact ? exact + element : symbols + element + ", [" + names + "]") + ">\n";
   };
-  std::string text = "!q = " + type("4x16x2048x" + d + "x", "?x16x?x" + d + "x", dtype, "0, -1, 1, -1") +
-                     "!k = " + type("4x16x2048x" + d + "x", "?x16x?x" + d + "x", dtype, "0, -1, 2, -1") +
-                     "!s = " + type("4x16x2048x2048x", "?x16x?x?x", dtype, "0, -1, 1, 2") +
-                     "!b = " + type("16x1x2048x", "16x1x?x", dtype, "-1, -1, 2") +
-                     "!m = " + type("2048x2048x", "?x?x", "i1", "1, 2") +
-                     "!q1 = " + type("2048x1x", "?x1x", "i64", "1, -1") + "!k1 = " + type("1x2048x", "1x?x", "i64", "-1, 2");
+  std::string text =
+      "!q = " + type("4x16x2048x" + d + "x", "?x16x?x" + d + "x", dtype, "0, -1, 1, -1") +
+      "!k = " + type("4x16x2048x" + d + "x", "?x16x?x" + d + "x", dtype, "0, -1, 2, -1") +
+      "!s = " + type("4x16x2048x2048x", "?x16x?x?x", dtype, "0, -1, 1, 2") +
+      "!b = " + type("16x1x2048x", "16x1x?x", dtype, "-1, -1, 2") + "!m = " + type("2048x2048x", "?x?x", "i1", "1, 2") +
+      "!q1 = " + type("2048x1x", "?x1x", "i64", "1, -1") + "!k1 = " + type("1x2048x", "1x?x", "i64", "-1, 2");
   text += "!n = tensor<" + dtype + ">\n!i = tensor<i64>\n";
-  text += "tsr_graph.trace \"attention\" values [0, 1, 2, 3, 4, 6, 7, 8, 9] strides [[], [], [], [], [], [], [], [], []]" +
-          std::string(is_exact ? "" : " likely [4, 2048, 2048]") +
-          "\n    (%v0: !q, %v1: !k, %v2: !k, %v3: !n, %v4: !n, %v6: !b, %v7: !m, %v8: !i, %v9: !i) {\n"
-          "  %v5 = tsr_graph.matmul %v0, %v1 step 0 values [5] until [11] {transpose_b = true} : (!q, !k) -> !s\n";
+  text +=
+      "tsr_graph.trace \"attention\" values [0, 1, 2, 3, 4, 6, 7, 8, 9] strides [[], [], [], [], [], [], [], [], []]" +
+      std::string(is_exact ? "" : " likely [4, 2048, 2048]") +
+      "\n    (%v0: !q, %v1: !k, %v2: !k, %v3: !n, %v4: !n, %v6: !b, %v7: !m, %v8: !i, %v9: !i) {\n"
+      "  %v5 = tsr_graph.matmul %v0, %v1 step 0 values [5] until [11] {transpose_b = true} : (!q, !k) -> !s\n";
   text += scores.steps;
   return text +
          "  %v21 = tsr_graph.softmax %v20 step 12 values [21] until [13] {axis = -1 : i64} : (!s) -> !s\n"
@@ -60,7 +61,8 @@ TEST(AttentionCorpus, IsOneKernelThatDoesNotSpill) {
     for (const char* dtype : {"bf16", "f16"}) {
       for (const int64_t depth : {32, 64, 80, 128}) {
         for (const bool is_exact : {false, true}) {
-          SCOPED_TRACE(std::string(scores.name) + " " + dtype + " " + std::to_string(depth) + (is_exact ? " exact" : ""));
+          SCOPED_TRACE(std::string(scores.name) + " " + dtype + " " + std::to_string(depth) +
+                       (is_exact ? " exact" : ""));
           CompileSettings settings;
           settings.options.device = "sm_90a";
           settings.options.tier = is_exact ? 3 : 2;

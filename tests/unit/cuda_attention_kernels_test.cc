@@ -18,8 +18,8 @@ struct Case {
   int64_t batch, heads, queries, keys, depth;
 };
 std::string Describe(const Case& c, DType dtype, const std::string& what) {
-  return absl::StrCat(what, ", ", std::string(Name(dtype)), ", ", c.batch, " x ", c.heads, " heads, ", c.queries, " queries, ", c.keys,
-                      " keys, ", c.depth, " deep");
+  return absl::StrCat(what, ", ", std::string(Name(dtype)), ", ", c.batch, " x ", c.heads, " heads, ", c.queries,
+                      " queries, ", c.keys, " keys, ", c.depth, " deep");
 }
 
 /// A program: its parameters after q, k and v, and ops that make %x, the scores of the softmax, from %s.
@@ -37,7 +37,8 @@ std::string Text(const Attention& p, const Case& c, DType dtype) {
       ") -> tensor<B x H x S x D x @> {\n"
       "  %s = matmul %q, %k {transpose_a = false, transpose_b = true}\n" +
       p.scores +
-      (p.is_wide ? "  %w0 = softmax %x {axis = -1}\n  %w = cast %w0 {dtype = @}\n" : "  %w = softmax %x {axis = -1}\n") +
+      (p.is_wide ? "  %w0 = softmax %x {axis = -1}\n  %w = cast %w0 {dtype = @}\n"
+                 : "  %w = softmax %x {axis = -1}\n") +
       "  %y = matmul %w, %v\n"
       "  return %y\n}\n";
   const std::string depth = std::to_string(c.depth), t(Name(dtype));
@@ -58,34 +59,31 @@ const Attention kPrograms[] = {
     {"plain", "", "  %x = mul %s, 0.125\n", None},
     {"soft cap", "", "  %a = mul %s, 0.02\n  %b = tanh %a\n  %x = mul %b, 5.0\n", None},
     {"alibi", ", %slopes: tensor<H x 1 x 1 x f32>",
-     std::string(kPositions) +
-         "  %d = sub %j, %i\n  %e = cast %d {dtype = f32}\n  %g = mul %e, %slopes\n"
-         "  %a = cast %s {dtype = f32}\n  %b = mul %a, 0.1\n  %x = add %b, %g\n",
+     std::string(kPositions) + "  %d = sub %j, %i\n  %e = cast %d {dtype = f32}\n  %g = mul %e, %slopes\n"
+                               "  %a = cast %s {dtype = f32}\n  %b = mul %a, 0.1\n  %x = add %b, %g\n",
      [](const Case& c, DType) {
        std::vector<float> slopes;
        for (int64_t h = 0; h < c.heads; ++h) slopes.push_back(std::exp2(-static_cast<float>(h + 1)));
        return std::vector<Tensor>{reshape(Tensor::from(slopes), {c.heads, 1, 1}).to(Runtime::device())};
      },
      true},
-    {"causal", "",
-     std::string(kPositions) + "  %m = ge %i, %j\n  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n", None},
+    {"causal", "", std::string(kPositions) + "  %m = ge %i, %j\n  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n",
+     None},
     {"strictly before", "",
-     "  %i = iota 100, 2 {dims = [S, 1], axis = 0, dtype = i32}\n  %j = iota 7, 1 {dims = [1, T], axis = 1, dtype = i32}\n"
+     "  %i = iota 100, 2 {dims = [S, 1], axis = 0, dtype = i32}\n  %j = iota 7, 1 {dims = [1, T], axis = 1, dtype = "
+     "i32}\n"
      "  %m = lt %j, %i\n  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n",
      None},
     {"hidden a little", "",
      std::string(kPositions) + "  %m = ge %i, %j\n  %a = mul %s, 0.125\n  %x = where %m, %a, -2.0\n", None},
     {"window", "",
-     std::string(kPositions) +
-         "  %m1 = ge %i, %j\n  %d = sub %i, %j\n  %m2 = lt %d, 64\n  %m = logical_and %m1, %m2\n"
-         "  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n",
+     std::string(kPositions) + "  %m1 = ge %i, %j\n  %d = sub %i, %j\n  %m2 = lt %d, 64\n  %m = logical_and %m1, %m2\n"
+                               "  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n",
      None},
-    {"after", "",
-     std::string(kPositions) + "  %m = le %i, %j\n  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n", None},
+    {"after", "", std::string(kPositions) + "  %m = le %i, %j\n  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n",
+     None},
     {"bool mask", ", %m: tensor<B x 1 x S x T x bool>", "  %a = mul %s, 0.125\n  %x = where %m, %a, -inf\n",
-     [](const Case& c, DType) {
-       return std::vector<Tensor>{gt(randn({c.batch, 1, c.queries, c.keys}), -0.5)};
-     }},
+     [](const Case& c, DType) { return std::vector<Tensor>{gt(randn({c.batch, 1, c.queries, c.keys}), -0.5)}; }},
     {"additive mask", ", %m: tensor<S x T x @>", "  %a = mul %s, 0.125\n  %x = add %a, %m\n",
      [](const Case& c, DType dtype) { return std::vector<Tensor>{randn({c.queries, c.keys}).cast(dtype)}; }},
     {"mask of keys", ", %m: tensor<B x 1 x 1 x T x f32>",
@@ -103,8 +101,7 @@ const Attention kPrograms[] = {
 void Poison(const Case& c, DType dtype) {
   std::vector<Tensor> all;
   for (int i = 0; i < 3; ++i)
-    all.push_back(
-        full({c.batch, c.heads, c.queries, c.depth}, std::numeric_limits<double>::quiet_NaN()).cast(dtype));
+    all.push_back(full({c.batch, c.heads, c.queries, c.depth}, std::numeric_limits<double>::quiet_NaN()).cast(dtype));
 }
 
 Tensor Reference(const Attention& p, const Case& c, const std::vector<Tensor>& args) {
@@ -142,7 +139,7 @@ void ExpectClose(const Tensor& got, const Tensor& want, double bound, const std:
 }
 
 TEST_F(CudaAttentionKernels, FunctionsOfScores) {
-  const Case cases[] = {{2, 3, 200, 200, 64}, {1, 2, 64, 512, 128}, {2, 2, 129, 65, 64}, {1, 3, 63, 63, 96},
+  const Case cases[] = {{2, 3, 200, 200, 64}, {1, 2, 64, 512, 128},    {2, 2, 129, 65, 64}, {1, 3, 63, 63, 96},
                         {1, 2, 65, 200, 80},  {1, 1, 1000, 1000, 128}, {3, 2, 128, 256, 32}};
   for (const Attention& p : kPrograms) {
     for (const DType dtype : {bf16, f16}) {
@@ -225,18 +222,20 @@ TEST_F(CudaAttentionKernels, TheOpAttention) {
                     {2, 4, 1, 65, 500, 96, "scale = 0.3", false},
                     {1, 2, 2, 1000, 1000, 128, "causal = true", false},
                     {2, 4, 2, 130, 200, 64, "", true}};
-  for (const char* schedule : {"*:form=attention", "*:form=attention,columns=64", "*:form=attention,source=0,columns=64",
-                               "*:form=attention,apart=1", "*:form=attention,apart=1,columns=64"}) {
+  for (const char* schedule :
+       {"*:form=attention", "*:form=attention,columns=64", "*:form=attention,source=0,columns=64",
+        "*:form=attention,apart=1", "*:form=attention,apart=1,columns=64"}) {
     for (const char* specialise_after : {"1000000000", "0"}) {
       OptionScope scope({{"specialise_after", specialise_after}, {"schedule", schedule}});
       for (const Op& o : ops) {
         const std::string d = " x " + std::to_string(o.depth) + " x bf16>";
-        const std::string q = absl::StrCat("tensor<B x ", o.heads, " x S", d), k = absl::StrCat("tensor<B x ", o.groups, " x T", d);
-        const auto program = Parse("func @f(%q: " + q + ", %k: " + k + ", %v: " + k +
-                                   (o.has_mask ? ", %m: tensor<B x 1 x S x T x bool>" : "") + ") -> " + q +
-                                   " {\n  %y = attention %q, %k, %v" + (o.has_mask ? ", %m" : "") +
-                                   (*o.attributes != 0 ? std::string(" {") + o.attributes + "}" : "") +
-                                   "\n  return %y\n}\n");
+        const std::string q = absl::StrCat("tensor<B x ", o.heads, " x S", d),
+                          k = absl::StrCat("tensor<B x ", o.groups, " x T", d);
+        const auto program =
+            Parse("func @f(%q: " + q + ", %k: " + k + ", %v: " + k +
+                  (o.has_mask ? ", %m: tensor<B x 1 x S x T x bool>" : "") + ") -> " + q +
+                  " {\n  %y = attention %q, %k, %v" + (o.has_mask ? ", %m" : "") +
+                  (*o.attributes != 0 ? std::string(" {") + o.attributes + "}" : "") + "\n  return %y\n}\n");
         std::vector<Tensor> args = {randn({o.batch, o.heads, o.queries, o.depth}).cast(bf16),
                                     randn({o.batch, o.groups, o.keys, o.depth}).cast(bf16),
                                     randn({o.batch, o.groups, o.keys, o.depth}).cast(bf16)};

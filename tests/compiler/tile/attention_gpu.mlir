@@ -66,7 +66,7 @@ tsr_graph.trace "bias" values [0, 1, 2, 3, 4] strides [[], [], [], [], []] likel
 // Whether a mask that compares positions hides keys after the query is known at run time. If it does, tiles that no
 // query sees are left out, and positions are compared in those that some query sees in part.
 // CHECK-LABEL: tsr_tile.kernel @k6
-// CHECK: arith.bitcast %{{.*}} : f32 to i32
+// CHECK: arith.cmpf olt, %{{.*}}, %{{.*}} : f32
 // CHECK: arith.select
 // CHECK: tsr_tile.registers 232 more
 // CHECK: scf.for

@@ -74,7 +74,8 @@ class Finder {
       return std::nullopt;
     found_.ops.insert(found_.keys);
     for (Operation* op = found_.keys->getNextNode(); op != nullptr; op = op->getNextNode()) {
-      const bool uses = llvm::any_of(op->getOperands(), [&](Value v) { return found_.ops.contains(v.getDefiningOp()); });
+      const bool uses =
+          llvm::any_of(op->getOperands(), [&](Value v) { return found_.ops.contains(v.getDefiningOp()); });
       if (!uses) {
         between_.push_back(op);
         continue;
@@ -205,7 +206,8 @@ bool FollowsFromPositions(Value v, ArrayRef<Dim> space, llvm::SetVector<Operatio
   // Positions of queries are a column.
   if (Is(op, "reshape") || Is(op, "unsqueeze")) {
     Operation* of = op->getOperand(0).getDefiningOp();
-    if (of == nullptr || !IsPositions(of) || !IsSimple(of) || DimsOf(of->getResult(0).getType()).size() != 1) return true;
+    if (of == nullptr || !IsPositions(of) || !IsSimple(of) || DimsOf(of->getResult(0).getType()).size() != 1)
+      return true;
     if (llvm::count_if(DimsOf(op->getResult(0).getType()), [](const Dim& d) { return !d.is_one(); }) != 1) return true;
     has_positions = true;
     ops.insert(op);
@@ -313,9 +315,8 @@ void TakePositions(WrittenAttention& attention) {
   llvm::sort(ops, [](Operation* x, Operation* y) { return y->isBeforeInBlock(x); });
   for (Operation* op : ops) {
     auto until = op->getAttrOfType<DenseI32ArrayAttr>("until");
-    const bool is_needed = llvm::any_of(op->getUsers(), [&](Operation* user) {
-      return !llvm::is_contained(attention.own, user);
-    });
+    const bool is_needed =
+        llvm::any_of(op->getUsers(), [&](Operation* user) { return !llvm::is_contained(attention.own, user); });
     if (is_needed) continue;
     if (IsLoose(op)) {
       op->erase();

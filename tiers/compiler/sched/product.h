@@ -15,15 +15,15 @@ namespace tessera::compiler {
 /// panels that are `nr` wide, which stay in the innermost cache while the rows of the task go by, `mr` at a time.
 struct ProductSchedule {
   enum class Form {
-    packed,   // the right factor is copied, panel by panel: it is used by many rows
-    direct,   // as packed, but both factors are read where they lie: they are small, and the sizes are known
-    stream,   // it is read once, row by row, where it lies, and the few rows of the result stay in the cache
-    dot,      // both factors lie along the sum: vectors run along it, and lanes are added at the end
-    tensor,   // on the tensor cores of a CUDA device, from a ring of pieces in shared memory
-    few,      // there, too, from registers: the right factor is read once, for few rows (tile/lower_few_rows_gpu.cc)
-    split,    // as tensor, but what computes a tile shares its sum (tile/lower_split_gpu.cc)
-    // two products with a softmax between them, there, too (tile/lower_attention_gpu.cc): `rows` are queries of a block,
-    // `columns` keys of a tile, `nr` the most elements of a head where that is read at run time
+    packed,  // the right factor is copied, panel by panel: it is used by many rows
+    direct,  // as packed, but both factors are read where they lie: they are small, and the sizes are known
+    stream,  // it is read once, row by row, where it lies, and the few rows of the result stay in the cache
+    dot,     // both factors lie along the sum: vectors run along it, and lanes are added at the end
+    tensor,  // on the tensor cores of a CUDA device, from a ring of pieces in shared memory
+    few,     // there, too, from registers: the right factor is read once, for few rows (tile/lower_few_rows_gpu.cc)
+    split,   // as tensor, but what computes a tile shares its sum (tile/lower_split_gpu.cc)
+    // two products with a softmax between them, there, too (tile/lower_attention_gpu.cc): `rows` are queries of a
+    // block, `columns` keys of a tile, `nr` the most elements of a head where that is read at run time
     attention,
     library,  // left to the core, which has a BLAS
   } form = Form::packed;

@@ -549,8 +549,9 @@ class Writer {
     for (size_t k = 0; k < 8; k += 2) {
       for (const SmallVector<Value>& row : rows) {
         // The first operand goes to the upper half.
-        Value two = LLVM::CallIntrinsicOp::create(b_, loc_, pair, b_.getStringAttr(name), ValueRange({row[k + 1], row[k]}))
-                        .getResult(0);
+        Value two =
+            LLVM::CallIntrinsicOp::create(b_, loc_, pair, b_.getStringAttr(name), ValueRange({row[k + 1], row[k]}))
+                .getResult(0);
         words.push_back(LLVM::BitcastOp::create(b_, loc_, b_.getI32Type(), two));
       }
     }

@@ -1,8 +1,8 @@
 // tsr-lower-kernels-gpu, kernels of attention: two products with a softmax between them, on the tensor cores of sm_90a.
 //
-// A block stays on its multiprocessor and takes one task after another: 128 queries of a head, 64 for each of two groups
-// of four warps. One thread brings the queries, and tiles of keys and of values to two rings in shared memory. In a
-// group scores, weights and sums of values stay in registers:
+// A block stays on its multiprocessor and takes one task after another: 128 queries of a head, 64 for each of two
+// groups of four warps. One thread brings the queries, and tiles of keys and of values to two rings in shared memory.
+// In a group scores, weights and sums of values stay in registers:
 //
 //   producer                                 each group, for its 64 queries
 //     for each task                            for each task
@@ -182,14 +182,13 @@ class AttentionGpuLowering : public FollowProductGpu {
     query_start_ = number(ops_.query_positions, 0);
     query_step_ = number(ops_.query_positions, 1);
     key_start_ = number(ops_.key_positions, 0);
-    // By its bits: a comparison of what was f16 would become one of f16, for which CUDA C++ has no words here.
+    // Below the lowest number: with infinity itself, a comparison of what was f16 would become one of f16, for which
+    // CUDA C++ has no words here.
     Value hidden = RowValue(ops_.where->getOperand(2));
     auto type = cast<FloatType>(hidden.getType());
-    const llvm::APInt infinity = llvm::APFloat::getInf(type.getFloatSemantics(), /*Negative=*/true).bitcastToAPInt();
-    Type bits = b_.getIntegerType(type.getWidth());
-    hidden = arith::BitcastOp::create(b_, loc_, bits, hidden);
-    Value wanted = arith::ConstantOp::create(b_, loc_, b_.getIntegerAttr(bits, infinity));
-    is_order_ = And(Compare(arith::CmpIPredicate::eq, hidden, wanted),
+    const auto lowest = llvm::APFloat::getLargest(type.getFloatSemantics(), /*Negative=*/true);
+    Value least = arith::ConstantOp::create(b_, loc_, FloatAttr::get(type, lowest));
+    is_order_ = And(arith::CmpFOp::create(b_, loc_, arith::CmpFPredicate::OLT, hidden, least),
                     And(Compare(arith::CmpIPredicate::eq, number(ops_.key_positions, 1), I64(1)),
                         Compare(arith::CmpIPredicate::sge, query_step_, I64(0))));
   }
@@ -355,8 +354,7 @@ class AttentionGpuLowering : public FollowProductGpu {
     pair_ = Mul(Rem(lane, I64(4)), I64(2));
     Value warp = Rem(Div(thread_, I64(32)), I64(4));
     Value before = Sum(Mul(group_, I64(kGroupRows)), Mul(warp, I64(16)));
-    if (s_.apart != 0)
-      If(Compare(arith::CmpIPredicate::eq, group_, I64(1)), [&] { EndTurn(); });
+    if (s_.apart != 0) If(Compare(arith::CmpIPredicate::eq, group_, I64(1)), [&] { EndTurn(); });
     Tasks({I64(0), I64(0), I64(0)}, [&](const Task& task, ValueRange at) {
       BeginRows(task, Sum(task.row, before));
       Wait(QueriesFilled(), at[2]);
@@ -606,8 +604,9 @@ class AttentionGpuLowering : public FollowProductGpu {
   // Numbers of the keys that a thread has of 32, as tsr_tile.take has them.
   Value Keys(Value column) {
     auto type = VectorType::get({kLanes}, b_.getI64Type());
-    return arith::AddIOp::create(b_, loc_, Splat(column, kLanes),
-                                 arith::ConstantOp::create(b_, loc_, DenseElementsAttr::get(type, ArrayRef<int64_t>(Steps(0)))));
+    return arith::AddIOp::create(
+        b_, loc_, Splat(column, kLanes),
+        arith::ConstantOp::create(b_, loc_, DenseElementsAttr::get(type, ArrayRef<int64_t>(Steps(0)))));
   }
   static SmallVector<int64_t> Steps(int64_t from) {
     SmallVector<int64_t> steps;
@@ -640,15 +639,15 @@ class AttentionGpuLowering : public FollowProductGpu {
       Pair& both = hidden.emplace_back();
       for (unsigned p = 0; p < 2; ++p) {
         Value is_hidden = Compare(arith::CmpIPredicate::sge, key, left[p]);
-        both[p] = arith::SelectOp::create(b_, loc_, is_hidden, Vector(-std::numeric_limits<double>::infinity()), pair[p]);
+        both[p] =
+            arith::SelectOp::create(b_, loc_, is_hidden, Vector(-std::numeric_limits<double>::infinity()), pair[p]);
       }
     }
     return hidden;
   }
 
   // Scores to weights, as words. `factors`: what all that was summed up before is to be multiplied with.
-  SmallVector<Value> Weigh(Value sums, Value tile, bool is_first, std::array<Row, 2>& rows,
-                           Pair& factors) {
+  SmallVector<Value> Weigh(Value sums, Value tile, bool is_first, std::array<Row, 2>& rows, Pair& factors) {
     const SmallVector<Pair> scores = Scores(sums, tile, is_first);
     const double scale = ops_.scale * kLog2E;
     SmallVector<Pair> weights(scores.size());
@@ -737,12 +736,12 @@ class AttentionGpuLowering : public FollowProductGpu {
   int64_t depth_pieces_ = 0, columns_of_result_ = 0;
   Matrix values_matrix_, result_;
   int64_t query_bytes_ = 0, key_bytes_ = 0, value_bytes_ = 0, value_pitch_ = 0, keys_at_ = 0, values_at_ = 0;
-  SmallVector<size_t> moving_, first_moving_;             // operands with an element for each key
-  SmallVector<Operation*> positions_, first_positions_;  // ... and positions; the first of what is shown
-  Value shown_;                                           // scores without a mask of positions
+  SmallVector<size_t> moving_, first_moving_;              // operands with an element for each key
+  SmallVector<Operation*> positions_, first_positions_;    // ... and positions; the first of what is shown
+  Value shown_;                                            // scores without a mask of positions
   Value query_start_, query_step_, key_start_, is_order_;  // of that mask
   Value row_tiles_, batches_, together_, band_;
-  Value pair_;                // the thread's first column of every eight
+  Value pair_;                 // the thread's first column of every eight
   std::array<Part, 2> parts_;  // its rows
   Pair seen_;                  // how many keys those see, and the group's first one
   Value end_of_group_;
