@@ -61,6 +61,8 @@ TEST(AttentionCorpus, IsOneKernelThatDoesNotSpill) {
     for (const char* dtype : {"bf16", "f16"}) {
       for (const int64_t depth : {32, 64, 80, 128}) {
         for (const bool is_exact : {false, true}) {
+          // Each takes most of a second.
+          if (depth != 128 && (is_exact || std::string_view(dtype) == "f16")) continue;
           SCOPED_TRACE(std::string(scores.name) + " " + dtype + " " + std::to_string(depth) +
                        (is_exact ? " exact" : ""));
           CompileSettings settings;

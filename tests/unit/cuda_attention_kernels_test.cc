@@ -254,6 +254,49 @@ TEST_F(CudaAttentionKernels, TheOpAttention) {
   }
 }
 
+// Keys and values across the sums of their products, and heads that lie within positions.
+TEST_F(CudaAttentionKernels, FactorsThatLieOtherwise) {
+  for (const char* specialise_after : {"1000000000", "0"}) {
+    OptionScope scope({{"specialise_after", specialise_after}});
+    for (const bool keys_across : {false, true}) {
+      for (const bool values_along : {false, true}) {
+        for (const DType dtype : {bf16, f16}) {
+          const std::string t(Name(dtype));
+          auto text = [&](const std::string& t) {
+            return "func @f(%q: tensor<B x H x S x 64 x " + t + ">, %k: tensor<B x H x " +
+                   (keys_across ? "64 x T x " : "T x 64 x ") + t + ">, %v: tensor<B x H x " +
+                   (values_along ? "64 x T x " : "T x 64 x ") + t + ">) -> tensor<B x H x S x 64 x " + t +
+                   "> {\n  %s = matmul %q, %k {transpose_b = " + (keys_across ? "false" : "true") +
+                   "}\n  %x = mul %s, 0.125\n  %w = softmax %x {axis = -1}\n  %y = matmul %w, %v {transpose_b = " +
+                   (values_along ? "true" : "false") + "}\n  return %y\n}\n";
+          };
+          const auto hot = Module::parse(text(t)), cold = Module::parse(text("f32"));
+          ASSERT_TRUE(hot.ok() && cold.ok()) << text(t);
+          const Function f = *hot->function("f"), g = *cold->function("f");
+          // As [B, S, H, D] in memory, seen as [B, H, S, D].
+          const Tensor q = transpose(randn({2, 136, 3, 64}).cast(dtype), {0, 2, 1, 3});
+          const Tensor k = keys_across ? randn({2, 3, 64, 264}).cast(dtype)
+                                       : transpose(randn({2, 264, 3, 64}).cast(dtype), {0, 2, 1, 3});
+          const Tensor v = values_along ? randn({2, 3, 64, 264}).cast(dtype)
+                                        : transpose(randn({2, 264, 3, 64}).cast(dtype), {0, 2, 1, 3});
+          std::vector<Tensor> y;
+          for (int i = 0; i < 8; ++i) y = f({q, k, v});
+          Runtime::set_device(Device::cpu());
+          Tensor want;
+          {
+            OptionScope tier1({{"tier", "1"}});
+            want = g({Here(q), Here(k), Here(v)})[0];
+          }
+          Runtime::set_device(*Device::find("cuda"));
+          ExpectClose(y[0], want, dtype == bf16 ? 1e-2 : 2e-3,
+                      absl::StrCat(specialise_after, " ", t, keys_across ? " keys across" : "",
+                                   values_along ? " values along" : ""));
+        }
+      }
+    }
+  }
+}
+
 // Heads that are larger than those that the code was made for: the steps run instead.
 TEST_F(CudaAttentionKernels, LargerHeadsThanThereIsRoomFor) {
   OptionScope scope({{"specialise_after", "1000000000"}});
