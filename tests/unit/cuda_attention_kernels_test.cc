@@ -270,7 +270,7 @@ TEST_F(CudaAttentionKernels, FactorsThatLieOtherwise) {
                    "}\n  %x = mul %s, 0.125\n  %w = softmax %x {axis = -1}\n  %y = matmul %w, %v {transpose_b = " +
                    (values_along ? "true" : "false") + "}\n  return %y\n}\n";
           };
-          const auto hot = Module::parse(text(t)), cold = Module::parse(text("f32"));
+          auto hot = Module::parse(text(t)), cold = Module::parse(text("f32"));
           ASSERT_TRUE(hot.ok() && cold.ok()) << text(t);
           const Function f = *hot->function("f"), g = *cold->function("f");
           // As [B, S, H, D] in memory, seen as [B, H, S, D].
