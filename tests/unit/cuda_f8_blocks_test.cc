@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cuda_kernels_testing.h"
+#include "tessera/f8_blocks.h"
 
 namespace tessera {
 namespace {
@@ -202,6 +203,22 @@ TEST_F(CudaF8Blocks, NaN) {
   for (int64_t i = 0; i < c.m; ++i)
     for (int64_t j = 0; j < c.n; ++j)
       ASSERT_EQ(std::isnan(got[static_cast<size_t>(i * c.n + j)]), i == 70 || j / kBlock == 1) << i << ", " << j;
+}
+
+// Eager ops of the public API, with a left factor that is quantised anew each time.
+TEST_F(CudaF8Blocks, EagerOps) {
+  OptionScope eager({{"hot_eager", "2"}});
+  const Quantized w = quantize_blocks(randn({640, 1024}), f8e4m3, 128);
+  std::vector<Tensor> xs, ys;
+  for (int i = 0; i < 30; ++i) xs.push_back(randn({384, 1024}) * (i + 1));
+  const int64_t before = Generated();
+  for (const Tensor& x : xs) ys.push_back(relu(matmul_blocks(quantize_blocks(x), w)));
+  const Tensor tall = dequantize_blocks(w, f32).to(Device::cpu()).cast(f64);
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const Tensor x = Here(xs[i]), wide = dequantize_blocks(quantize_blocks(x), f32).cast(f64);
+    EXPECT_LT(Off(ys[i], relu(Product(wide, tall)), Product(abs(wide), abs(tall))), 5e-3) << i;
+  }
+  EXPECT_GT(Generated(), before);
 }
 
 // Blocks of other sizes, and scales of single columns, are computed as they are written.

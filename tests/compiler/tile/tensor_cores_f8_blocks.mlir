@@ -143,3 +143,42 @@ tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
   %v9 = tsr_graph.matmul %v7, %v8 step 6 values [9] until [7] {transpose_b = true} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
   %v10 = tsr_graph.relu %v9 step 7 values [10] until [end] : (tensor<256x256xbf16>) -> tensor<256x256xbf16>
 }
+
+// -----
+
+// The left factor is quantised in the same trace: one kernel does that, and the product reads what it wrote.
+// SCHED-LABEL: tsr_graph.trace
+// SCHED: %v6, %v8 = tsr_sched.kernel @k5 at 5 steps [1, 2, 3, 4, 5] inputs [3] outputs [6, 8]
+// SCHED: %v9 = tsr_graph.reshape %v8
+// SCHED: %v13 = tsr_graph.reshape
+// SCHED: tsr_sched.kernel @k20 at 20 steps [9, 11, 13, 16, 17, 19, 20] inputs [9, 1, 13, 18]
+// SCHED: tsr_graph.matmul %in0, %in1, %in2, %in3 {scales = array<i64: 2, 1, 0, 0, 1, 3, 128, 0, 0, 2>, transpose_b = true}
+!f = tensor<256x512xf32>
+!b = tensor<256x4x128xf32>
+!s = tensor<256x4x1xf32>
+!w8 = tensor<256x512xf8E4M3FN>
+tsr_graph.trace "function" values [0, 1, 2] strides [[], [], []]
+    (%v0: !f, %v1: !w8, %v2: tensor<2x4xf32>) {
+  %v3 = tsr_graph.reshape %v0 step 0 values [3] until [5] {"tsr.strides" = array<i64>} : (!f) -> !b
+  %v4 = tsr_graph.abs %v3 step 1 values [4] until [2] : (!b) -> !b
+  %v5 = tsr_graph.max %v4 step 2 values [5] until [3] {axes = array<i64: -1>, keepdims = true} : (!b) -> !s
+  %n0 = tsr_graph.number 448.0 : tensor<f32>
+  %v6 = tsr_graph.div %v5, %n0 step 3 values [6] until [12] : (!s, tensor<f32>) -> !s
+  %v7 = tsr_graph.div %v3, %v6 step 4 values [7] until [5] : (!b, !s) -> !b
+  %v8 = tsr_graph.cast %v7 step 5 values [8] until [9] {dtype = "f8e4m3"} : (!b) -> tensor<256x4x128xf8E4M3FN>
+  %v9 = tsr_graph.reshape %v8 step 6 values [9] until [9] {"tsr.strides" = array<i64>} : (tensor<256x4x128xf8E4M3FN>) -> !w8
+  %v10 = tsr_graph.reshape %v6 step 7 values [10] until [10] {"tsr.strides" = array<i64>} : (!s) -> tensor<256x4xf32>
+  %v11 = tsr_graph.reshape %v9 step 8 values [11] until [9] {"tsr.strides" = array<i64>} : (!w8) -> tensor<256x4x128xf8E4M3FN>
+  %v12 = tsr_graph.cast %v11 step 9 values [12] until [11] {dtype = "f32"} : (tensor<256x4x128xf8E4M3FN>) -> !b
+  %v13 = tsr_graph.reshape %v10 step 10 values [13] until [11] {"tsr.strides" = array<i64>} : (tensor<256x4xf32>) -> !s
+  %v14 = tsr_graph.mul %v12, %v13 step 11 values [14] until [13] : (!b, !s) -> !b
+  %v15 = tsr_graph.reshape %v14 step 12 values [15] until [13] {"tsr.strides" = array<i64>} : (!b) -> !f
+  %v16 = tsr_graph.cast %v15 step 13 values [16] until [20] {dtype = "bf16"} : (!f) -> tensor<256x512xbf16>
+  %v17 = tsr_graph.reshape %v1 step 14 values [17] until [16] {"tsr.strides" = array<i64>} : (!w8) -> tensor<2x128x4x128xf8E4M3FN>
+  %v18 = tsr_graph.reshape %v2 step 15 values [18] until [17] {"tsr.strides" = array<i64>} : (tensor<2x4xf32>) -> tensor<2x1x4x1xf32>
+  %v19 = tsr_graph.cast %v17 step 16 values [19] until [17] {dtype = "f32"} : (tensor<2x128x4x128xf8E4M3FN>) -> tensor<2x128x4x128xf32>
+  %v20 = tsr_graph.mul %v19, %v18 step 17 values [20] until [19] : (tensor<2x128x4x128xf32>, tensor<2x1x4x1xf32>) -> tensor<2x128x4x128xf32>
+  %v21 = tsr_graph.reshape %v20 step 18 values [21] until [19] {"tsr.strides" = array<i64>} : (tensor<2x128x4x128xf32>) -> !f
+  %v22 = tsr_graph.cast %v21 step 19 values [22] until [20] {dtype = "bf16"} : (!f) -> tensor<256x512xbf16>
+  %v23 = tsr_graph.matmul %v16, %v22 step 20 values [23] until [end] {transpose_b = true} : (tensor<256x512xbf16>, tensor<256x512xbf16>) -> tensor<256x256xbf16>
+}
