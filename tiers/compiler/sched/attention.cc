@@ -229,7 +229,10 @@ bool FollowsFromPositions(Value v, ArrayRef<Dim> space, llvm::SetVector<Operatio
 // Is it a comparison, or several that must all hold, of which one says that a key comes no later than a query?
 bool FindOrder(Value condition, AttentionOps& a) {
   Operation* op = condition.getDefiningOp();
-  if (Is(op, "logical_and")) return FindOrder(op->getOperand(0), a) || FindOrder(op->getOperand(1), a);
+  if (Is(op, "logical_and")) {
+    a.is_order_alone = false;
+    return FindOrder(op->getOperand(0), a) || FindOrder(op->getOperand(1), a);
+  }
   const bool is_up = Is(op, "ge") || Is(op, "gt"), is_down = Is(op, "le") || Is(op, "lt");
   if (!is_up && !is_down) return false;
   Operation* queries = op->getOperand(is_up ? 0 : 1).getDefiningOp();

@@ -49,7 +49,8 @@ struct AttentionOps {
   /// minus infinity, keys whose positions come after those of the query are not seen.
   mlir::Operation* where = nullptr;
   mlir::Operation *query_positions = nullptr, *key_positions = nullptr;
-  bool sees_own = false;  // >= and not >
+  bool sees_own = false;       // >= and not >
+  bool is_order_alone = true;  // there are no more conditions
 };
 std::optional<AttentionOps> AttentionOf(sched::KernelOp kernel);
 

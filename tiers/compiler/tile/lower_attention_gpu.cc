@@ -152,7 +152,7 @@ class AttentionGpuLowering : public FollowProductGpu {
   // Operands that have an element for each key, and positions.
   void FindOperands() {
     Collect(ops_.scores, moving_, positions_);
-    shown_ = ops_.where != nullptr ? ops_.where->getOperand(1) : ops_.scores;
+    shown_ = ops_.where != nullptr && ops_.is_order_alone ? ops_.where->getOperand(1) : ops_.scores;
     Collect(shown_, first_moving_, first_positions_);
   }
   void Collect(Value v, SmallVector<size_t>& moving, SmallVector<Operation*>& positions) {
@@ -557,7 +557,7 @@ class AttentionGpuLowering : public FollowProductGpu {
       return all;
     };
     if (is_first) return Hidden(ops_.where != nullptr ? masked() : scores, first_key);
-    if (!HidesKeys()) return scores;
+    if (!HidesKeys() || (ops_.where != nullptr && !ops_.is_order_alone)) return scores;
     // The first row sees the fewest keys.
     Value end = Sum(first_key, I64(s_.columns));
     Value is_edge = Compare(arith::CmpIPredicate::sgt, end, end_of_group_);
