@@ -260,7 +260,8 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     }
     const auto find = [&](const std::string& name) -> absl::StatusOr<const void*> {
       for (size_t i = code->images_.size(); i-- > 0;)
-        if (absl::StatusOr<const void*> found = code->images_[i]->Find(name.c_str()); found.ok() || i == 0) return found;
+        if (absl::StatusOr<const void*> found = code->images_[i]->Find(name.c_str()); found.ok() || i == 0)
+          return found;
       return Damaged();
     };
     for (size_t k = 0; k < positions.size(); ++k) {

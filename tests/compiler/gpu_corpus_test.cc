@@ -176,8 +176,8 @@ TEST(GpuCorpus, EveryDevice) {
   json << "\n]\n";
 }
 
-// Scales for blocks of f8 take registers besides two sets of sums. Only one kind of device has such kernels, so these are
-// not in the corpus.
+// Scales for blocks of f8 take registers besides two sets of sums. Only one kind of device has such kernels, so these
+// are not in the corpus.
 TEST(GpuCorpus, ScalesOfBlocks) {
   if (!HasAssembler() || !HasNvrtc()) GTEST_SKIP() << "no libnvJitLink, or no libnvrtc";
   const std::string text = R"(
@@ -278,14 +278,15 @@ TEST(Assembler, Log) {
 }
 
 TEST(Assembler, EveryTextHasWhatKernelsShare) {
-  const std::string common = ".version 9.0\n.extern .shared .b8 rows[];\n.func f()\n{\n\tret;\n}\n";
+  const std::string head = ".version 9.0\n.extern .shared .b8 rows[];\n", function = ".func f()\n{\n\tret;\n}\n";
+  const std::string common = head + function;
   const auto kernel = [](const std::string& name, int lines) {
     std::string text = ".visible .entry " + name + "(\n)\n.maxntid 32\n{\n";
-    for (int i = 0; i < lines; ++i) text += "\t{ nop; }\n";
+    for (int i = 0; i < lines; ++i) text += "{\n.reg .pred p;\n}\n";
     return text + "}\n";
   };
   const std::string a = kernel("a", 3), b = kernel("b", 30), c = kernel("c", 5), d = kernel("d", 9);
-  const std::string ptx = common + a + b + c + d;
+  const std::string ptx = head + a + b + function + c + d;
   EXPECT_EQ(SplitKernels(ptx, 1), std::vector<std::string>{common + b + d + c + a});
   EXPECT_EQ(SplitKernels(ptx, 2), (std::vector<std::string>{common + b, common + d + c + a}));
   EXPECT_EQ(SplitKernels(ptx, 8), (std::vector<std::string>{common + b, common + d, common + c, common + a}));

@@ -57,6 +57,7 @@
 #include "tiers/compiler/sched/attention.h"
 #include "tiers/compiler/sched/columns.h"
 #include "tiers/compiler/sched/f8_factors.h"
+#include "tiers/compiler/sched/facts.h"
 #include "tiers/compiler/sched/gather.h"
 #include "tiers/compiler/sched/group.h"
 #include "tiers/compiler/sched/kinds.h"
@@ -338,11 +339,6 @@ class Fuser {
   static Type ElementOf(Value v) { return mlir::cast<RankedTensorType>(v.getType()).getElementType(); }
 
   bool Runs(Value v, int64_t from_end) { return RunsAlong(trace_, v, from_end); }
-  // Does an operand of a product lie along the sum?
-  bool IsAlongSum(Operation* product, unsigned k) {
-    return Runs(product->getOperand(k),
-                Transposes(product, k == 0 ? "transpose_a" : "transpose_b") == (k == 0) ? 2 : 1);
-  }
 
   // What is left of the groups of these ops goes on without them.
   void FoldF8Factors(Group& g) {
@@ -518,10 +514,6 @@ class Fuser {
 
   int64_t Likely(const Dim& d) { return LikelyOf(trace_, d); }
 
-  Dim DepthOf(Operation* product) {
-    const SmallVector<Dim> a = DimsOf(product->getOperand(0).getType());
-    return a[a.size() - (Transposes(product, "transpose_a") ? 2 : 1)];
-  }
   // Without knowledge: batches of products are those of attention.
   bool HasShortSum(Operation* product) {
     const int64_t k = Likely(DepthOf(product));
@@ -542,44 +534,8 @@ class Fuser {
 
   ProductFacts FactsOf(const Group& g) {
     Operation* op = g.product;
-    const SmallVector<Dim> dims = g.dims;
-    const size_t rank = dims.size();
-    ProductFacts facts;
-    for (size_t d = 0; d + 2 < rank; ++d) facts.batch *= std::max<int64_t>(1, Likely(dims[d]));
-    facts.m = Likely(dims[rank - 2]);
-    facts.n = Likely(dims[rank - 1]);
-    facts.k = Likely(DepthOf(op));
-    facts.is_exact = !dims[rank - 2].is_symbol && !dims[rank - 1].is_symbol && !DepthOf(op).is_symbol;
-    Type element = ComputeType(cast<RankedTensorType>(op->getResult(0).getType()).getElementType());
-    facts.bytes = element.getIntOrFloatBitWidth() / 8;
-    facts.whole_rows = g.row > 0 || g.second != nullptr;
-    facts.has_prologue = g.has_prologue;
-    if (const int64_t share = ShareOf(g); share > 1) {
-      facts.batch = std::max<int64_t>(1, facts.batch / share);
-      if (facts.m > 0) facts.m *= share;
-    }
-    const Type left = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
-    facts.a_in_place = ComputeType(left) == left;
-    facts.a_along_k = facts.a_in_place && Runs(op->getOperand(0), Transposes(op, "transpose_a") ? 2 : 1);
-    // The right factor may be widened on the way.
-    const bool transposed = !IsProduct(op) || Transposes(op, "transpose_b");
-    facts.b_along_k = Runs(op->getOperand(1), transposed ? 1 : 2);
-    facts.b_along_n = Runs(op->getOperand(1), transposed ? 2 : 1);
-    facts.has_rows =
-        IsProduct(op) && Runs(op->getOperand(0), 1) && !Transposes(op, "transpose_a") && Runs(op->getOperand(1), 1);
-    facts.is_tensor = !options_.device.empty();
-    facts.is_attention = facts.is_tensor && g.second != nullptr;
-    if (facts.is_attention) facts.width = Likely(DimsOf(g.second->getResult(0).getType()).back());
-    facts.is_bf16 = !facts.is_tensor && !facts.whole_rows && IsOfBf16(op);
-    if (facts.is_tensor && IsProduct(op)) {
-      const F8Factors factors = F8FactorsOf(trace_, op, options_);
-      const bool is_folded = !factors.narrow.empty();
-      facts.is_f8 = is_folded || IsF8(ElementOf(op->getOperand(0)));
-      facts.has_scales = factors.HasScales() || HasScales(op);
-      facts.is_tf32 = ElementOf(op->getOperand(0)).isF32();
-      facts.is_along_sum = is_folded || (IsAlongSum(op, 0) && IsAlongSum(op, 1));
-      facts.has_more = is_folded || !g.folded.empty() || HasMore(op);
-    }
+    ProductFacts facts = compiler::FactsOf(g, trace_, options_, ShareOf(g));
+    if (facts.is_tensor && IsProduct(op)) facts.has_more = facts.has_more || HasMore(op);
     SmallVector<Value> reads;
     for (Operation* o : g.ops)
       if (o != op) llvm::copy_if(o->getOperands(), std::back_inserter(reads), [&](Value v) { return Of(v) != &g; });

@@ -197,24 +197,17 @@ std::optional<ProductSchedule> ChooseFew(const ProductFacts& f, const CompileOpt
 
 // ---- attention
 
-constexpr int64_t kQueries = 128;
-
 // With as many tiles on their way as shared memory has room for, up to three. Wide heads take more registers than PTX
 // gets.
-ProductSchedule AttentionSchedule(int64_t keys, int64_t width) {
+ProductSchedule ChooseAttention(const ProductFacts& f) {
+  constexpr int64_t kFewest = 16;
   ProductSchedule s;
-  s.form = ProductSchedule::Form::attention;
-  s.rows = kQueries, s.columns = keys, s.depth = kTensorDepth, s.nr = width <= 64 ? 64 : 128;
+  s.rows = ProductSchedule::kQueries, s.columns = f.n > 0 && f.n <= 64 ? 64 : 128;
+  s.depth = kTensorDepth, s.nr = std::max(f.k, f.width) <= 64 ? 64 : 128;
   s.source = 1;
   for (s.stages = 3; s.stages > 2 && !s.FitsAttention();) --s.stages;
-  return s;
-}
-
-ProductSchedule ChooseAttention(const ProductFacts& f) {
-  // For fewer rows, or where nothing is known of heads, the library multiplies.
-  constexpr int64_t kFewest = 16;
-  ProductSchedule s = AttentionSchedule(f.n > 0 && f.n <= 64 ? 64 : 128, std::max(f.k, f.width));
-  if (f.m >= 0 && f.m < kFewest) s.form = ProductSchedule::Form::library;
+  // For fewer rows the library multiplies.
+  s.form = f.m >= 0 && f.m < kFewest ? ProductSchedule::Form::library : ProductSchedule::Form::attention;
   return s;
 }
 
@@ -357,11 +350,6 @@ bool ProductSchedule::FitsSplit() const {
          rows * columns <= 128 * 128 && depth == kTensorDepth && stages >= 2 * kGroups && stages % kGroups == 0 &&
          cluster <= 8 && llvm::isPowerOf2_64(static_cast<uint64_t>(Blocks())) &&
          SplitBytes() + 16 * stages <= kSharedBytes;
-}
-
-bool ProductSchedule::FitsAttention() const {
-  return rows == kQueries && (columns == 64 || columns == 128) && (nr == 64 || nr == 128) && depth == kTensorDepth &&
-         stages >= 2 && AttentionBytes() + 16 * (2 * stages + 1) <= kSharedBytes;
 }
 
 std::optional<ProductSchedule> ProductSchedule::FromAttr(DictionaryAttr attr) {

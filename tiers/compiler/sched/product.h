@@ -83,7 +83,11 @@ struct ProductSchedule {
     const int64_t row = (nr + 63) / 64 * 128;
     return (rows + 2 * stages * columns) * row + rows * row;
   }
-  bool FitsAttention() const;
+  bool FitsAttention() const {
+    return rows == kQueries && (columns == 64 || columns == 128) && (nr == 64 || nr == 128) && depth == 64 &&
+           stages >= 2 && AttentionBytes() + 16 * (2 * stages + 1) <= kSharedBytes;
+  }
+  static constexpr int64_t kQueries = 128;    // of a tile
   static constexpr int64_t kRowsAtOnce = 32;  // otherwise, from shared memory
   /// few: registers that a thread has for sums and what is read, and in all, roughly.
   int64_t Registers() const {

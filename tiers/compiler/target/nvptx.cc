@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -86,8 +87,8 @@ Assembled AssembleOne(const Library& library, const std::string& ptx, llvm::Stri
     made.error = "it does not know " + device.str();
     return made;
   }
-  bool done = library.add_data(handle, kInputPtx, ptx.c_str(), ptx.size() + 1, "kernels") == 0 &&
-              library.complete(handle) == 0;
+  bool done =
+      library.add_data(handle, kInputPtx, ptx.c_str(), ptx.size() + 1, "kernels") == 0 && library.complete(handle) == 0;
   size_t size = 0;
   if (done) done = library.cubin_size(handle, &size) == 0;
   if (done) {
@@ -169,7 +170,10 @@ std::map<std::string, CodeResources> ResourcesOf(llvm::StringRef log) {
 }
 
 std::vector<std::string> SplitKernels(llvm::StringRef ptx, size_t most) {
-  // What stands outside of kernels is in each text: declarations, and functions that some of them call.
+  // What stands outside of kernels is in each text: declarations, and functions that some of them call. A kernel goes
+  // on until something else begins: instructions that others wrote have braces at the beginning of lines, too.
+  constexpr const char* kOthers[] = {"\t// .globl", ".extern ",          ".func ",  ".visible .func ", ".weak ",
+                                     ".global ",    ".visible .global ", ".const ", ".visible .const "};
   std::string common;
   std::vector<std::string> kernels;
   bool in_kernel = false;
@@ -177,12 +181,13 @@ std::vector<std::string> SplitKernels(llvm::StringRef ptx, size_t most) {
     const size_t end = rest.find('\n');
     const llvm::StringRef line = rest.take_front(end == llvm::StringRef::npos ? rest.size() : end + 1);
     rest = rest.drop_front(line.size());
-    if (!in_kernel && line.starts_with(".visible .entry ")) {
+    if (line.starts_with(".visible .entry ")) {
       in_kernel = true;
       kernels.emplace_back();
+    } else if (llvm::any_of(kOthers, [&](llvm::StringRef begin) { return line.starts_with(begin); })) {
+      in_kernel = false;
     }
     (in_kernel ? kernels.back() : common) += line;
-    if (line.starts_with("}")) in_kernel = false;
   }
   // The longest first, each to the text that is the shortest so far.
   std::sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
