@@ -266,7 +266,9 @@ TEST(Assembler, Log) {
       "ptxas info    : Compiling entry function 'k2' for 'sm_90'\n"
       "ptxas info    : Function properties for other\n"
       "    64 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
-      "ptxas info    : Used 8 registers, used 0 barriers\n");
+      "ptxas info    : Used 8 registers, used 0 barriers\n"
+      "info    : Function properties for 'k1':\n"
+      "info    : used 41 registers, used 1 barriers, 0 stack, 1536 bytes smem\n");
   ASSERT_EQ(code.size(), 2u);
   EXPECT_EQ(code.at("k1").registers, 40);
   EXPECT_EQ(code.at("k1").stack_bytes, 16);
@@ -296,25 +298,35 @@ TEST(Assembler, EveryTextHasWhatKernelsShare) {
 // What many threads assemble is what one does.
 TEST(Assembler, ThreadsShareKernels) {
   if (!HasAssembler()) GTEST_SKIP() << "libnvJitLink is not on this machine";
-  for (const Trace& trace : Corpus()) {
-    if (trace.kernels < 2 || !llvm::StringRef(trace.text).contains("softmax")) continue;
-    SCOPED_TRACE(trace.name);
-    CompileSettings settings = For("sm_90a", trace.text);
-    llvm::Expected<Compiled> one = Compile(trace.text, settings);
-    settings.assemblers = 8;
-    llvm::Expected<Compiled> many = Compile(trace.text, settings);
-    ASSERT_TRUE(one && many);
-    EXPECT_GT(many->cubins.size(), one->cubins.size());
-    EXPECT_LE(many->cubins.size(), many->report.size() + 1);
-    ASSERT_EQ(one->report.size(), many->report.size());
-    int64_t bytes = 0;
-    for (const int64_t cubin : many->cubins)
-      bytes = (bytes + tiers::kImageAlignment - 1) / tiers::kImageAlignment * tiers::kImageAlignment + cubin;
-    EXPECT_EQ(bytes, static_cast<int64_t>(many->object.size()));
-    for (size_t k = 0; k < one->report.size(); ++k) {
-      EXPECT_EQ(one->report[k].code.registers, many->report[k].code.registers);
-      EXPECT_EQ(one->report[k].code.code_bytes, many->report[k].code.code_bytes);
-    }
+  const std::string text = R"(
+!x = tensor<4096x1024xbf16>
+!y = tensor<4096x4096xbf16>
+tsr_graph.trace "function" values [0, 1] strides [[], []]
+    (%v0: !x, %v1: !x) {
+  %v2 = tsr_graph.softmax %v0 step 0 values [2] until [1] : (!x) -> !x
+  %v3 = tsr_graph.matmul %v2, %v1 step 1 values [3] until [2] {transpose_b = true} : (!x, !x) -> !y
+  %v4 = tsr_graph.tanh %v3 step 2 values [4] until [end] : (!y) -> !y
+}
+)";
+  CompileSettings settings = For("sm_90a", text);
+  llvm::Expected<Compiled> one = Compile(text, settings);
+  ASSERT_TRUE(static_cast<bool>(one)) << llvm::toString(one.takeError());
+  settings.assemblers = 8;
+  llvm::Expected<Compiled> many = Compile(text, settings);
+  ASSERT_TRUE(static_cast<bool>(many)) << llvm::toString(many.takeError());
+  ASSERT_EQ(one->report.size(), 2u);
+  ASSERT_EQ(many->report.size(), 2u);
+  ASSERT_EQ(one->cubins.size(), 1u);
+  ASSERT_EQ(many->cubins.size(), 2u);
+  EXPECT_EQ(one->cubins[0], static_cast<int64_t>(one->object.size()));
+  const int64_t second = static_cast<int64_t>(many->object.size()) - many->cubins[1];
+  EXPECT_EQ(second % static_cast<int64_t>(tiers::kImageAlignment), 0);
+  EXPECT_GE(second, many->cubins[0]);
+  EXPECT_LT(second, many->cubins[0] + static_cast<int64_t>(tiers::kImageAlignment));
+  for (size_t k = 0; k < 2; ++k) {
+    EXPECT_GT(one->report[k].code.registers, 0);
+    EXPECT_EQ(one->report[k].code.registers, many->report[k].code.registers);
+    EXPECT_EQ(one->report[k].code.code_bytes, many->report[k].code.code_bytes);
   }
 }
 

@@ -144,12 +144,16 @@ void StopAssembling() {
 //   ptxas info    : Function properties for k1
 //       0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 //   ptxas info    : Used 32 registers, used 1 barriers, 256 bytes smem
+// What the linker says of all kernels once more, in other words, comes after that:
+//   info    : Function properties for 'k1':
+//   info    : used 32 registers, used 1 barriers, 0 stack, 1280 bytes smem
 std::map<std::string, CodeResources> ResourcesOf(llvm::StringRef log) {
   std::map<std::string, CodeResources> code;
   std::string entry, at;
   llvm::SmallVector<llvm::StringRef> lines;
   log.split(lines, '\n');
   for (llvm::StringRef line : lines) {
+    if (line.starts_with("info ")) continue;
     if (size_t p = line.find("Compiling entry function '"); p != llvm::StringRef::npos) {
       entry = at = line.substr(p).split('\'').second.split('\'').first.str();
       code[entry];
