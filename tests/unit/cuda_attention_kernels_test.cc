@@ -143,6 +143,8 @@ TEST_F(CudaAttentionKernels, FunctionsOfScores) {
                         {1, 2, 65, 200, 80},  {1, 1, 1000, 1000, 128}, {3, 2, 128, 256, 32}};
   for (const Attention& p : kPrograms) {
     for (const DType dtype : {bf16, f16}) {
+      // Each kernel takes half a second to compile.
+      if (dtype == f16 && p.name != "plain" && p.name != "window" && p.name != "two masks") continue;
       for (const char* specialise_after : {"1000000000", "0"}) {
         OptionScope scope({{"specialise_after", specialise_after}});
         for (const Case& c : cases) {
