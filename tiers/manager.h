@@ -28,8 +28,8 @@ namespace tessera::tiers {
 inline constexpr int64_t kDeferNs = 30;
 
 /// Recording a place, building its first version and running that for the first time cost a program 0.15 to 0.4 ms
-/// beyond tier 1. What has not taken more than ten times as long (on the cpu) has not earned that: so the engine is never far
-/// behind. Whoever sets a threshold below the least patience wants versions, whether they pay or not.
+/// beyond tier 1. What has not taken more than ten times as long (on the cpu) has not earned that: so the engine is
+/// never far behind. Whoever sets a threshold below the least patience wants versions, whether they pay or not.
 inline constexpr int64_t kEarnedNs = 5'000'000, kLeastPatience = 16;
 
 /// A place where traces begin. Shared by all threads that come by. Its atomics are read on every arrival; the rest is

@@ -21,6 +21,7 @@
 #include "tessera/cuda.h"
 #include "tessera/tessera.h"
 #include "tests/unit/libraries/stand_in.h"
+#include "tests/unit/tiers_testing.h"
 #include "tiers/manager.h"
 
 namespace tessera {
@@ -312,13 +313,11 @@ TEST_F(CudaTrials, LongProductsAreTimedAsTheyRun) {
 // A graph of the program has the kernel that was chosen when it was recorded. Others are tried by eager products of the
 // same kind, or in runs of the version itself that are no graphs.
 TEST_F(CudaTrials, GraphsAreRecordedAgainWithTheNewChoice) {
-  const char* const options[][2] = {
-      {"tier", "2"}, {"background", "false"}, {"hot_function", "1"}, {"profit_gate", "false"}, {"hot_eager", "100000"}};
-  std::vector<std::string> old;
-  for (const auto& [name, value] : options) {
-    old.push_back(*Runtime::option(name));
-    ASSERT_TRUE(Runtime::set_option(name, value).ok());
-  }
+  const OptionScope options({{"tier", "2"},
+                             {"background", "false"},
+                             {"hot_function", "1"},
+                             {"profit_gate", "false"},
+                             {"hot_eager", "100000"}});
   // 1550 runs of the product, which is guessed to take two microseconds: another option would be another version.
   ASSERT_TRUE(Runtime::set_option("tune_after", "3100").ok());
   for (const bool by_eager_products : {true, false}) {
@@ -360,7 +359,6 @@ TEST_F(CudaTrials, GraphsAreRecordedAgainWithTheNewChoice) {
     EXPECT_EQ(AllRuns(), recorded) << "runs are graphs again";
     EXPECT_EQ(KernelOf(x, w), fastest);
   }
-  for (size_t k = 0; k < old.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], old[k]).ok());
 }
 
 // A kernel that needs aligned rows is not given others, although all sizes are alike.
@@ -469,14 +467,14 @@ template <int device>
 // comes out right came from there.
 TEST_F(CudaStandIn, VersionsGiveTheLibraryWhatFollowsAProduct) {
   if (std::getenv("TESSERA_COMPILER_LIBRARY") == nullptr) GTEST_SKIP() << "built without the compiler";
-  const char* const options[][2] = {{"tier", "3"},          {"background", "false"}, {"hot_function", "1"},
-                                    {"hot_eager", "2"},     {"fuse", "true"},        {"profit_gate", "false"},
-                                    {"compile_after", "0"}, {"tune_budget", "0"}};
-  std::vector<std::string> old;
-  for (const auto& [name, value] : options) {
-    old.push_back(*Runtime::option(name));
-    ASSERT_TRUE(Runtime::set_option(name, value).ok());
-  }
+  const OptionScope options({{"tier", "3"},
+                             {"background", "false"},
+                             {"hot_function", "1"},
+                             {"hot_eager", "2"},
+                             {"fuse", "true"},
+                             {"profit_gate", "false"},
+                             {"compile_after", "0"},
+                             {"tune_budget", "0"}});
   const auto fused = [] { return rt::SnapshotMetrics()[static_cast<int>(rt::Metric::products_fused)]; };
   const auto normal = [](const Dims& dims, int64_t seed) { return random_normal(seed, 0, dims, 0, 1, f32).cast(bf16); };
   for (int i : {0, 1}) {
@@ -512,18 +510,11 @@ TEST_F(CudaStandIn, VersionsGiveTheLibraryWhatFollowsAProduct) {
     linear(&product);
     ExpectSame(product, want, 0.02f);
   }
-  for (size_t k = 0; k < old.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], old[k]).ok());
 }
 
 // Ops without operands are of the default device, also in a loop that computes on another one.
 TEST_F(CudaStandIn, ATraceHasOneDevice) {
-  const char* const options[][2] = {
-      {"tier", "2"}, {"background", "false"}, {"hot_eager", "2"}, {"profit_gate", "false"}};
-  std::vector<std::string> before;
-  for (const auto& [name, value] : options) {
-    before.push_back(*Runtime::option(name));
-    ASSERT_TRUE(Runtime::set_option(name, value).ok());
-  }
+  const OptionScope options({{"tier", "2"}, {"background", "false"}, {"hot_eager", "2"}, {"profit_gate", "false"}});
   const Device old = Runtime::device();
   Runtime::set_device(*Device::find("cuda"));
   std::vector<Tensor> all;
@@ -543,24 +534,17 @@ TEST_F(CudaStandIn, ATraceHasOneDevice) {
     }
   }
   Runtime::set_device(old);
-  for (size_t k = 0; k < before.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], before[k]).ok());
 }
 
+constexpr char kTwoOps[] =
+    "func @f(%x: tensor<8 x f32>) -> tensor<8 x f32> {\n  %a = exp %x : tensor<8 x f32>\n"
+    "  %b = mul %a, %x : tensor<8 x f32>\n  return %b\n}\n";
+
 TEST_F(CudaStandIn, FunctionsAreHotSooner) {
-  const char* const options[][2] = {
-      {"tier", "2"}, {"background", "false"}, {"hot_function", "40"}, {"profit_gate", "false"}};
-  std::vector<std::string> old;
-  for (const auto& [name, value] : options) {
-    old.push_back(*Runtime::option(name));
-    ASSERT_TRUE(Runtime::set_option(name, value).ok());
-  }
+  const OptionScope options({{"tier", "2"}, {"background", "false"}, {"hot_function", "40"}, {"profit_gate", "false"}});
   tiers::Manager::Get().Reset();
   for (const Device& device : {Device::cpu(), Gpu(1)}) {
-    auto module = Module::parse(
-        "func @f(%x: tensor<8 x f32>) -> tensor<8 x f32> {\n  %a = exp %x : tensor<8 x f32>\n"
-        "  %b = mul %a, %x : tensor<8 x f32>\n  return %b\n}\n");
-    ASSERT_TRUE(module.ok()) << module.status().message();
-    const Function f = *module->function("f");
+    const Function f = Function::parse(kTwoOps).value();
     const Tensor x = Numbers({8}, 1, device);
     int calls = 0;
     for (; calls < 100 && tiers::Manager::Get().num_versions() == 0; ++calls) f({x});
@@ -570,28 +554,18 @@ TEST_F(CudaStandIn, FunctionsAreHotSooner) {
     EXPECT_LE(calls, hot + 3) << Runtime::explain();
     tiers::Manager::Get().Reset();
   }
-  for (size_t k = 0; k < old.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], old[k]).ok());
 }
 
 // On a GPU nobody waits for the cores that compile.
 TEST_F(CudaStandIn, CodeIsAskedForSooner) {
-  const char* const options[][2] = {{"tier", "2"},
-                                    {"background", "false"},
-                                    {"hot_function", "1"},
-                                    {"profit_gate", "false"},
-                                    {"compile_after", "1000000000"}};
-  std::vector<std::string> old;
-  for (const auto& [name, value] : options) {
-    old.push_back(*Runtime::option(name));
-    ASSERT_TRUE(Runtime::set_option(name, value).ok());
-  }
+  const OptionScope options({{"tier", "2"},
+                             {"background", "false"},
+                             {"hot_function", "1"},
+                             {"profit_gate", "false"},
+                             {"compile_after", "1000000000"}});
   tiers::Manager::Get().Reset();
   for (const Device& device : {Device::cpu(), Gpu(1)}) {
-    auto module = Module::parse(
-        "func @f(%x: tensor<8 x f32>) -> tensor<8 x f32> {\n  %a = exp %x : tensor<8 x f32>\n"
-        "  %b = mul %a, %x : tensor<8 x f32>\n  return %b\n}\n");
-    ASSERT_TRUE(module.ok()) << module.status().message();
-    const Function f = *module->function("f");
+    const Function f = Function::parse(kTwoOps).value();
     const Tensor x = Numbers({8}, 1, device);
     for (int i = 0; i < 8; ++i) f({x});
     int64_t generate_at = 0;
@@ -600,7 +574,6 @@ TEST_F(CudaStandIn, CodeIsAskedForSooner) {
     EXPECT_EQ(generate_at, (device == Device::cpu() ? 4 : 1) * int64_t{250'000'000'000}) << Runtime::explain();
     tiers::Manager::Get().Reset();
   }
-  for (size_t k = 0; k < old.size(); ++k) EXPECT_TRUE(Runtime::set_option(options[k][0], old[k]).ok());
 }
 
 TEST_F(CudaStandIn, LinearCrossEntropyGoesOverItsRows) {
