@@ -290,46 +290,26 @@ std::optional<ProductSchedule> ChooseSplit(const ProductFacts& f, const CompileO
 }  // namespace
 
 DictionaryAttr ProductSchedule::ToAttr(Builder& b) const {
-  if (form == Form::tensor) {
-    SmallVector<NamedAttribute> entries = {
-        b.getNamedAttr("form", b.getStringAttr("tensor")),       b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
-        b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
-        b.getNamedAttr("stages", b.getI64IntegerAttr(stages)),   b.getNamedAttr("apart", b.getI64IntegerAttr(apart))};
-    if (cluster != 0) entries.push_back(b.getNamedAttr("cluster", b.getI64IntegerAttr(cluster)));
-    if (source != 0) entries.push_back(b.getNamedAttr("source", b.getI64IntegerAttr(source)));
-    if (warps != 0) entries.push_back(b.getNamedAttr("warps", b.getI64IntegerAttr(warps)));
-    return b.getDictionaryAttr(entries);
+  using Entries = std::initializer_list<std::pair<StringRef, int64_t>>;
+  SmallVector<NamedAttribute> entries = {b.getNamedAttr("form", b.getStringAttr(kForms[static_cast<int>(form)]))};
+  auto add = [&](Entries values) {
+    for (auto [name, n] : values) entries.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(n)));
+  };
+  auto add_if_set = [&](Entries values) {
+    for (auto entry : values)
+      if (entry.second > 0) add({entry});
+  };
+  add({{"rows", rows}, {"columns", columns}, {"depth", depth}});
+  switch (form) {
+    case Form::tensor:
+      add({{"stages", stages}, {"apart", apart}});
+      add_if_set({{"cluster", cluster}, {"source", source}, {"warps", warps}});
+      break;
+    case Form::few: add({{"nr", nr}, {"stages", stages}, {"warps", warps}, {"cluster", cluster}}); break;
+    case Form::split: add({{"stages", stages}, {"cluster", cluster}, {"source", source}}); break;
+    case Form::attention: add({{"nr", nr}, {"stages", stages}, {"apart", apart}, {"source", source}}); break;
+    default: add({{"mr", mr}, {"nr", nr}, {"copy", copy}}); add_if_set({{"words", words}, {"queries", queries}});
   }
-  if (form == Form::few) {
-    return b.getDictionaryAttr(
-        {b.getNamedAttr("form", b.getStringAttr("few")), b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
-         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
-         b.getNamedAttr("nr", b.getI64IntegerAttr(nr)), b.getNamedAttr("stages", b.getI64IntegerAttr(stages)),
-         b.getNamedAttr("warps", b.getI64IntegerAttr(warps)), b.getNamedAttr("cluster", b.getI64IntegerAttr(cluster))});
-  }
-  if (form == Form::split) {
-    return b.getDictionaryAttr(
-        {b.getNamedAttr("form", b.getStringAttr("split")), b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
-         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
-         b.getNamedAttr("stages", b.getI64IntegerAttr(stages)), b.getNamedAttr("cluster", b.getI64IntegerAttr(cluster)),
-         b.getNamedAttr("source", b.getI64IntegerAttr(source))});
-  }
-  if (form == Form::attention) {
-    return b.getDictionaryAttr(
-        {b.getNamedAttr("form", b.getStringAttr("attention")), b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
-         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)), b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
-         b.getNamedAttr("nr", b.getI64IntegerAttr(nr)), b.getNamedAttr("stages", b.getI64IntegerAttr(stages)),
-         b.getNamedAttr("apart", b.getI64IntegerAttr(apart)), b.getNamedAttr("source", b.getI64IntegerAttr(source))});
-  }
-  SmallVector<NamedAttribute> entries = {b.getNamedAttr("form", b.getStringAttr(kForms[static_cast<int>(form)])),
-                                         b.getNamedAttr("rows", b.getI64IntegerAttr(rows)),
-                                         b.getNamedAttr("columns", b.getI64IntegerAttr(columns)),
-                                         b.getNamedAttr("depth", b.getI64IntegerAttr(depth)),
-                                         b.getNamedAttr("mr", b.getI64IntegerAttr(mr)),
-                                         b.getNamedAttr("nr", b.getI64IntegerAttr(nr)),
-                                         b.getNamedAttr("copy", b.getI64IntegerAttr(copy))};
-  if (words > 0) entries.push_back(b.getNamedAttr("words", b.getI64IntegerAttr(words)));
-  if (queries > 0) entries.push_back(b.getNamedAttr("queries", b.getI64IntegerAttr(queries)));
   return b.getDictionaryAttr(entries);
 }
 
