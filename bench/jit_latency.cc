@@ -1,7 +1,8 @@
-// From a trace to a kernel of a product on tensor cores, by the compiler and from the cache on disk. Without a GPU,
+// From a trace to a kernel of a product, or of attention, on tensor cores, by the compiler and from the cache on disk. Without a GPU,
 // libraries stand in for the driver and cuBLASLt (tests/unit/libraries): kernels are made for sm_90a and do nothing.
 #include <tessera/tessera.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "bench/benchmarks.h"
@@ -15,16 +16,41 @@ using tessera::Tensor;
 
 struct Row {
   const char* name;
-  const char* steps;  // from %p to %y
+  const char* steps;  // to %y: of a product from %p on, of attention all of them
+  double goal_ms;     // without the cache
+  bool is_attention = false;
 };
 constexpr Row kRows[] = {
-    {"linear_bias_gelu", "  %q = add %p, %b\n  %y = gelu %q\n"},
-    {"linear_residual", "  %q = add %p, %b\n  %y = add %q, %r\n"},
-    {"linear_gelu_residual", "  %q = add %p, %b\n  %g = gelu %q\n  %y = add %g, %r\n"},
+    {"linear_bias_gelu", "  %q = add %p, %b\n  %y = gelu %q\n", 500},
+    {"linear_residual", "  %q = add %p, %b\n  %y = add %q, %r\n", 500},
+    {"linear_gelu_residual", "  %q = add %p, %b\n  %g = gelu %q\n  %y = add %g, %r\n", 500},
+    {"attention_capped",
+     "  %s = matmul %q, %k {transpose_b = true}\n  %a = mul %s, 0.005\n  %b = tanh %a\n  %x = mul %b, 20.0\n"
+     "  %w = softmax %x {axis = -1}\n  %y = matmul %w, %v\n",
+     1000, true},
 };
 constexpr int kTrials = 7;
 constexpr int kReplayUs = 10000;  // that are spent in a replay before code is made
 constexpr int64_t kSize = 512;    // of each dim: the tile is that of larger ones, and a program's start is short
+constexpr int64_t kHeads = 4, kColumns = 64;
+
+/// The function and what it is called with.
+std::pair<Function, std::vector<Tensor>> ProgramOf(const Row& row) {
+  const auto zeros = [](const tessera::Dims& dims) { return tessera::zeros(dims, tessera::bf16); };
+  const std::string steps = std::string(row.steps) + "  return %y\n}\n";
+  if (row.is_attention) {
+    const std::string t = "tensor<B x H x S x " + std::to_string(kColumns) + " x bf16>";
+    const Tensor x = zeros({1, kHeads, kSize, kColumns});
+    return {Function::parse("func @attention(%q: " + t + ", %k: " + t + ", %v: " + t + ") -> " + t + " {\n" + steps)
+                .value(),
+            {x, x, x}};
+  }
+  return {Function::parse("func @linear(%x: tensor<M x K x bf16>, %w: tensor<K x N x bf16>, %b: tensor<N x bf16>, "
+                          "%r: tensor<M x N x bf16>) -> tensor<M x N x bf16> {\n  %p = matmul %x, %w\n" +
+                          steps)
+              .value(),
+          {zeros({kSize, kSize}), zeros({kSize, kSize}), zeros({kSize}), zeros({kSize, kSize})}};
+}
 
 std::string StandIns() { return ProgramFolder() + "/../tests/stand_in_cuda"; }
 
@@ -53,7 +79,7 @@ void ReportRow(const Row& row, Tier tier, bool cached, const std::string& folder
   Figure figure{.name = std::string("jit_latency/") + row.name + (tier == Tier::two ? "_tier2" : "_tier3") +
                         (cached ? "_cached" : ""),
                 .unit = Milliseconds(),
-                .goal = {Goal::value_at_most, cached ? 5.0 : 500.0}};
+                .goal = {Goal::value_at_most, cached ? 5.0 : row.goal_ms}};
   figure.ours = Summarize(seconds);
   figure.note = std::string("the first of a process: with opening the compiler") + (cached ? "" : " and nvJitLink") +
                 (has_gpu ? "" : "; for sm_90a, without a GPU: loading it there is not in it");
@@ -67,19 +93,10 @@ void ReportRow(const Row& row, Tier tier, bool cached, const std::string& folder
 /// Seconds of the call in which code was made, less the one before, and of the first with the code, less a later one.
 Series JitTrial(const std::string& trial) {
   if (!trial.starts_with("jit ")) return {};
-  const char* steps = nullptr;
-  for (const Row& row : kRows)
-    if (trial.substr(4) == row.name) steps = row.steps;
-  if (steps == nullptr) return {};
-  const Function f =
-      Function::parse(
-          std::string("func @linear(%x: tensor<M x K x bf16>, %w: tensor<K x N x bf16>, %b: tensor<N x bf16>, "
-                      "%r: tensor<M x N x bf16>) -> tensor<M x N x bf16> {\n  %p = matmul %x, %w\n") +
-          steps + "  return %y\n}\n")
-          .value();
-  const std::vector<Tensor> args = {
-      tessera::zeros({kSize, kSize}, tessera::bf16), tessera::zeros({kSize, kSize}, tessera::bf16),
-      tessera::zeros({kSize}, tessera::bf16), tessera::zeros({kSize, kSize}, tessera::bf16)};
+  const auto* const row =
+      std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& known) { return trial.substr(4) == known.name; });
+  if (row == std::end(kRows)) return {};
+  const auto [f, args] = ProgramOf(*row);
   constexpr int kMostCalls = 100000, kLaterCalls = 20;
   std::vector<double> times;
   size_t made = 0;  // the call in which it was

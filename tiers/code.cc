@@ -258,10 +258,12 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
     for (const std::string_view image : images) {
       TSR_ASSIGN_OR_RETURN(code->images_.emplace_back(), trace.device->LoadCode(image));
     }
+    // Of several cubins the last one that has the kernel. A driver that is asked for what is not there notes an error,
+    // which memory checkers report: the names of sections say where it is.
     const auto find = [&](const std::string& name) -> absl::StatusOr<const void*> {
-      for (size_t i = code->images_.size(); i-- > 0;)
-        if (absl::StatusOr<const void*> found = code->images_[i]->Find(name.c_str()); found.ok() || i == 0)
-          return found;
+      const std::string section = absl::StrCat(".text.", name, std::string(1, '\0'));
+      for (size_t i = images.size(); i-- > 0;)
+        if (i == 0 || images[i].find(section) != std::string_view::npos) return code->images_[i]->Find(name.c_str());
       return Damaged();
     };
     for (size_t k = 0; k < positions.size(); ++k) {

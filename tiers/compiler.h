@@ -10,7 +10,7 @@
 extern "C" {
 
 /// Changes with every change of this file; a library with another number is not used.
-enum { kTesseraCompilerAbi = 5 };
+enum { kTesseraCompilerAbi = 6 };
 
 /// Where results go: called any number of times, one piece after another.
 struct TesseraSink {
@@ -62,6 +62,9 @@ struct TesseraCompilerApi {
                   size_t num_kernels, uint64_t* code, const TesseraSink* error);
   /// Frees the code. Nobody may be inside.
   void (*unload)(uint64_t code);
+  /// A compile for that target will be asked for soon: makes a small product that nobody runs, because the first code of
+  /// a process takes twice as long as others. Returns at once.
+  void (*rehearse)(const char* target);
   /// The process ends: refuses compiles from now on. The one that is under way ends with the process.
   void (*stop)();
 };

@@ -173,11 +173,13 @@ void EagerTiers::OnDecay(Stream& stream) {
   // How long ops take is looked at more often than counts decay.
   const int64_t now = rt::NowNs(), ops = t.until_look - stream.until_decay;
   t.since_decay += ops;
-  const bool are_long = !t.on_cpu && now - t.looked >= ops * kLongOp;
+  const bool are_long = t.device != nullptr && now - t.looked >= ops * kLongOp;
   if (ops >= kLookAfter / 8) stream.weight = are_long ? std::clamp(hot / 4, 1, 4) : 1;
   t.looked = now;
-  if (t.ops_seen < kPrepareAfter && (t.ops_seen += ops) >= kPrepareAfter)
+  if (t.ops_seen < kPrepareAfter && (t.ops_seen += ops) >= kPrepareAfter) {
     Manager::Get().Prepare(Manager::Source::eager);
+    if (t.device != nullptr) Manager::Get().PrepareCode(*t.device);
+  }
   t.until_look = stream.until_decay =
       std::min<int64_t>(t.ops_seen < kPrepareAfter ? kPrepareAfter : kLookAfter, rt::options().hot_decay());
   if (t.config_epoch != tracer::ConfigEpoch()) {
@@ -240,7 +242,7 @@ std::vector<const void*> EagerTiers::Marks() {
 void EagerTiers::OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) {
   EagerThread& t = ThreadOf(stream);
   if (t.config_epoch != tracer::ConfigEpoch()) OnDecay(stream);
-  t.on_cpu = call.default_device().kind() == rt::DeviceKind::cpu;
+  t.device = call.default_device().kind() == rt::DeviceKind::cpu ? nullptr : &call.default_device();
   // Two paths that drove each other out in every round would both stay cold for good. One that has its anchor takes its
   // place again at once; one that lies in the round of another anchor, and would only rest, takes nobody's.
   EagerAnchor* known = nullptr;
@@ -263,7 +265,7 @@ void EagerTiers::OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) 
 
 bool EagerTiers::HaveEarnedRecording(EagerThread& t, uint64_t path) {
   const int32_t hot = HotEager();
-  if (hot < kLeastPatience || !rt::options().profit_gate() || !t.on_cpu) return true;
+  if (hot < kLeastPatience || !rt::options().profit_gate() || t.device != nullptr) return true;
   // All ops of a loop get hot in the same round: the first one counts the rounds from there on.
   if (t.first_hot == 0) {
     t.first_hot = path;

@@ -50,7 +50,7 @@ class EagerThread {
   int64_t until_look = 0, looked = 0;
   int64_t since_decay = 0;  // ops
   int64_t ops_seen = 0;     // up to kPrepareAfter or so
-  bool on_cpu = true;       // the default device of the last new op
+  const rt::Device* device = nullptr;  // the default one of the last new op, where that is not the cpu
   /// A place at which the program says tessera::Step.
   struct Mark {
     const void* site;

@@ -103,7 +103,8 @@ class Emitter {
     return absl::StrCat("module {\n\"tsr_graph.trace\"() ({\n^bb0(", absl::StrJoin(arguments, ", "), "):\n", body_,
                         "}) {sym_name = \"", trace_.is_eager ? "eager" : "function", "\", values = ", Array("i32", ids),
                         ", strides = [", absl::StrJoin(strides, ", "), "]",
-                        likely.empty() ? "" : absl::StrCat(", likely = ", Array("i64", likely)), "} : () -> ()\n}\n");
+                        likely.empty() ? "" : absl::StrCat(", likely = ", Array("i64", likely)), Numbers(),
+                        "} : () -> ()\n}\n");
   }
 
  private:
@@ -127,6 +128,21 @@ class Emitter {
     }
     return absl::StrCat("tensor<", dims, TypeName(type.dtype),
                         any ? absl::StrCat(", [", absl::StrJoin(symbols, ", "), "]") : "", ">");
+  }
+
+  // Those that never change and are exact in f64.
+  std::string Numbers() const {
+    constexpr int64_t kMost = int64_t{1} << 53;
+    std::vector<std::string> numbers;
+    for (size_t v = 0; v < trace_.values.size(); ++v) {
+      const TraceValue& value = trace_.values[v];
+      if (value.kind != TraceValue::Kind::number || !value.is_fixed) continue;
+      const bool is_float = value.type.dtype == DType::f64;
+      if (!is_float && (value.number.i > kMost || value.number.i < -kMost)) continue;
+      numbers.push_back(
+          absl::StrCat("v", v, " = ", Float(is_float ? value.number.f : static_cast<double>(value.number.i))));
+    }
+    return numbers.empty() ? "" : absl::StrCat(", numbers = {", absl::StrJoin(numbers, ", "), "}");
   }
 
   // What the example has for each symbol. Large sizes are rounded, so that runs with others like them share the code.

@@ -435,6 +435,7 @@ bool FunctionTiers::CallAtOnce(interp::Instance& instance, const interp::Bytecod
 bool FunctionTiers::AddPlace(Frame& frame, AnchorSlot& slot) {
   const bool known = Profile::Get().Knows(frame, slot);
   const int32_t given = HotCount(slot);
+  Manager::Get().PrepareCode(*frame.device);
   // As of eager ops: on a GPU these take 20 us and more, and recording is soon paid for.
   const int32_t weight = given >= kLeastHot && frame.device->kind() == rt::DeviceKind::cuda ? 4 : 1;
   const int32_t hot = given / weight;

@@ -178,6 +178,9 @@ class Manager {
   /// Code will be asked for soon: opens the compiler and the cache on the thread that makes code, which takes
   /// milliseconds. Without a background there is no such thread, and nothing is done.
   void PrepareCode();
+  /// The same for a CUDA device, once: there the compiler also rehearses (tiers/compiler.h). On the cpu that would take
+  /// the cores that the program computes on.
+  void PrepareCode(const rt::Device& device);
   /// A recording from that anchor is complete. What it is good for is found out in the background.
   void AddRecording(const std::shared_ptr<Anchor>& anchor, tracer::FinishedRecording recording, int64_t recording_ns);
   /// It gave nothing. Returns the arrivals to let pass before the next attempt.
@@ -244,6 +247,7 @@ class Manager {
     tracer::FinishedRecording recording;
     int64_t recording_ns = 0;
     void (*prepare)() = nullptr;  // in place of all this
+    const rt::Device* rehearse_for = nullptr;
   };
   enum class Kept : uint8_t {
     kept,      // with its group, or not needed
@@ -312,6 +316,7 @@ class Manager {
   Builder replays_, codes_;
   int building_ = 0;
   std::atomic<bool> is_prepared_[2] = {};
+  std::atomic<bool> is_rehearsed_{false};
   std::atomic<int64_t> built_ns_{0}, built_steps_{0};  // of all builds
 };
 

@@ -54,6 +54,12 @@ void OpenCompiler() {
   (void)Compiler();
   (void)rt::CodeCache();
 }
+/// Code that a profile knows is in the cache: then it would only be in the way.
+void OpenAndRehearse(const rt::Device& device) {
+  OpenCompiler();
+  if (Profile::Get().any() && rt::CodeCache() != nullptr) return;
+  if (const auto api = Compiler(); api.ok()) (*api)->rehearse(device.code_target().data());
+}
 
 }  // namespace
 
@@ -92,6 +98,14 @@ void Manager::PrepareCode() {
   Wake(codes_);
 }
 
+void Manager::PrepareCode(const rt::Device& device) {
+  if (device.kind() != rt::DeviceKind::cuda || rt::options().tier() < 2 || !rt::options().background()) return;
+  if (is_rehearsed_.exchange(true, std::memory_order_relaxed)) return;
+  std::lock_guard lock(queue_mutex_);
+  codes_.recordings.emplace_back().rehearse_for = &device;
+  Wake(codes_);
+}
+
 void Manager::AddRecording(const std::shared_ptr<Anchor>& anchor, tracer::FinishedRecording recording,
                            int64_t recording_ns) {
   rt::Count(rt::Metric::traces_recorded);
@@ -122,6 +136,7 @@ void Manager::AddTrace(const RecordingJob& job) {
   int32_t skip = -1;
   try {
     if (job.prepare != nullptr) return job.prepare();
+    if (job.rehearse_for != nullptr) return OpenAndRehearse(*job.rehearse_for);
     std::shared_ptr<Trace> trace = job.recording->Expand();
     TSR_LOG(2, "recorded trace ", trace->id, " at ", trace->name, ": ", trace->steps.size(), " steps, ",
             trace->tier1_ns / 1000, " us in tier 1");
@@ -136,7 +151,7 @@ void Manager::AddTrace(const RecordingJob& job) {
       case Kept::unstable: skip = AddAbort(*anchor, TraceAbort::unstable, job.recording_ns);
     }
   } catch (const std::bad_alloc&) {
-    if (job.prepare != nullptr) return;  // recordings will do without
+    if (anchor == nullptr) return;  // recordings and code will do without
     skip = AddAbort(*anchor, TraceAbort::no_memory, job.recording_ns);
   }
   if (skip >= 0) anchor->skip_.store(skip, std::memory_order_relaxed);

@@ -96,6 +96,7 @@ CommandLine& TheCommandLine() {
 void RegisterPasses() {
   mlir::registerPass([] { return MakeFusePass(TheCommandLine().Options()); });
   mlir::registerPass([] { return MakeDecomposePass(); });
+  mlir::registerPass([] { return MakeNumbersPass(); });
   mlir::registerPass([] { return MakeSimplifyPass(); });
   mlir::registerPass([] { return MakeLowerKernelsPass(TheCommandLine().Options()); });
   mlir::registerPass([] { return MakeLowerToLlvmPass(TheCommandLine().Options()); });

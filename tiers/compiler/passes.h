@@ -50,6 +50,8 @@ struct CompileOptions {
 std::unique_ptr<mlir::Pass> MakeDecomposePass();
 /// sched/fuse.cc: groups of ops become tsr_sched.kernel.
 std::unique_ptr<mlir::Pass> MakeFusePass(const CompileOptions& options);
+/// sched/numbers.cc: within kernels, numbers that never change become tsr_graph.number.
+std::unique_ptr<mlir::Pass> MakeNumbersPass();
 /// sched/simplify.cc: within kernels, the same bits for less.
 std::unique_ptr<mlir::Pass> MakeSimplifyPass();
 /// tile/lower_kernels.cc: each tsr_sched.kernel becomes a tsr_tile.kernel.

@@ -135,6 +135,7 @@ void AddPasses(OpPassManager& passes, Stage stage, const CompileOptions& options
     case Stage::graph: break;
     case Stage::sched:
       passes.addPass(MakeFusePass(options));
+      passes.addPass(MakeNumbersPass());
       passes.addPass(MakeDecomposePass());
       passes.addPass(MakeSimplifyPass());
       passes.addPass(createCSEPass());

@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "tiers/compiler/pipeline.h"
@@ -39,24 +40,24 @@ class Worker {
   }
 
   bool Run(std::function<void(mlir::MLIRContext&)> fn, std::string* why) {
-    auto job = std::make_shared<Job>();
-    job->fn = std::move(fn);
-    job->priority = Priority::OfThisThread();
     std::unique_lock lock(mutex_);
-    if (stopped_ || CompilerLost() != nullptr) {
+    const std::shared_ptr<Job> job = Queue(std::move(fn));
+    if (job == nullptr) {
       *why = stopped_ ? "the process ends" : CompilerLost();
       return false;
     }
-    if (!started_) {
-      started_ = true;
-      std::thread([this] { Work(); }).detach();
-    }
-    queue_.push_back(job);
-    changed_.notify_all();
     changed_.wait(lock, [&] { return job->done || CompilerLost() != nullptr || stopped_; });
     if (job->done) return true;
     *why = CompilerLost() != nullptr ? CompilerLost() : "the process ends";
     return false;
+  }
+
+  void RunLater(std::function<void(mlir::MLIRContext&)> fn) {
+    std::lock_guard lock(mutex_);
+    try {
+      (void)Queue(std::move(fn));
+    } catch (const std::system_error&) {  // no more threads now
+    }
   }
 
   void Stop() {
@@ -72,6 +73,19 @@ class Worker {
     Priority priority;  // of whoever waits for it
     bool done = false;
   };
+
+  // Null where nothing is compiled any more. mutex_ is held.
+  std::shared_ptr<Job> Queue(std::function<void(mlir::MLIRContext&)> fn) {
+    if (stopped_ || CompilerLost() != nullptr) return nullptr;
+    auto job = std::make_shared<Job>();
+    job->fn = std::move(fn);
+    job->priority = Priority::OfThisThread();
+    if (!started_) std::thread([this] { Work(); }).detach();
+    started_ = true;
+    queue_.push_back(job);
+    changed_.notify_all();
+    return job;
+  }
 
   void Work() {
     ContainFatalErrors();
@@ -110,6 +124,8 @@ class Worker {
 bool RunOnCompilerThread(std::function<void(mlir::MLIRContext&)> fn, std::string* why) {
   return Worker::Get().Run(std::move(fn), why);
 }
+
+void RunOnCompilerThreadLater(std::function<void(mlir::MLIRContext&)> fn) { Worker::Get().RunLater(std::move(fn)); }
 
 void StopCompilerThread() { Worker::Get().Stop(); }
 

@@ -15,6 +15,9 @@ namespace tessera::compiler {
 /// shared with it and not borrowed from the caller's stack. Any thread but the compiler's own.
 bool RunOnCompilerThread(std::function<void(mlir::MLIRContext&)> fn, std::string* why);
 
+/// The same without waiting. Where there is no compiler any more, or no thread for it, fn is not run.
+void RunOnCompilerThreadLater(std::function<void(mlir::MLIRContext&)> fn);
+
 /// The process ends: nothing is run from now on, and nobody waits for what is under way.
 void StopCompilerThread();
 

@@ -15,6 +15,7 @@ extern "C" __attribute__((visibility("default"))) const TesseraCompilerApi* tess
         std::abort();
       },
       [](uint64_t) { std::abort(); },
+      [](const char*) { std::abort(); },
       [] { std::abort(); }};
   return &api;
 }

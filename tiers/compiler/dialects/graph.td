@@ -66,7 +66,8 @@ def TsrGraph_TraceOp : TsrGraph_Op<"trace", [IsolatedFromAbove, SingleBlock, NoT
   let description = [{
     Block arguments are the inputs, constants and host numbers; `values` are their ids. `strides` has one array for each
     argument, as `tsr.strides` says it. `likely` has a size that was seen for each symbol: schedules are chosen for it,
-    and hold for all others. The body ends where the trace does; what leaves it is said by `until`.
+    and hold for all others. `numbers` has those host numbers that never change, by their ids, exact in f64. The body ends
+    where the trace does; what leaves it is said by `until`.
 
     ```mlir
     tsr_graph.trace "train.cc:40" values [0] strides [[]] (%v0: tensor<8xf32>) {
@@ -74,10 +75,11 @@ def TsrGraph_TraceOp : TsrGraph_Op<"trace", [IsolatedFromAbove, SingleBlock, NoT
     ```
   }];
   let arguments = (ins StrAttr:$sym_name, DenseI32ArrayAttr:$values, Tsr_Lists:$strides,
-                       OptionalAttr<DenseI64ArrayAttr>:$likely);
+                       OptionalAttr<DenseI64ArrayAttr>:$likely, OptionalAttr<DictionaryAttr>:$numbers);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `values` $values `strides` custom<Lists>($strides) (`likely` $likely^)? attr-dict custom<Body>($body)
+    $sym_name `values` $values `strides` custom<Lists>($strides) (`likely` $likely^)? (`numbers` $numbers^)? attr-dict
+    custom<Body>($body)
   }];
   let hasVerifier = 1;
 }
@@ -96,7 +98,7 @@ def TsrGraph_StepOp : TsrGraph_TracedOp<"step"> {
 }
 
 def TsrGraph_NumberOp : TsrGraph_Op<"number", [Pure]> {
-  let summary = "A number that a rewrite brought in, exact in f64";
+  let summary = "A number that is known, exact in f64";
   let description = [{
     ```mlir
     %eps = tsr_graph.number 1.0e-5 : tensor<f32>
