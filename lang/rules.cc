@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "ir/power.h"
 #include "ir/typing.h"
 #include "lang/text.h"
 
@@ -184,8 +185,17 @@ Val CastTo(Machine& m, const Val& x, DType dtype, const Expr& at) {
 
 namespace {
 
+bool IsSquare(Machine& m, absl::Span<const Val> in) {
+  if (in.size() != 2 || !in[0].tensor() || !in[1].number() || in[1].kind == Val::Kind::boolean) return false;
+  return ir::IsSquare(m.TypeOf(in[0]).dtype, in[1].kind == Val::Kind::floating, in[1].as_double());
+}
+
 // False after a diagnostic.
 bool EmitInto(Machine& m, Op op, absl::Span<const Val> given, std::vector<ir::Attr> attrs, const Expr& at, Vals& out) {
+  if (op == Op::k_pow && IsSquare(m, given)) {
+    op = Op::k_square;
+    given.remove_suffix(1);
+  }
   const ir::OpInfo& info = ir::Info(op);
   bool any_strong = false, any_weak = false;
   absl::Span<const Val> in = given;

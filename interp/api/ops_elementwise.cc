@@ -1,5 +1,6 @@
 // Element-wise ops and operators of the public API.
 #include "interp/api/eager.h"
+#include "ir/power.h"
 #include "tessera/ops.h"
 
 namespace tessera {
@@ -74,7 +75,15 @@ TSR_BINARY(div)
 TSR_BINARY(floor_div)
 TSR_BINARY(mod)
 TSR_BINARY(fmod)
-TSR_BINARY(pow)
+Tensor pow(const Arg& a, const Arg& b) {
+  if (a.kind() == Arg::Kind::tensor && a.tensor().defined()) {
+    const bool is_floating = b.kind() == Arg::Kind::floating;
+    if (is_floating || b.kind() == Arg::Kind::integer)
+      if (ir::IsSquare(a.tensor().dtype(), is_floating, is_floating ? b.floating() : static_cast<double>(b.integer())))
+        return Run(Op::k_square, a, TSR_SITE);
+  }
+  return Run(Op::k_pow, a, b, TSR_SITE);
+}
 TSR_BINARY(maximum)
 TSR_BINARY(minimum)
 TSR_BINARY(fmax)

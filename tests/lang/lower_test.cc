@@ -56,6 +56,21 @@ TEST(LowerTest, NumbersAreBuiltInWhereTheyMustBe) {
   EXPECT_EQ(Lower(fe, "h(f32[4,5], 1)"), "h(f32[A,B], axis=1)");
 }
 
+TEST(LowerTest, TheSecondPowerIsASquare) {
+  FrontEnd fe;
+  fe.Run("t",
+         "def f(x):\n    return x ** 2\ndef g(x):\n    return pow(x, 2.0)\ndef h(x):\n    return x ** 3\n"
+         "def k(x, n):\n    return x ** n\n");
+  const auto text = [&](const std::string& call) { return FrontEnd::Print(*fe.Call(call)); };
+  EXPECT_NE(text("f(f32[4])").find("square"), std::string::npos);
+  EXPECT_NE(text("f(i32[4])").find("square"), std::string::npos);
+  EXPECT_NE(text("g(bf16[4])").find("square"), std::string::npos);
+  EXPECT_NE(text("g(i32[4])").find("pow"), std::string::npos) << "a power of integers is one of floats here";
+  EXPECT_NE(text("f(bool[4])").find("pow"), std::string::npos);
+  EXPECT_NE(text("h(f32[4])").find("pow"), std::string::npos);
+  EXPECT_NE(text("k(f32[4], 2)").find("pow"), std::string::npos) << "numbers that are given are not known";
+}
+
 TEST(LowerTest, WeakNumbersKeepTheDtypeOfTensors) {
   FrontEnd fe;
   fe.Run("t", "def f(x, a):\n    return (a + 1) * x\n");

@@ -48,6 +48,27 @@ TEST(Tensor, OperatorsBroadcastAndKeepDTypes) {
   EXPECT_EQ(Floats(x), (std::vector<float>{1, 2, 3}));
 }
 
+// It is x * x to the bit, which the general power is not, and has the dtype that a power has.
+TEST(Tensor, TheSecondPowerIsASquare) {
+  manual_seed(3);
+  const Tensor x = randn({4096});
+  for (const DType t : {f64, f32, f16, bf16}) {
+    const Tensor v = x.cast(t);
+    EXPECT_EQ(pow(v, 2).to_vector<double>(), (v * v).to_vector<double>()) << Name(t);
+    EXPECT_EQ(pow(v, 2.0).dtype(), t);
+  }
+  EXPECT_NE(pow(x, full({}, 2.0)).to_vector<float>(), (x * x).to_vector<float>()) << "nothing is shown by equal bits";
+  const Tensor n = Tensor::from({int32_t{-3}, int32_t{46341}});
+  EXPECT_EQ(pow(n, 2).dtype(), i32);
+  EXPECT_EQ(pow(n, 2).to_vector<int32_t>(), (n * n).to_vector<int32_t>()) << "wraps";
+  EXPECT_EQ(pow(n, 2.0).dtype(), f32);
+  EXPECT_EQ(pow(n, 2.0).to_vector<float>()[0], 9);
+  EXPECT_EQ(pow(Tensor::from({true, false}), 2).dtype(), i64);
+  EXPECT_EQ(pow(Tensor::from({-0.0f, -INFINITY}), 2).to_vector<float>(), (std::vector<float>{0, INFINITY}));
+  EXPECT_EQ(pow(2, Tensor::from({3.0f})).to_vector<float>(), (std::vector<float>{8}));
+  EXPECT_THROW(pow(Tensor(), 2), Error);
+}
+
 TEST(Tensor, ViewsShareStorage) {
   Tensor x = arange(24).reshape({2, 3, 4});
   for (const Tensor& v : {x.transpose(), x[{{}, {1, 3}}], x[1], x.flip(), x.unsqueeze(0), x.reshape({6, 4}),
