@@ -22,7 +22,8 @@ namespace tessera::deopt {
 enum class Rung : uint8_t { exact, bucketed, symbolic, interpreted };
 std::string_view Name(Rung rung);
 
-/// How many runs, failures and nanoseconds; written by the threads that run a version, read by anyone.
+/// How many runs, failures and nanoseconds; written by the threads that run a version, read by anyone. Runs of several
+/// threads at the same moment may count as one.
 struct VersionCounters {
   std::atomic<int64_t> runs{0};
   std::atomic<int64_t> timed_runs{0};

@@ -91,6 +91,8 @@ class Code {
   Code(const Code&) = delete;
 
   const std::vector<Kernel>& kernels() const { return kernels_; }
+  /// Of the trace.
+  int num_steps() const { return static_cast<int>(kernel_of_.size()); }
   /// The kernel that takes the place of a step, or -1.
   int kernel_of(int step) const { return kernel_of_[static_cast<size_t>(step)]; }
   /// Kernels that run in one launch, each a list in the order of positions: see tiers/batches.h.

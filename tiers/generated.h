@@ -31,6 +31,11 @@ class GeneratedKernels {
       if (!kernel.gathers.empty()) acts_[static_cast<size_t>(kernel.steps.front())] = 1;
       is_plain_ = is_plain_ && kernel.maps.empty() && kernel.aligned.empty();
     }
+    rest_ends_.resize(static_cast<size_t>(code.num_steps()));
+    for (int i = code.num_steps() - 1; i >= 0; --i) {
+      const bool goes_on = i + 1 < code.num_steps() && code.kernel_of(i + 1) == code.kernel_of(i) && !Acts(i + 1);
+      rest_ends_[static_cast<size_t>(i)] = goes_on ? rest_ends_[static_cast<size_t>(i) + 1] : i + 1;
+    }
     if (device_ == nullptr) return;
     for (size_t k = 0; k < bound_.size(); ++k)
       for (tracer::ValueId v : code.kernels()[k].views) bound_[k].numbers.push_back(is_number(v) ? NumberOf(v) : -1);
@@ -86,11 +91,17 @@ class GeneratedKernels {
     const int k = code_.kernel_of(step);
     return k >= 0 && used_[static_cast<size_t>(k)] != 0;
   }
+  /// Has Run() something to do for such a step? If not, nor for those after it up to RestEnd(), which are the same
+  /// kernel's.
+  bool Acts(int step) const {
+    return static_cast<size_t>(step) < acts_.size() && acts_[static_cast<size_t>(step)] != 0;
+  }
+  int RestEnd(int step) const { return rest_ends_[static_cast<size_t>(step)]; }
   /// Runs the kernel of that step if the step is where it stands. `data` has the address of each value's data. The
   /// first step of a kernel fails where an index of its gathers is out of range: tier 1 goes on from there, and says
   /// so.
   absl::Status Run(int step, void* const* data) {
-    if (static_cast<size_t>(step) >= acts_.size() || acts_[static_cast<size_t>(step)] == 0) return absl::OkStatus();
+    if (!Acts(step)) return absl::OkStatus();
     const int k = code_.kernel_of(step);
     const Code::Kernel& kernel = code_.kernels()[static_cast<size_t>(k)];
     if (!kernel.gathers.empty() && kernel.steps.front() == step)
@@ -166,6 +177,7 @@ class GeneratedKernels {
   // Asked for every step of every run, so they are small.
   std::vector<uint8_t> used_;       // by kernel: it was chosen
   std::vector<uint8_t> acts_;       // by step: Run() has something to do where a kernel takes it
+  std::vector<int32_t> rest_ends_;  // by step
   std::vector<int> last_of_batch_;  // the last kernel of each batch that was chosen: there it runs; -1: one by one
   std::vector<Number> numbers_;
   rt::Ref<rt::Storage> number_memory_;

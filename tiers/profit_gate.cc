@@ -140,7 +140,8 @@ void RecordRun(const Version& version, int64_t ns, int64_t runs, int64_t start_t
 
 void Manager::AddRun(Anchor& anchor, Version& version, int64_t ns, int64_t runs, int64_t size, int64_t start_ticks) {
   deopt::VersionCounters& c = *version.counters;
-  c.runs.fetch_add(runs, std::memory_order_relaxed);
+  // As of the anchor: counts may be lost when several threads come by at once, and nobody waits for the others here.
+  c.runs.store(c.runs.load(std::memory_order_relaxed) + runs, std::memory_order_relaxed);
   anchor.runs_.store(anchor.runs_.load(std::memory_order_relaxed) + runs, std::memory_order_relaxed);
   if (anchor.exits_in_a_row_.load(std::memory_order_relaxed) != 0)
     anchor.exits_in_a_row_.store(0, std::memory_order_relaxed);

@@ -535,6 +535,10 @@ absl::Status ReplayActivation::StepsThat(int to, bool* stopped) {
         NoteNodes(i - 1);
     }
     if (generated_ != nullptr && generated_->Takes(i)) {
+      if (!kWatched && !generated_->Acts(i)) {
+        i = std::min(generated_->RestEnd(i), to) - 1;
+        continue;
+      }
       status = generated_->Run(i, data_.data());
       if (!status.ok()) [[unlikely]]
         break;
