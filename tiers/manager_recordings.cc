@@ -58,7 +58,10 @@ void OpenCompiler() {
 void OpenAndRehearse(const rt::Device& device) {
   OpenCompiler();
   if (Profile::Get().any() && rt::CodeCache() != nullptr) return;
-  if (const auto api = Compiler(); api.ok()) (*api)->rehearse(device.code_target().data());
+  const auto api = Compiler();
+  if (!api.ok()) return;
+  TSR_LOG(2, "the compiler rehearses code for ", device.name());
+  (*api)->rehearse(device.code_target().data());
 }
 
 }  // namespace

@@ -317,6 +317,22 @@ TEST_F(TiersCodeProcess, CodeThatDoesNotLoadIsCompiledAnew) {
 
 // ---- plans that are not what they should be
 
+// It returns at once, whatever becomes of it; compiles after it are as ever.
+TEST(TiersCodeRehearsal, LeavesLaterCompilesAsTheyAre) {
+  if (!HasCompiler()) GTEST_SKIP() << "no compiler";
+  const TesseraCompilerApi& api = **tiers::Compiler();
+  const std::string text =
+      "!t = tensor<8x16xf32>\ntsr_graph.trace \"t\" values [0] strides [[]] (%v0: !t) {\n"
+      "  %v1 = tsr_graph.exp %v0 step 0 values [1] until [end] : (!t) -> !t\n}\n";
+  const auto compile = [&] { return tiers::Compile(api, {text.data(), text.size(), 2, 1, 0, 0, 32768, 1, ""}); };
+  const auto before = compile();
+  ASSERT_TRUE(before.ok()) << before.status();
+  for (const char* target : {"cpu", "sm_90a", "sm_80", "no device", ""}) api.rehearse(target);
+  const auto after = compile();
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ(*before, *after);
+}
+
 TEST(TiersCodePlan, APlanThatDoesNotFitTheTraceIsRefusedOrHarmless) {
   if (!HasCompiler()) GTEST_SKIP() << "no compiler";
   const OptionScope scope(CodeAtOnce({2, true}));
