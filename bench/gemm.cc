@@ -65,6 +65,24 @@ std::shared_ptr<PeerProcess> Torch() {
 
 }  // namespace
 
+/// OpenBLAS with the best kernels that it has for this machine: one that does not know the processor takes the oldest.
+void* OpenPeer() {
+  static void* const library = [] {
+    const auto open = [] { return dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); };
+    void* opened = open();
+#if defined(__x86_64__)
+    const auto name = opened == nullptr ? nullptr : reinterpret_cast<char* (*)()>(dlsym(opened, "openblas_get_corename"));
+    if (name != nullptr && std::string(name()) == "Prescott" && __builtin_cpu_supports("avx2")) {
+      dlclose(opened);
+      setenv("OPENBLAS_CORETYPE", __builtin_cpu_supports("avx512vl") ? "SkylakeX" : "Haswell", /*overwrite=*/0);
+      opened = open();
+    }
+#endif
+    return opened;
+  }();
+  return library;
+}
+
 /// "N": a square product; "nn M N K", "nt M N K": b is [K, N] or [N, K]; "gelu M N K": nn, then tier 1's ops for a bias
 /// and gelu.
 Timed SgemmTask(const std::string& task) {
@@ -72,7 +90,7 @@ Timed SgemmTask(const std::string& task) {
   std::string kind;
   int m = 0, n = 0, k = 0;
   words >> kind >> m >> n >> k;
-  void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+  void* library = OpenPeer();
   if (m <= 0 || n <= 0 || k <= 0 || library == nullptr) return {};
   auto* sgemm = reinterpret_cast<Sgemm*>(dlsym(library, "cblas_sgemm"));
   if (sgemm == nullptr) return {};

@@ -7,7 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/blas_kernels.h"
 #include "runtime/clock.h"
 #include "runtime/fault.h"
 #include "runtime/log.h"
@@ -51,7 +53,13 @@ const Blas* Open(const std::string& name, std::string* why) {
   Find(handle, "openblas_get_num_threads", blas->get_num_threads);
   blas->library = name;
   blas->shared_with_application = shared;
-  if (!shared && blas->set_num_threads != nullptr) blas->set_num_threads(1);
+  if (!shared) {
+    const BlasKernels kernels = ChooseBlasKernels(handle);
+    if (!kernels.name.empty()) blas->kernels = absl::StrCat("kernels for ", kernels.name);
+    if (!kernels.taken_for.empty())
+      absl::StrAppend(&blas->kernels, "; it does not know this processor, and took it for ", kernels.taken_for);
+    if (blas->set_num_threads != nullptr) blas->set_num_threads(1);
+  }
   return blas;
 }
 
@@ -86,7 +94,8 @@ absl::StatusOr<const Blas*> GetBlas() {
     if (!wanted.empty() && name != wanted)
       TSR_LOG(0, "option blas_library asks for ", wanted, ", but it cannot be used (", reasons.front(), "); ", name,
               " is used in its place");
-    TSR_LOG(1, "opened ", name, blas->shared_with_application ? ", which the application had opened already" : "");
+    TSR_LOG(1, "opened ", name, blas->shared_with_application ? ", which the application had opened already" : "",
+            blas->kernels.empty() ? "" : absl::StrCat(" (", blas->kernels, ")"));
     loaded.store(blas, std::memory_order_release);
     if (void (*hook)() = on_opened.load(std::memory_order_acquire)) hook();
     return blas;

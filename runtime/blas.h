@@ -27,6 +27,8 @@ struct Blas {
   int (*get_num_threads)() = nullptr;
 
   std::string library;
+  /// What is known of its kernels, for people; empty: nothing.
+  std::string kernels;
   /// The application had opened it before, so its thread count was left as it was. Otherwise it runs on one thread:
   /// Tessera's own pool splits products, and two pools would fight for the cores.
   bool shared_with_application = false;

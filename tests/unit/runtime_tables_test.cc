@@ -271,6 +271,9 @@ TEST(Statuses, CrossTheApiUnchanged) {
 
 TEST(BlasLibrary, FailureIsRememberedUntilTheOptionChanges) {
   // The fault test above may have left a failure behind; a new value of the option asks again.
+#if defined(__x86_64__)
+  const char* const core_type = std::getenv("OPENBLAS_CORETYPE");
+#endif
   ASSERT_TRUE(options().Set("blas_library", "libno_such_blas.so").ok());
   ArmFault(Fault::blas_load, 1, -1);
   const absl::Status refused = GetBlas().status();
@@ -284,6 +287,13 @@ TEST(BlasLibrary, FailureIsRememberedUntilTheOptionChanges) {
   const auto blas = GetBlas();
   if (!blas.ok()) GTEST_SKIP() << blas.status();
   EXPECT_FALSE((*blas)->shared_with_application);
+#if defined(__x86_64__)
+  // Whatever it thinks of this processor.
+  if (__builtin_cpu_supports("avx2") && core_type == nullptr)
+    for (const char* old : {"kernels for Prescott", "kernels for Core2", "kernels for Nehalem", "kernels for Sandybridge"})
+      EXPECT_FALSE((*blas)->kernels.starts_with(old)) << (*blas)->kernels;
+  EXPECT_EQ(std::getenv("OPENBLAS_CORETYPE"), core_type) << "the environment is as it was";
+#endif
   if ((*blas)->get_num_threads != nullptr) {
     EXPECT_EQ((*blas)->get_num_threads(), 1);
   }
