@@ -71,7 +71,8 @@ void* OpenPeer() {
     const auto open = [] { return dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); };
     void* opened = open();
 #if defined(__x86_64__)
-    const auto name = opened == nullptr ? nullptr : reinterpret_cast<char* (*)()>(dlsym(opened, "openblas_get_corename"));
+    const auto name =
+        opened == nullptr ? nullptr : reinterpret_cast<char* (*)()>(dlsym(opened, "openblas_get_corename"));
     if (name != nullptr && std::string(name()) == "Prescott" && __builtin_cpu_supports("avx2")) {
       dlclose(opened);
       setenv("OPENBLAS_CORETYPE", __builtin_cpu_supports("avx512vl") ? "SkylakeX" : "Haswell", /*overwrite=*/0);

@@ -1,5 +1,6 @@
-// From a trace to a kernel of a product, or of attention, on tensor cores, by the compiler and from the cache on disk. Without a GPU,
-// libraries stand in for the driver and cuBLASLt (tests/unit/libraries): kernels are made for sm_90a and do nothing.
+// From a trace to a kernel of a product, or of attention, on tensor cores, by the compiler and from the cache on disk.
+// Without a GPU, libraries stand in for the driver and cuBLASLt (tests/unit/libraries): kernels are made for sm_90a and
+// do nothing.
 #include <tessera/tessera.h>
 
 #include <algorithm>

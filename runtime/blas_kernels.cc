@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -17,10 +18,9 @@ constexpr char kVariable[] = "OPENBLAS_CORETYPE";
 const char* Better(std::string_view name) {
 #if defined(__x86_64__)
   // All for processors without AVX2.
-  constexpr std::string_view kOld[] = {"Katmai", "Coppermine", "Northwood",    "Prescott",  "Banias",
-                                       "Core2",  "Penryn",     "Dunnington",   "Nehalem",   "Sandybridge",
-                                       "Atom",   "Opteron",    "Opteron_SSE3", "Barcelona", "Bobcat",
-                                       "Athlon", "Nano"};
+  constexpr std::string_view kOld[] = {"Katmai",       "Coppermine", "Northwood", "Prescott",    "Banias", "Core2",
+                                       "Penryn",       "Dunnington", "Nehalem",   "Sandybridge", "Atom",   "Opteron",
+                                       "Opteron_SSE3", "Barcelona",  "Bobcat",    "Athlon",      "Nano"};
   if (std::find(std::begin(kOld), std::end(kOld), name) == std::end(kOld)) return nullptr;
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
@@ -32,14 +32,14 @@ const char* Better(std::string_view name) {
   return nullptr;
 }
 
-// The choice is made where the environment is read, once. setenv() would free what other threads may be reading; another
-// environment for a moment frees nothing.
+// The choice is made where the environment is read, once. setenv() would free what other threads may be reading;
+// another environment for a moment frees nothing.
 class Environment {
  public:
   explicit Environment(const std::string& more) {
     auto* entries = new std::vector<char*>;  // for whoever reads it meanwhile
     for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) entries->push_back(*entry);
-    entries->push_back((new std::string(more))->data());
+    entries->push_back(strdup(more.c_str()));
     entries->push_back(nullptr);
     static std::vector<char*>* kept = nullptr;  // reachable, so not a leak
     kept = entries;

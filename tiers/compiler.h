@@ -52,8 +52,8 @@ struct TesseraCompilerApi {
 
   /// Trace to artifact. Blocks for as long as the compile takes; runs on a thread of the library's own.
   int32_t (*compile)(const TesseraCompileRequest* request, const TesseraSink* out, const TesseraSink* error);
-  /// The text of a stage: "graph", "sched", "tile", "target", "llvm", "asm" (PTX for a CUDA target) or "cuda"; or "report":
-  /// what each kernel does and takes; or "space": what a tuner may choose.
+  /// The text of a stage: "graph", "sched", "tile", "target", "llvm", "asm" (PTX for a CUDA target) or "cuda"; or
+  /// "report": what each kernel does and takes; or "space": what a tuner may choose.
   int32_t (*inspect)(const TesseraCompileRequest* request, const char* stage, const TesseraSink* out,
                      const TesseraSink* error);
   /// Makes kernels of the artifact callable: those at `positions` of its plan. *code names the code for unload. Only
@@ -62,8 +62,8 @@ struct TesseraCompilerApi {
                   size_t num_kernels, uint64_t* code, const TesseraSink* error);
   /// Frees the code. Nobody may be inside.
   void (*unload)(uint64_t code);
-  /// A compile for that target will be asked for soon: makes a small product that nobody runs, because the first code of
-  /// a process takes twice as long as others. Returns at once.
+  /// A compile for that target will be asked for soon: makes a small product that nobody runs, because the first code
+  /// of a process takes twice as long as others. Returns at once.
   void (*rehearse)(const char* target);
   /// The process ends: refuses compiles from now on. The one that is under way ends with the process.
   void (*stop)();
@@ -85,9 +85,10 @@ namespace tessera::tiers {
 ///
 /// A function for CUDA devices is named k<position>, as on the host. It takes parameters of 8 bytes: the views (inputs,
 /// then outputs), the entries of dims, and the number of tasks; then its maps, which are CUtensorMap of 128 bytes. It
-/// is launched with ceil(tasks / per_block) blocks, or as many clusters, or, where it says how many a multiprocessor has at most, with
-/// fewer: then blocks go on until all tasks are done. A view with bit 63 set is, without that bit, the address of a
-/// place in device memory where the address of the data is: so a recorded launch can be given other tensors.
+/// is launched with ceil(tasks / per_block) blocks, or as many clusters, or, where it says how many a multiprocessor
+/// has at most, with fewer: then blocks go on until all tasks are done. A view with bit 63 set is, without that bit,
+/// the address of a place in device memory where the address of the data is: so a recorded launch can be given other
+/// tensors.
 ///
 /// k<position>_many runs up to `many` kernels that share the function in one launch, each with blocks of its own. Its
 /// one parameter is an array of words: the number of the first block of each kernel, padded to many + 1 words with the

@@ -48,8 +48,8 @@ class EagerThread {
   int32_t arrivals = 0;
   // Since ops were last asked how long they take: how many that was to be, and when.
   int64_t until_look = 0, looked = 0;
-  int64_t since_decay = 0;  // ops
-  int64_t ops_seen = 0;     // up to kPrepareAfter or so
+  int64_t since_decay = 0;             // ops
+  int64_t ops_seen = 0;                // up to kPrepareAfter or so
   const rt::Device* device = nullptr;  // the default one of the last new op, where that is not the cpu
   /// A place at which the program says tessera::Step.
   struct Mark {

@@ -243,8 +243,8 @@ TEST(Matmul, ThinSizesAndLayouts) {
   }
 }
 
-// Tiles of several shapes cover a small product, and may overlap: where a value stands must not change its bits. (Larger
-// ones are a BLAS's: those of OpenBLAS for processors without AVX round by where an element stands.)
+// Tiles of several shapes cover a small product, and may overlap: where a value stands must not change its bits.
+// (Larger ones are a BLAS's: those of OpenBLAS for processors without AVX round by where an element stands.)
 TEST(Matmul, EqualRowsAndColumnsGiveEqualElements) {
   Rng rng(9);
   for (int form = 0; form < 4; ++form) {

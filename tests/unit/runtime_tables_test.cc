@@ -290,7 +290,8 @@ TEST(BlasLibrary, FailureIsRememberedUntilTheOptionChanges) {
 #if defined(__x86_64__)
   // Whatever it thinks of this processor.
   if (__builtin_cpu_supports("avx2") && core_type == nullptr)
-    for (const char* old : {"kernels for Prescott", "kernels for Core2", "kernels for Nehalem", "kernels for Sandybridge"})
+    for (const char* old :
+         {"kernels for Prescott", "kernels for Core2", "kernels for Nehalem", "kernels for Sandybridge"})
       EXPECT_FALSE((*blas)->kernels.starts_with(old)) << (*blas)->kernels;
   EXPECT_EQ(std::getenv("OPENBLAS_CORETYPE"), core_type) << "the environment is as it was";
 #endif

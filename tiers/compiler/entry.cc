@@ -219,6 +219,7 @@ extern "C" __attribute__((visibility("default"))) const TesseraCompilerApi* tess
     return new std::string(OwnBuildId() + " llvm " LLVM_VERSION_STRING " " + cpu.triple + " " + cpu.cpu + " " +
                            cpu.features);
   }();
-  static const TesseraCompilerApi api = {kTesseraCompilerAbi, build_id->c_str(), Compile, Inspect, Load, Unload, Rehearse, Stop};
+  static const TesseraCompilerApi api = {
+      kTesseraCompilerAbi, build_id->c_str(), Compile, Inspect, Load, Unload, Rehearse, Stop};
   return &api;
 }

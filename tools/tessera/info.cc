@@ -151,9 +151,10 @@ absl::Status Info(const Arguments&) {
 
   std::printf("\n%s\n", style.Bold("libraries").c_str());
   auto blas = rt::GetBlas();
-  Print(style, blas.ok() ? Row{"BLAS", "found", absl::StrCat("matrix products (", (*blas)->library,
-                                                              (*blas)->kernels.empty() ? "" : ", ", (*blas)->kernels, ")"),
-                                  true}
+  Print(style, blas.ok() ? Row{"BLAS", "found",
+                               absl::StrCat("matrix products (", (*blas)->library, (*blas)->kernels.empty() ? "" : ", ",
+                                            (*blas)->kernels, ")"),
+                               true}
                          : Row{"BLAS", "missing",
                                "products take loops of Tessera's own, slower by a factor of a few until tier 3 has "
                                "generated them (Debian: libopenblas0-pthread)",

@@ -75,8 +75,8 @@ void FoldCast(Operation* op) {
   value.convert(to.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &inexact);
   value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &inexact);
   OpBuilder b(op);
-  op->getResult(0).replaceAllUsesWith(graph::NumberOp::create(b, op->getLoc(), op->getResult(0).getType(),
-                                                              b.getF64FloatAttr(value.convertToDouble())));
+  op->getResult(0).replaceAllUsesWith(
+      graph::NumberOp::create(b, op->getLoc(), op->getResult(0).getType(), b.getF64FloatAttr(value.convertToDouble())));
   op->erase();
 }
 
