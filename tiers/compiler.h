@@ -62,8 +62,9 @@ struct TesseraCompilerApi {
                   size_t num_kernels, uint64_t* code, const TesseraSink* error);
   /// Frees the code. Nobody may be inside.
   void (*unload)(uint64_t code);
-  /// A compile for that target will be asked for soon: makes a small product that nobody runs, because the first code
-  /// of a process takes twice as long as others. Returns at once.
+  /// A compile for that target will be asked for soon: makes a small product that nobody runs, so that libraries are
+  /// open, and what is done once in a process is done, before somebody waits for it. Returns at once; nobody hears
+  /// whether it worked.
   void (*rehearse)(const char* target);
   /// The process ends: refuses compiles from now on. The one that is under way ends with the process.
   void (*stop)();

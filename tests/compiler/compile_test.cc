@@ -9,6 +9,7 @@
 
 #include "mlir/Parser/Parser.h"
 #include "tiers/compiler/dialects/dialects.h"
+#include "tiers/compiler/rehearsal.h"
 
 namespace tessera::compiler {
 namespace {
@@ -104,6 +105,17 @@ TEST(Compile, TextBecomesCodeAPlanTextsAndTimes) {
   EXPECT_EQ(passes.back(), "llvm-codegen");
   EXPECT_THAT(passes, ::testing::IsSupersetOf({"tsr-decompose", "tsr-lower-kernels", "tsr-lower-to-llvm", "cse"}));
   EXPECT_THAT(MustCompile(kSoftmax).passes, IsEmpty()) << "nobody asked";
+}
+
+// Nobody would hear that it does not compile.
+TEST(Compile, TheRehearsalGivesKernels) {
+  for (const char* device : {"sm_80", "sm_90a"}) {
+    CompileSettings settings;
+    settings.options.device = device;
+    const Compiled compiled = MustCompile(kRehearsal, settings);
+    ASSERT_THAT(compiled.plan, SizeIs(2)) << device;
+    EXPECT_FALSE(compiled.object.empty()) << device;
+  }
 }
 
 TEST(Compile, AModuleOfOnesOwnStaysAsItIs) {
@@ -203,7 +215,8 @@ TEST(Compile, SettingsThatAreNoneAreAnError) {
   settings = {};
   settings.options.grain = 0;
   EXPECT_EQ(WhyNot(kChain, settings), "the grain is at least 1");
-  EXPECT_EQ(WhyNot(kChain, WithTexts({"tiles"})), "stages are graph, sched, tile, target, llvm, asm and cuda, not tiles");
+  EXPECT_EQ(WhyNot(kChain, WithTexts({"tiles"})),
+            "stages are graph, sched, tile, target, llvm, asm and cuda, not tiles");
   settings = {};
   settings.cpu = "abacus";
   EXPECT_THAT(WhyNot(kChain, settings), HasSubstr("there is no processor abacus of "));

@@ -10,6 +10,7 @@
 #include "llvm/Config/llvm-config.h"
 #include "tiers/compiler.h"
 #include "tiers/compiler/compile.h"
+#include "tiers/compiler/rehearsal.h"
 #include "tiers/compiler/target/nvptx.h"
 #include "tiers/compiler/worker.h"
 
@@ -149,20 +150,6 @@ void Unload(uint64_t code) {
   else
     llvm::consumeError(loader.takeError());
 }
-
-// A product with rows before it and something after it: between them they use most of what other code does, of this
-// library, of LLVM and of the assembler.
-constexpr char kRehearsal[] = R"(
-!x = tensor<?x1024xbf16, [0, -1]>
-!row = tensor<1024xbf16>
-!w = tensor<1024x1024xbf16>
-tsr_graph.trace "rehearsal" values [0, 1, 2] strides [[], [], []] likely [4096] (%v0: !x, %v1: !w, %v2: !row) {
-  %v3 = tsr_graph.layer_norm %v0, %v2, %v2 step 0 values [3] until [0] {axis = -1 : i64} : (!x, !row, !row) -> !x
-  %v4 = tsr_graph.matmul %v3, %v1 step 1 values [4] until [1] : (!x, !w) -> !x
-  %v5 = tsr_graph.add %v4, %v2 step 2 values [5] until [2] : (!x, !row) -> !x
-  %v6 = tsr_graph.gelu %v5 step 3 values [6] until [end] : (!x) -> !x
-}
-)";
 
 void Rehearse(const char* target) {
   TesseraCompileRequest request = {kRehearsal, sizeof kRehearsal - 1, 2, 1, 0, 0, 32768, 1, nullptr};
