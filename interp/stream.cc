@@ -1,5 +1,7 @@
 #include "interp/stream.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "interp/anchor.h"
@@ -55,7 +57,7 @@ HotEntry* Stream::FindEntry(EagerCall& call) {
 }
 
 void Stream::FindLink(const EagerCall& call, HotEntry* entry, bool follows) {
-  uint16_t& place = link_of_[IndexOf(path_) % (kLinks / 4)];
+  uint16_t& place = link_of_[PlaceOf(path_) % (kLinks / 4)];
   if (place < num_links_ && links_[place].path == path_ && links_[place].entry != nullptr) {
     expected_ = counted_ = &links_[place + 1];
     return;
@@ -69,11 +71,26 @@ void Stream::FindLink(const EagerCall& call, HotEntry* entry, bool follows) {
   expected_ = counted_ = &links_[num_links_];
 }
 
+HotEntry& Stream::EntryAt(uint64_t place) {
+  uint16_t& entry = entry_of_[place];
+  if (entry == 0) {
+    entries_.all[num_entries_] = {};
+    entry = static_cast<uint16_t>(++num_entries_);
+  }
+  return entries_.all[entry - 1];
+}
+
 HotEntry& Stream::EntryOf(uint64_t key) {
-  HotEntry& first = entries[IndexOf(key)];
-  if (first.tag == TagOf(key)) return first;
-  HotEntry& second = entries[IndexOf(key) ^ 1];
-  return second.tag == TagOf(key) || (first.tag != 0 && second.tag == 0) ? second : first;
+  HotEntry& first = EntryAt(PlaceOf(key));
+  if (first.tag == TagOf(key) || first.tag == 0) return first;
+  HotEntry& second = EntryAt(PlaceOf(key) ^ 1);
+  return second.tag == TagOf(key) || second.tag == 0 ? second : first;
+}
+
+void Stream::ForgetEntries() {
+  ForgetTrail();
+  num_entries_ = 0;
+  std::fill(std::begin(entry_of_), std::end(entry_of_), uint16_t{0});
 }
 
 void SetFunctionHook(FunctionHook* hook) { internal::g_function_hook.store(hook, std::memory_order_release); }

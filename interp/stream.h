@@ -92,9 +92,9 @@ class Stream {
     matching,   // ops wait for a version
     recording,  // ops run in tier 1 and are recorded
   };
-  /// Two paths in one entry drive each other out, and the op at which a stretch begins may be one of them: many more
-  /// entries than ops of a training step.
-  static constexpr int kEntries = 1 << 14;
+  /// Two paths in one place drive each other out, and the op at which a stretch begins may be one of them: many more
+  /// places than ops of a training step.
+  static constexpr int kPlaces = 1 << 14;
   /// Ops of the trail; a loop of more is counted all the same, a little more slowly.
   static constexpr int kLinks = 1 << 12;
 
@@ -123,8 +123,6 @@ class Stream {
   int num_links_ = 0;
 
  public:
-  alignas(64) HotEntry entries[kEntries];
-
   /// The sites of the last sixteen ops, folded. Those of ops that wait are folded when they have run.
   uint64_t path() const { return expected_ != &kNoLink ? expected_[-1].path : path_; }
   void SetPath(uint64_t path) {
@@ -166,12 +164,15 @@ class Stream {
   static uint64_t SiteHash(const void* site, ir::Op op) {
     return (reinterpret_cast<uint64_t>(site) + (static_cast<uint64_t>(op) << 50)) * 0x9e3779b97f4a7c15ull;
   }
-  /// The entry of that path, or the one that it may take over. There are two for each path, side by side, so that two
-  /// paths seldom drive each other out.
+  /// The entry of that path, or the one that it may take over. There are two for each path, in places side by side, so
+  /// that two paths seldom drive each other out.
   HotEntry& EntryOf(uint64_t key);
-  static uint64_t IndexOf(uint64_t key) {
+  /// Those that some path has asked for.
+  absl::Span<HotEntry> entries() { return {entries_.all, static_cast<size_t>(num_entries_)}; }
+  void ForgetEntries();
+  static uint64_t PlaceOf(uint64_t key) {
     // The high bits are mixed well already; the low ones are all there is where some are ignored.
-    return ((key >> 50) ^ key) % kEntries;
+    return ((key >> 50) ^ key) % kPlaces;
   }
   static uint32_t TagOf(uint64_t key) { return static_cast<uint32_t>(key ^ (key >> 32)) | 1; }
 
@@ -216,9 +217,20 @@ class Stream {
     expected_ = counted_ = &kNoLink;
   }
 
+  HotEntry& EntryAt(uint64_t place);
+
   HotEntry nobodys_;
   uint16_t link_of_[kLinks / 4] = {};  // by path: a link that may have it
   Link links_[kLinks + 1];
+  /// In the order in which they were first asked for, so that those of a loop lie together; what is behind them was never
+  /// touched.
+  union Entries {
+    Entries() {}
+    HotEntry all[kPlaces];
+  };
+  int num_entries_ = 0;
+  uint16_t entry_of_[kPlaces] = {};  // by place: which it is, counted from 1; 0: none yet
+  Entries entries_;
 };
 
 /// Called on the thread of the stream.

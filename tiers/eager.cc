@@ -187,14 +187,13 @@ void EagerTiers::OnDecay(Stream& stream) {
     t.config_epoch = tracer::ConfigEpoch();
     const int64_t bits = rt::options().hash_bits();
     stream.path_mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
-    for (HotEntry& e : stream.entries) e = {};
-    stream.ForgetTrail();
+    stream.ForgetEntries();
     return Seed(t);
   }
   if (!t.expected.empty()) return Expect(t);
   if (t.since_decay < rt::options().hot_decay()) return;
   t.since_decay = 0;
-  for (HotEntry& e : stream.entries) {
+  for (HotEntry& e : stream.entries()) {
     // Half of the way that an entry has come is taken back.
     if (e.tag != 0 && e.anchor == nullptr && e.countdown < hot) e.countdown = (e.countdown + hot + 1) / 2;
   }
