@@ -113,15 +113,18 @@ class ThreadPool {
     fn_ = &fn;
     n_ = n;
     chunk_ = chunk;
-    chunks_ = chunks;
-    next_.store(0, std::memory_order_relaxed);
+    num_parts_ = std::min<int64_t>({chunks, threads_, kMostParts});
+    for (int64_t p = 0; p < num_parts_; ++p) {
+      parts_[p].next.store(chunks * p / num_parts_, std::memory_order_relaxed);
+      parts_[p].end = chunks * (p + 1) / num_parts_;
+    }
     ++loop_;
     gate_.store(uint64_t{loop_} << 32 | kOpen, std::memory_order_release);
     bell_.fetch_add(1, std::memory_order_seq_cst);
     if (const int asleep = sleepers_.load(std::memory_order_seq_cst); asleep > 0)
       FutexWake(bell_, static_cast<int>(std::min<int64_t>(asleep, chunks - 1)));
 
-    Work();
+    Work(/*self=*/0);
     gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
     const auto empty = [&] { return (gate_.load(std::memory_order_seq_cst) & kInside) == 0; };
     if (!empty() && !SpinUntil(empty)) {
@@ -146,6 +149,7 @@ class ThreadPool {
   }
 
   [[noreturn]] void Worker() noexcept {
+    const int self = 1 + started_.fetch_add(1, std::memory_order_relaxed);
     uint32_t last = 0;  // the loop this thread was in
     const auto open = [&](uint64_t gate) { return (gate & kOpen) != 0 && static_cast<uint32_t>(gate >> 32) != last; };
     for (;;) {
@@ -160,7 +164,7 @@ class ThreadPool {
       }
       if (!gate_.compare_exchange_strong(gate, gate + 1, std::memory_order_acq_rel)) continue;
       last = static_cast<uint32_t>(gate >> 32);
-      Work();
+      Work(self);
       const uint64_t after = gate_.fetch_sub(1, std::memory_order_seq_cst) - 1;
       if ((after & (kOpen | kInside)) == 0) {
         left_.fetch_add(1, std::memory_order_seq_cst);
@@ -169,12 +173,16 @@ class ThreadPool {
     }
   }
 
-  void Work() noexcept {
+  // The thread's own part first, piece after piece; then what others have left.
+  void Work(int64_t self) noexcept {
     in_region = true;
-    for (;;) {
-      const int64_t i = next_.fetch_add(1, std::memory_order_relaxed);
-      if (i >= chunks_) break;
-      (*fn_)(i* chunk_, std::min(n_, (i + 1) * chunk_));
+    for (int64_t k = 0; k < num_parts_; ++k) {
+      Part& part = parts_[(self + k) % num_parts_];
+      for (;;) {
+        const int64_t i = part.next.fetch_add(1, std::memory_order_relaxed);
+        if (i >= part.end) break;
+        (*fn_)(i* chunk_, std::min(n_, (i + 1) * chunk_));
+      }
     }
     in_region = false;
   }
@@ -182,11 +190,20 @@ class ThreadPool {
   int threads_ = 1;
 
   alignas(64) std::atomic<uint64_t> gate_{0};  // number of the loop << 32 | open << 31 | workers inside
-  alignas(64) std::atomic<int64_t> next_{0};   // the next piece to hand out
   // The loop. Written only while the gate is closed and nobody is inside.
   alignas(64) const LoopBody* fn_ = nullptr;
-  int64_t n_ = 0, chunk_ = 0, chunks_ = 0;
+  int64_t n_ = 0, chunk_ = 0;
+  // Pieces that follow each other. A thread that goes through neighbours reads memory in order, and finds in its caches
+  // what it has written there in the loop before.
+  struct alignas(64) Part {
+    std::atomic<int64_t> next{0};  // the next piece to hand out
+    int64_t end = 0;
+  };
+  static constexpr int64_t kMostParts = 16;
+  Part parts_[kMostParts];
+  int64_t num_parts_ = 0;
   uint32_t loop_ = 0;
+  std::atomic<int> started_{0};  // workers
 
   alignas(64) std::atomic<uint32_t> bell_{0};  // workers sleep on it; changes with each loop
   std::atomic<int> sleepers_{0};

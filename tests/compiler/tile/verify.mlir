@@ -34,6 +34,15 @@ tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks 
 
 tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
     (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
+  %0 = tsr_tile.load %scratch[%begin] : f32 -> vector<24xf32>
+  // expected-error@+1 {{that streams has whole lines of 64 bytes, and no condition}}
+  tsr_tile.store %0, %scratch[%begin] streams : vector<24xf32> -> f32
+}
+
+// -----
+
+tsr_tile.kernel @k0 at 0 steps [] inputs [] outputs [] dims [] strides [] tasks [] unit [] grain 1 scratch []
+    (%scratch: !llvm.ptr, %table: !llvm.ptr, %begin: i64, %end: i64) {
   // expected-error@+1 {{operand #0 must be pointer, but got 'i64'}}
   %0 = "tsr_tile.dim"(%begin) {index = 0 : i64} : (i64) -> i64
 }

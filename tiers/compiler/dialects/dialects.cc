@@ -497,6 +497,12 @@ LogicalResult StoreOp::verify() {
     const unsigned bits = std::max(8u, getDtype().getIntOrFloatBitWidth()) * (vector ? vector.getNumElements() : 1);
     if (!getAligned() || bits % 32 != 0) return emitOpError("with a condition is aligned and has words of 32 bits");
   }
+  if (getStreams()) {
+    auto vector = dyn_cast<VectorType>(getTile().getType());
+    const unsigned bits = std::max(8u, getDtype().getIntOrFloatBitWidth());
+    if (!vector || getCondition() || vector.getNumElements() * bits % 512 != 0)
+      return emitOpError("that streams has whole lines of 64 bytes, and no condition");
+  }
   return VerifyTile(*this, getTile().getType(), getDtype());
 }
 }  // namespace tile

@@ -27,6 +27,7 @@ def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, Singl
       vectors lie along the last dim, and a task does `rows` of the first summed dim and `columns` of the last one. Where
       `columns` is 0 all dims are summed, and a task does `rows` of the first
     - `lanes`: elements of a vector; `grain`: elements that are worth a thread
+    - `streams`: results are larger than the caches, and are written past them (sched/streams.h)
     - `product`: how a matrix product in the body is cut; sched/product.h says what its entries mean. Element-wise ops
       before the first product may compute its left factor (a prologue), where that is packed, not transposed, and no
       second product follows. A product of f8 may have more operands than its factors: scales for their blocks of 128
@@ -50,12 +51,12 @@ def TsrSched_KernelOp : Op<TsrSched_Dialect, "kernel", [IsolatedFromAbove, Singl
   let arguments = (ins Variadic<AnyType>:$operands, SymbolNameAttr:$name, I32Attr:$position, DenseI32ArrayAttr:$steps,
                        DenseI32ArrayAttr:$inputs, DenseI32ArrayAttr:$outputs, Tsr_Lists:$strides, I64Attr:$row,
                        I64Attr:$lanes, I64Attr:$grain, OptionalAttr<DenseI64ArrayAttr>:$cut,
-                       OptionalAttr<DictionaryAttr>:$product, OptionalAttr<Tsr_Lists>:$updates);
+                       OptionalAttr<DictionaryAttr>:$product, OptionalAttr<Tsr_Lists>:$updates, UnitAttr:$streams);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $name `at` $position `steps` $steps `inputs` $inputs `outputs` $outputs `strides` custom<Lists>($strides) `row` $row
-    (`cut` $cut^)? (`updates` custom<Lists>($updates)^)? `lanes` $lanes `grain` $grain attr-dict
+    (`cut` $cut^)? (`updates` custom<Lists>($updates)^)? `lanes` $lanes `grain` $grain (`streams` $streams^)? attr-dict
     custom<Kernel>($operands, type($operands), type($results), $body)
   }];
   let hasVerifier = 1;

@@ -105,17 +105,20 @@ def TsrTile_LoadOp : TsrTile_Op<"load", [MemoryEffects<[MemRead]>]> {
 def TsrTile_StoreOp : TsrTile_Op<"store", [MemoryEffects<[MemWrite]>]> {
   let summary = "A tile to memory, where elements lie next to each other";
   let description = [{
-    `aligned` as in tsr_tile.load. On a CUDA device an aligned store may depend on a condition, without a branch.
+    `aligned` as in tsr_tile.load. On a CUDA device an aligned store may depend on a condition, without a branch. On the
+    cpu a store that `streams` goes past the caches: the address is a multiple of 64 bytes, and the tile fills whole lines.
 
     ```mlir
     tsr_tile.store %v8, %view[%offset] : vector<8xf32> -> bf16
+    tsr_tile.store %v64, %view[%offset] streams : vector<64xf32> -> f32
     tsr_tile.store %v8, %view[%offset] aligned if %flag : vector<8xf32> -> bf16
     ```
   }];
   let arguments = (ins AnyType:$tile, Tsr_Pointer:$view, I64:$offset, Optional<I1>:$condition, TypeAttr:$dtype,
-                       UnitAttr:$aligned);
+                       UnitAttr:$aligned, UnitAttr:$streams);
   let assemblyFormat = [{
-    $tile `,` $view `[` $offset `]` (`aligned` $aligned^)? (`if` $condition^)? attr-dict `:` type($tile) `->` $dtype
+    $tile `,` $view `[` $offset `]` (`aligned` $aligned^)? (`streams` $streams^)? (`if` $condition^)? attr-dict `:`
+    type($tile) `->` $dtype
   }];
   let hasVerifier = 1;
 }

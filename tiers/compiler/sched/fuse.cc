@@ -62,6 +62,7 @@
 #include "tiers/compiler/sched/group.h"
 #include "tiers/compiler/sched/kinds.h"
 #include "tiers/compiler/sched/product.h"
+#include "tiers/compiler/sched/streams.h"
 #include "tiers/compiler/sched/prologue.h"
 #include "tiers/compiler/sched/transposed.h"
 #include "tiers/compiler/sched/update.h"
@@ -732,7 +733,8 @@ class Fuser {
         b.getI32IntegerAttr(StepOf(last)), b.getDenseI32ArrayAttr(steps), b.getDenseI32ArrayAttr(input_ids),
         b.getDenseI32ArrayAttr(output_ids), b.getArrayAttr(strides), b.getI64IntegerAttr(g.row),
         b.getI64IntegerAttr(lanes), b.getI64IntegerAttr(options_.grain), cut, product,
-        updates.empty() ? ArrayAttr() : b.getArrayAttr(updates));
+        updates.empty() ? ArrayAttr() : b.getArrayAttr(updates), UnitAttr());
+    kernel.setStreams(Streams(kernel, trace_, options_));
     Block* body = b.createBlock(&kernel.getBody());
     IRMapping map;
     for (Value v : inputs) map.map(v, body->addArgument(v.getType(), v.getLoc()));

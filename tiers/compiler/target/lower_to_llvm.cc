@@ -35,7 +35,17 @@ class HostLowering : public TileLowering {
       map.map(body.getArgument(k), LLVM::LoadOp::create(b_, loc_, ptr, at).getResult());
     }
     for (unsigned k = 0; k < 4; ++k) map.map(body.getArgument(views + k), entry->getArgument(1 + k));
+    const bool streams = kernel_
+                             .walk([](tile::StoreOp store) {
+                               return store.getStreams() ? WalkResult::interrupt() : WalkResult::advance();
+                             })
+                             .wasInterrupted();
     LowerBody(function, map);
+    if (streams) {
+      // Stores past the caches are in no order with others: who learns that this kernel is done is to see them.
+      b_.setInsertionPoint(function.getBody().back().getTerminator());
+      LLVM::CallIntrinsicOp::create(b_, loc_, b_.getStringAttr("llvm.x86.sse.sfence"), ValueRange());
+    }
     LaunchIt();
   }
 

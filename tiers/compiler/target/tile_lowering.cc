@@ -105,7 +105,8 @@ void TileLowering::Lower(Operation* op) {
     Type memory = MemoryType(store.getDtype());
     if (IsNarrowFloat(store.getDtype())) tile = ToMemory(tile, store.getDtype(), WithLanes(memory, lanes));
     LLVM::StoreOp::create(b_, loc_, tile, At(store.getView(), store.getOffset(), memory),
-                          Alignment(memory, lanes, store.getAligned()));
+                          store.getStreams() ? 64 : Alignment(memory, lanes, store.getAligned()),
+                          /*isVolatile=*/false, /*isNonTemporal=*/store.getStreams());
   } else if (auto splat = dyn_cast<tile::SplatOp>(op)) {
     Type type = splat.getTile().getType();
     Value poison = LLVM::PoisonOp::create(b_, loc_, type);

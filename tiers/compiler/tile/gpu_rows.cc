@@ -165,8 +165,7 @@ Value GpuRows::Unrounded(Value tile, Type dtype) {
 
 void GpuRows::StoreTile(Value tile, size_t view, Value at, bool aligned, Value condition) {
   Type dtype = nest_.views[view].type.getElementType();
-  tile::StoreOp::create(b_, loc_, Unrounded(tile, dtype), view_args_[view], at, condition, TypeAttr::get(dtype),
-                        aligned ? b_.getUnitAttr() : UnitAttr());
+  tile::StoreOp::create(b_, loc_, Unrounded(tile, dtype), view_args_[view], at, condition, dtype, aligned);
 }
 
 void GpuRows::Store(size_t output, Chunk& chunk, Value is_row) {

@@ -231,7 +231,7 @@ class ColumnLowering : public RowLowering {
       if (pass_.lookup(v) > 0) continue;
       const size_t view = num_inputs_ + k;
       tile::StoreOp::create(b_, loc_, Tile(v), view_args_[view], Sum(offsets_[view], i), Value(),
-                            TypeAttr::get(cast<RankedTensorType>(v.getType()).getElementType()), UnitAttr());
+                            cast<RankedTensorType>(v.getType()).getElementType());
     }
     return next;
   }
@@ -279,7 +279,7 @@ class ColumnLowering : public RowLowering {
       if (pass_.lookup(v) == 0) continue;
       const size_t view = num_inputs_ + k;
       tile::StoreOp::create(b_, loc_, AfterSums(v, known, lanes), view_args_[view], Sum(offsets_[view], i), Value(),
-                            TypeAttr::get(cast<RankedTensorType>(v.getType()).getElementType()), UnitAttr());
+                            cast<RankedTensorType>(v.getType()).getElementType());
     }
   }
 

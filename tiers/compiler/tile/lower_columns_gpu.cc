@@ -169,7 +169,7 @@ class ColumnsGpu : public GpuRows {
     for (auto [k, a] : llvm::enumerate(accumulators_)) {
       // What was there may be in use until here.
       tile::BarrierOp::create(b_, loc_);
-      tile::StoreOp::create(b_, loc_, sums[k], scratch_, slot, Value(), TypeAttr::get(a.type), UnitAttr());
+      tile::StoreOp::create(b_, loc_, sums[k], scratch_, slot, Value(), a.type);
       tile::BarrierOp::create(b_, loc_);
       for (int64_t c = 0; c < of_warp; ++c) {
         Value column = Min(Sum(warp_, I64(c * warps)), I64(columns_ - 1)), sum;

@@ -378,7 +378,7 @@ class ProductLowering : public ProductTiles {
           Value x = LoadWide(tile, rows_.Sum(from, at), lanes);
           if (scale) x = arith::MulFOp::create(b(), loc(), x, rows_.Splat(scale, lanes));
           tile::StoreOp::create(b(), loc(), rows_.Round(x, element, lanes), rows_.view(out), rows_.Sum(to, at), Value(),
-                                TypeAttr::get(element), UnitAttr());
+                                element);
         });
         return SmallVector<Value>();
       });

@@ -250,8 +250,7 @@ class TransposedGpu : public GpuRows {
                                 aligned ? b_.getUnitAttr() : UnitAttr());
   }
   void StoreRaw(Value tile, Value at, Type type, bool aligned) {
-    tile::StoreOp::create(b_, loc_, tile, scratch_, at, Value(), TypeAttr::get(type),
-                          aligned ? b_.getUnitAttr() : UnitAttr());
+    tile::StoreOp::create(b_, loc_, tile, scratch_, at, Value(), type, aligned);
   }
 
   // ---- what is computed

@@ -79,7 +79,7 @@ Value ProductTiles::LoadWide(Value view, Value at, int64_t lanes) {
 }
 
 void ProductTiles::StoreWide(Value x, Value view, Value at) {
-  tile::StoreOp::create(b(), loc(), x, view, at, Value(), TypeAttr::get(type_), UnitAttr());
+  tile::StoreOp::create(b(), loc(), x, view, at, Value(), type_);
 }
 
 Value ProductTiles::Zero(int64_t lanes) {

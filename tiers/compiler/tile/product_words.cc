@@ -28,7 +28,7 @@ Value ProductTiles::LoadWords(Value view, Value at, int64_t lanes) {
 }
 
 void ProductTiles::StoreWords(Value words, Value view, Value at) {
-  tile::StoreOp::create(b(), loc(), words, view, at, Value(), TypeAttr::get(b().getI32Type()), UnitAttr());
+  tile::StoreOp::create(b(), loc(), words, view, at, Value(), b().getI32Type());
 }
 
 Value ProductTiles::Words(Value low, Value high) {
@@ -78,8 +78,7 @@ Factor ProductTiles::CopyWords(const Factor& x, Value count, Value k0, Value len
         return SmallVector<Value>();
       });
       auto store = [&](Value k, int64_t lanes, Value at) {
-        tile::StoreOp::create(b(), loc(), LoadWide(row, k, lanes), copy.view, at, Value(),
-                              TypeAttr::get(b().getBF16Type()), UnitAttr());
+        tile::StoreOp::create(b(), loc(), LoadWide(row, k, lanes), copy.view, at, Value(), b().getBF16Type());
       };
       if (words == 1) {
         AlongRow(padded, [&](Value k, int64_t lanes) { store(k, lanes, rows_.Sum(rows_.Mul(to, I64(2)), k)); });

@@ -268,8 +268,7 @@ void RowLowering::StoreNumbers() {
   for (auto [k, v] : llvm::enumerate(yield.getValues())) {
     if (StoredAlong(k) || nest_.views[num_inputs_ + k].is_factor) continue;
     const size_t view = num_inputs_ + k;
-    tile::StoreOp::create(b_, loc_, RowValue(v), view_args_[view], offsets_[view], Value(), TypeAttr::get(ElementOf(v)),
-                          UnitAttr());
+    tile::StoreOp::create(b_, loc_, RowValue(v), view_args_[view], offsets_[view], Value(), ElementOf(v));
   }
 }
 
@@ -350,6 +349,26 @@ void RowLowering::Along(Value lo, Value hi, int64_t lanes, llvm::function_ref<vo
   }
 }
 
+// Do these results fill whole lines from lo on? Null where they are not to go past the caches.
+Value RowLowering::MayStream(ArrayRef<size_t> stores, Value lo) {
+  constexpr int64_t kLine = 64;
+  if (!kernel_.getStreams() || num_passes_ > 1 || written_.value) return {};
+  auto yield = cast<sched::YieldOp>(Body().back());
+  Value rest;
+  for (size_t k : stores) {
+    const int64_t bytes =
+        std::max(1u, ElementOf(yield.getValues()[static_cast<unsigned>(k)]).getIntOrFloatBitWidth() / 8);
+    if (lanes_ * bytes % kLine != 0) return {};
+    const size_t view = num_inputs_ + k;
+    Value base = LLVM::PtrToIntOp::create(b_, loc_, b_.getI64Type(), view_args_[view]);
+    Value address = Sum(base, Mul(Sum(offsets_[view], lo), I64(bytes)));
+    rest = rest ? arith::OrIOp::create(b_, loc_, rest, address) : address;
+  }
+  if (!rest) return {};
+  Value beside = arith::AndIOp::create(b_, loc_, rest, I64(kLine - 1));
+  return arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::eq, beside, I64(0));
+}
+
 void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> reductions, ArrayRef<size_t> stores,
                        ArrayRef<size_t> keeps) {
   SmallVector<Accumulator> accumulators;
@@ -365,7 +384,7 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
   for (size_t k : keeps) NeedRows(spills_[k].value, pass);
   if (written_.value && pass_.lookup(written_.value) == pass) NeedRows(written_.value, pass);
 
-  auto body = [&](Value i, int64_t lanes) {
+  auto body = [&](Value i, int64_t lanes, bool streams = false) {
     tiles_.clear();
     current_pass_ = pass;
     current_index_ = i;
@@ -380,18 +399,17 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
     for (size_t k : keeps) {
       const Spill& s = spills_[k];
       const Place place = PlaceOf(s);
-      tile::StoreOp::create(b_, loc_, Tile(s.value), place.view, place.offset, Value(), TypeAttr::get(s.type),
-                            UnitAttr());
+      tile::StoreOp::create(b_, loc_, Tile(s.value), place.view, place.offset, Value(), s.type);
     }
     for (size_t k : stores) {
       Value v = yield.getValues()[static_cast<unsigned>(k)];
       const size_t view = num_inputs_ + k;
       Value at = Sum(offsets_[view], i);
-      tile::StoreOp::create(b_, loc_, Tile(v), view_args_[view], at, Value(), TypeAttr::get(ElementOf(v)), UnitAttr());
+      tile::StoreOp::create(b_, loc_, Tile(v), view_args_[view], at, Value(), ElementOf(v), /*aligned=*/false, streams);
     }
     if (writes)
       tile::StoreOp::create(b_, loc_, Tile(written_.value), written_.view, Sum(written_.offset, i), Value(),
-                            TypeAttr::get(ComputeType(ElementOf(written_.value))), UnitAttr());
+                            ComputeType(ElementOf(written_.value)));
     return reduced;
   };
   Value count = arith::SubIOp::create(b_, loc_, hi, lo);
@@ -400,7 +418,14 @@ void RowLowering::Pass(int pass, Value lo, Value hi, ArrayRef<graph::ReduceOp> r
   for (Accumulator& a : accumulators) init.push_back(Identity(a, true, lanes_));
 
   SmallVector<Value> lanes;
-  if (!any_widens) {
+  if (Value in_lines = MayStream(stores, lo); in_lines && accumulators.empty() && keeps.empty()) {
+    auto branch = scf::IfOp::create(b_, loc_, in_lines, /*withElseRegion=*/true);
+    for (const bool streams : {true, false}) {
+      OpBuilder::InsertionGuard guard(b_);
+      b_.setInsertionPoint(streams ? branch.thenYield() : branch.elseYield());
+      For(lo, whole, I64(lanes_), {}, [&](Value i, ValueRange) { return body(i, lanes_, streams); });
+    }
+  } else if (!any_widens) {
     lanes = For(lo, whole, I64(lanes_), init, [&](Value i, ValueRange carried) {
       SmallVector<Value> x = body(i, lanes_), next;
       for (size_t k = 0; k < accumulators.size(); ++k)
@@ -463,7 +488,7 @@ Value RowLowering::PartAt(Value byte) {
   return LLVM::GEPOp::create(b_, loc_, partial_.getType(), b_.getI8Type(), partial_, byte);
 }
 void RowLowering::StorePart(const Accumulator& a, Value tile, Value byte) {
-  tile::StoreOp::create(b_, loc_, tile, PartAt(Sum(part_, byte)), I64(0), Value(), TypeAttr::get(a.type), UnitAttr());
+  tile::StoreOp::create(b_, loc_, tile, PartAt(Sum(part_, byte)), I64(0), Value(), a.type);
 }
 Value RowLowering::LoadPart(const Accumulator& a, int64_t lanes, Value byte) {
   return tile::LoadOp::create(b_, loc_, TileType(a.type, lanes), PartAt(Sum(part_, byte)), I64(0), Value(),

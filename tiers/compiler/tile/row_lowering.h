@@ -163,6 +163,7 @@ class RowLowering {
   int RowToKeepIn(mlir::Value v, mlir::Type type);
   void FindSpills();
   bool StoredAlong(size_t k) const { return MovesInside(num_inputs_ + k); }
+  mlir::Value MayStream(llvm::ArrayRef<size_t> stores, mlir::Value lo);
   void Pass(int pass, mlir::Value lo, mlir::Value hi, llvm::ArrayRef<graph::ReduceOp> reductions,
             llvm::ArrayRef<size_t> stores, llvm::ArrayRef<size_t> keeps);
   void NeedRows(mlir::Value v, int pass);
