@@ -14,6 +14,10 @@ ExpLoop* HandwrittenExp();
 /// Null where SLEEF is not installed too.
 ExpLoop* SleefExp();
 
+/// The chain of bench/programs.h for these sizes and no others; null where there is none for them.
+using ChainKernel = void(const float* x, const float* b, float* y);
+ChainKernel* HandwrittenChain(int64_t rows, int64_t columns);
+
 void HandwrittenAdd(const float* a, const float* b, float* y, int64_t n);
 float HandwrittenSum(const float* x, int64_t n);
 

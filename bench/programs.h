@@ -5,6 +5,7 @@
 
 #include <tessera/tessera.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ namespace bench {
 struct Program {
   tessera::Function function;
   std::vector<tessera::Tensor> args;
+  /// In place of the function, where it is set: eager ops.
+  std::function<tessera::Tensor(const std::vector<tessera::Tensor>&)> eager = nullptr;
 
   /// One call whose result is there when it returns.
   void Run() const;
@@ -24,6 +27,7 @@ struct Program {
 };
 
 /// chain R C             ten element-wise ops
+/// numbers R C           seven eager ops with host numbers that are always the same
 /// add R C, exp R C, softmax R C, sums R C            one op, or a few reductions
 /// scaled_softmax R C, softmax_by_hand R C, layer_norm R C, rms_norm R C  the second in five ops; norms of a sum
 /// gemm M N K, gemm_nt M N K       one product; nt: b is [N, K]

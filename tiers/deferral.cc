@@ -41,6 +41,11 @@ void SetFailure(GuardFailure* f, GuardKind guard, std::string expected, std::str
   f->seen = std::move(seen);
 }
 
+std::string TextOf(const View& number) {
+  if (number.dtype == DType::boolean) return ir::ToString(ir::Attr(*number.as<bool>()));
+  return ir::ToString(IsFloat(number.dtype) ? ir::Attr(*number.as<double>()) : ir::Attr(*number.as<int64_t>()));
+}
+
 // An op that may fail on values, of which can be seen now that it does not: it reads, or writes, at indices that are in
 // memory. It may wait like any other op.
 bool WillNotFail(const interp::EagerCall& call) {
@@ -221,7 +226,13 @@ inline bool Deferral::TryMatch(const Layout::Step& step, const interp::EagerCall
     bool same = false;
     if (want->kind == Layout::Operand::Kind::number) {
       same = given != nullptr && given->weak && given->dtype == want->dtype;
-      if (same) act.SetNumber(want->number, interp::BitsOf(*given));
+      if (same && !act.SetNumber(want->number, interp::BitsOf(*given))) [[unlikely]] {
+        if constexpr (kExplain) {
+          SetFailure(failure, GuardKind::scalar_value, TextOf(act.number(want->number)), TextOf(*given));
+          failure->value = want->value;
+        }
+        return false;
+      }
     } else if (want->kind == Layout::Operand::Kind::new_input && given != nullptr && !given->weak) {
       auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
       if (rt::Watcher* w = x.watcher(); w != nullptr) [[unlikely]] {
@@ -278,9 +289,8 @@ inline bool Deferral::MatchInputs(const interp::EagerCall& call, absl::Span<Tens
       if (want->kind == Layout::Operand::Kind::new_input && !given->weak) {
         auto& x = const_cast<TensorImpl&>(static_cast<const TensorImpl&>(*given));
         if (x.watcher() != nullptr || !act.SetInput(*want, x, nullptr)) return false;
-      } else if (want->kind == Layout::Operand::Kind::number && given->weak && given->dtype == want->dtype) {
-        act.SetNumber(want->number, interp::BitsOf(*given));
-      } else {
+      } else if (want->kind != Layout::Operand::Kind::number || !given->weak || given->dtype != want->dtype ||
+                 !act.SetNumber(want->number, interp::BitsOf(*given))) {
         return false;
       }
     }
@@ -307,7 +317,7 @@ TensorImpl* Deferral::TakeOther(interp::Stream& stream, uint64_t a, uint64_t b, 
     if (want[k].kind != Layout::Operand::Kind::number && given[k] == 0) return nullptr;
   for (int k = 0; k < step.num_in; ++k, ++want) {
     if (want->kind == Layout::Operand::Kind::number) {
-      act.SetNumber(want->number, given[k]);
+      if (!act.SetNumber(want->number, given[k])) return nullptr;
       continue;
     }
     auto* x = reinterpret_cast<TensorImpl*>(given[k]);

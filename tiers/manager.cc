@@ -72,6 +72,14 @@ int64_t FastestRun(const Version& version) {
   return ns > 0 ? static_cast<int64_t>(ns) : INT64_MAX;
 }
 
+// Tier 3 builds in the host numbers that have always been the same; code that it replaces reads them.
+std::shared_ptr<const Trace> TraceFor(const Version& old, int tier, bool specialises) {
+  if (tier == 3 && !specialises) return old.shared_trace();
+  const std::vector<ValueId> varying = old.VaryingNumbers();
+  return WithFixed(old.shared_trace(),
+                   [&](ValueId v) { return specialises && !std::binary_search(varying.begin(), varying.end(), v); });
+}
+
 }  // namespace
 
 // ---- Anchor
@@ -168,10 +176,11 @@ std::vector<Manager::Learned> Manager::LearnedTraces() const {
     std::lock_guard lock(a->mutex_);
     for (const Anchor::Group& g : a->groups_) {
       if (g.built == 0) continue;
-      Learned& learned = all.emplace_back(Learned{a->kind, a->path, g.samples, 0, nullptr});
+      Learned& learned = all.emplace_back(Learned{a->kind, a->path, g.samples, 0, nullptr, {}});
       for (const Ref<Version>& v : a->versions_) {
         if (!Mergeable(v->trace(), *g.samples.back())) continue;
         learned.runs += v->counters->runs.load(std::memory_order_relaxed);
+        for (const ValueId number : v->VaryingNumbers()) learned.varying.insert(number);
         if (learned.example == nullptr) learned.example = v->example;
       }
     }
@@ -563,10 +572,10 @@ void Manager::BuildCode(const Job& job) {
   Anchor& anchor = *job.anchor;
   Version& old = *job.version;
   if (old.dead.load(std::memory_order_acquire)) return;
-  const std::shared_ptr<const Trace> trace = old.shared_trace();
+  const bool specialises = job.tier == 3 && old.tier < 3;
+  const std::shared_ptr<const Trace> trace = TraceFor(old, job.tier, specialises);
   std::shared_ptr<const Code> code = old.replaced.code;
   bool from_cache = false;
-  const bool specialises = job.tier == 3 && old.tier < 3;
   std::shared_ptr<Tuner> tuner = job.tier == 3 && !specialises ? old.tuner : nullptr;
   std::string schedule;
   bool tunes = specialises && HasChoices(*trace) && rt::options().tune_budget() > 0 && rt::options().schedule().empty();
@@ -627,6 +636,7 @@ void Manager::BuildCode(const Job& job) {
   }
   if (settled) code = tuner->best_code;
   Ref<Version> version = Ref<Version>::Adopt(new Replay(trace, old.rung(), code));
+  version->ShareNumbers(old);
   version->example = old.example;
   version->known_ns = old.known_ns;
   version->tier1_costs = old.tier1_costs;

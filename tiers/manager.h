@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -221,6 +222,7 @@ class Manager {
     int64_t runs;  // of the versions that are live
     /// The recording for whose sizes code is made; null where no version is live.
     std::shared_ptr<const Trace> example;
+    std::set<ValueId> varying;  // host numbers that have not always been the same
   };
   std::vector<Learned> LearnedTraces() const;
   /// All anchors, for the profile and for explain.

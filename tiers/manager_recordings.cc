@@ -165,6 +165,9 @@ Manager::Kept Manager::Keep(const std::shared_ptr<Anchor>& anchor, std::shared_p
                             std::string* why_held) {
   std::optional<Profile::Recalled> known = Profile::Get().Recall(*trace, anchor->kind);
   const bool is_known = known.has_value();
+  // What comes from a file may name what is none.
+  for (const ValueId v : is_known ? known->varying : std::vector<ValueId>())
+    if (v >= 0 && static_cast<size_t>(v) < trace->values.size()) trace->values[static_cast<size_t>(v)].varies = true;
   std::lock_guard lock(anchor->mutex_);
   if (anchor->phase_.load(std::memory_order_relaxed) == Anchor::Phase::pinned) return Kept::kept;
   {

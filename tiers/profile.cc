@@ -221,6 +221,7 @@ std::optional<Profile::Recalled> Profile::Recall(const Trace& recording, Anchor:
   for (const ProfileEntry* e : it->second) {
     if (!is_same(*e)) continue;
     if (!recalled.has_value()) recalled.emplace();
+    recalled->varying.insert(recalled->varying.end(), e->varying.begin(), e->varying.end());
     // The numbers may come from a file.
     recalled->ns = static_cast<int64_t>(std::clamp(static_cast<double>(recalled->ns) + NsInTier1(*e), 0.0, 1e18));
     for (const std::vector<int64_t>& numbers : e->samples) {
@@ -258,6 +259,7 @@ std::optional<ProfileEntry> Profile::EntryOf(const Manager::Learned& learned,
   }
   for (const auto& sample : samples) AddRecording(*sample, entry);
   entry.runs = learned.runs;
+  entry.varying.assign(learned.varying.begin(), learned.varying.end());
   return entry;
 }
 

@@ -48,7 +48,8 @@ class Profile {
     std::vector<std::shared_ptr<const Trace>> samples;
     /// The recording for whose sizes the other run had code made; null where it does not fit.
     std::shared_ptr<const Trace> example;
-    int64_t ns = 0;  // that all runs of their versions would have taken tier 1
+    int64_t ns = 0;                // that all runs of their versions would have taken tier 1
+    std::vector<ValueId> varying;  // host numbers that were not always the same
   };
   /// Nothing for a recording that the profile does not know.
   std::optional<Recalled> Recall(const Trace& recording, Anchor::Kind kind);

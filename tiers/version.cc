@@ -95,18 +95,43 @@ Version::Version(std::shared_ptr<const Trace> trace, Rung rung, std::shared_ptr<
                : dense ? deopt::InputGuard::Layout::dense
                        : deopt::InputGuard::Layout::free;
   }
-  // A kernel that does not read the mask relies on what it was seen to be.
+  std::vector<int32_t> number_of(trace_->values.size(), -1);
+  for (size_t v = 0; v < trace_->values.size(); ++v) {
+    if (trace_->values[v].kind != TraceValue::Kind::number) continue;
+    number_of[v] = static_cast<int32_t>(numbers_.size());
+    numbers_.push_back(static_cast<ValueId>(v));
+  }
+  relies_on_number_.resize(numbers_.size());
+  varied_ = std::make_shared<std::vector<std::atomic<bool>>>(numbers_.size());
+  // A kernel that does not read a mask or a number relies on what it was seen to be.
   for (size_t i = 0; code_ != nullptr && i < trace_->steps.size(); ++i) {
     const TraceStep& s = trace_->steps[i];
     const int kernel = code_->kernel_of(static_cast<int>(i));
-    if (s.kind != TraceStep::Kind::op || s.op != ir::Op::k_attention || s.in.size() <= tracer::kMaskOperand ||
-        kernel < 0)
-      continue;
-    const ValueId mask = s.in[tracer::kMaskOperand];
+    if (s.kind != TraceStep::Kind::op || kernel < 0) continue;
     const std::vector<ValueId>& views = code_->kernels()[static_cast<size_t>(kernel)].views;
-    if (mask != kNoValue && std::find(views.begin(), views.end(), mask) == views.end())
-      guards_[mask].mask = trace_->values[mask].mask;
+    const auto is_read = [&](ValueId v) { return std::find(views.begin(), views.end(), v) != views.end(); };
+    for (ValueId v : s.in) {
+      const int32_t number = v != kNoValue ? number_of[static_cast<size_t>(v)] : -1;
+      if (number >= 0 && trace_->is_eager && trace_->values[static_cast<size_t>(v)].is_fixed && !is_read(v))
+        relies_on_number_[static_cast<size_t>(number)] = true;
+    }
+    if (s.op != ir::Op::k_attention || s.in.size() <= tracer::kMaskOperand) continue;
+    const ValueId mask = s.in[tracer::kMaskOperand];
+    if (mask != kNoValue && !is_read(mask)) guards_[mask].mask = trace_->values[mask].mask;
   }
+}
+
+bool Version::NumberMayChange(int number_index) const {
+  (*varied_)[static_cast<size_t>(number_index)].store(true, std::memory_order_relaxed);
+  return !relies_on_number_[static_cast<size_t>(number_index)];
+}
+
+std::vector<ValueId> Version::VaryingNumbers() const {
+  std::vector<ValueId> varying;
+  for (size_t i = 0; i < numbers_.size(); ++i)
+    if ((*varied_)[i].load(std::memory_order_relaxed) || trace_->values[static_cast<size_t>(numbers_[i])].varies)
+      varying.push_back(numbers_[i]);
+  return varying;
 }
 
 Version::~Version() { delete spare_.load(std::memory_order_acquire); }
@@ -233,6 +258,18 @@ Activation::~Activation() {
     else if (!t->waiting())
       t->Release();
   }
+}
+
+bool Activation::ChangeNumber(int number_index, uint64_t bits) {
+  if (!version_.NumberMayChange(number_index)) return false;
+  number_bits_[number_index] = bits;
+  interp::ScalarView& mine = numbers_[number_index];
+  if (mine.dtype == DType::boolean)
+    mine.b = bits != 0;
+  else
+    mine.i = static_cast<int64_t>(bits);
+  number_changed_[number_index] = numbers_changed_ = true;
+  return true;
 }
 
 void Activation::Account(int64_t bytes) {
@@ -636,7 +673,7 @@ bool Activation::TakeOver(Activation& from, int steps) {
     const Layout::Step& step = layout_.steps[i];
     for (uint32_t k = step.operands; k < step.operands + step.num_in; ++k) {
       const Layout::Operand& o = layout_.operands[k];
-      if (o.kind == Layout::Operand::Kind::number) SetNumber(o.number, from.number_bits_[o.number]);
+      if (o.kind == Layout::Operand::Kind::number && !SetNumber(o.number, from.number_bits_[o.number])) return false;
       if (o.kind == Layout::Operand::Kind::new_input && from.tensors_[o.value] != tensors_[o.tensor] &&
           !SetInput(o, *from.tensors_[o.value], nullptr)) {
         return false;

@@ -169,16 +169,10 @@ class Activation {
   }
   /// Lets go of inputs that were kept, between runs.
   void ReleaseKept();
-  /// `number` counts the numbers of the trace (Layout::Operand::number).
-  [[gnu::always_inline]] void SetNumber(int number_index, uint64_t bits) {
-    if (number_bits_[number_index] == bits) return;
-    number_bits_[number_index] = bits;
-    interp::ScalarView& mine = numbers_[number_index];
-    if (mine.dtype == DType::boolean)
-      mine.b = bits != 0;
-    else
-      mine.i = static_cast<int64_t>(bits);
-    number_changed_[number_index] = numbers_changed_ = true;
+  /// `number` counts the numbers of the trace (Layout::Operand::number). False: it is another one, and code relies on
+  /// it.
+  [[gnu::always_inline]] bool SetNumber(int number_index, uint64_t bits) {
+    return number_bits_[number_index] == bits || ChangeNumber(number_index, bits);
   }
   /// Eager: the attributes that came with the step, against those of the trace.
   bool SetAttrs(int step, absl::Span<const ir::Attr> attrs, GuardFailure* failure);
@@ -206,6 +200,7 @@ class Activation {
   rt::TensorImpl* tensor(ValueId v) const { return tensors_[v]; }
   /// Of all values, then what Layout::Operand::tensor means beside them.
   rt::TensorImpl* const* tensors() const { return tensors_.data(); }
+  const View& number(int number_index) const { return numbers_[static_cast<size_t>(number_index)]; }
   /// The bits of all numbers of the trace.
   const uint64_t* number_bits() const { return number_bits_.data(); }
   /// The elements of all values as they are now; 0 where every run has as many.
@@ -302,6 +297,7 @@ class Activation {
 
   /// Memory that the activation took (or gave back, negative).
   void Account(int64_t bytes);
+  bool ChangeNumber(int number_index, uint64_t bits);
   rt::TensorImpl* NewHandle(ValueId v, rt::Watcher* watcher);
   /// The guard of a mask: of one that was looked at in the run before, nothing is asked.
   bool LookAtMask(ValueId v, rt::TensorImpl& x, GuardFailure* failure);
@@ -455,6 +451,12 @@ class Version {
   std::atomic<bool> awaits_code{false};
   int tier = 1;              // of its code; 1: replay
   bool skips_tier2 = false;  // code of tier 2 was tried, and was slower
+  /// A host number of an eager trace, by its index, is another one in this run. False: code relies on it.
+  bool NumberMayChange(int number_index) const;
+  /// Those that were not the same in all recordings and runs. The others are built into code of tier 3.
+  std::vector<ValueId> VaryingNumbers() const;
+  /// Goes on with what runs of `other` have shown, of the same trace.
+  void ShareNumbers(const Version& other) { varied_ = other.varied_; }
   /// The trace in tier 1, and this version.
   std::shared_ptr<Costs> tier1_costs = std::make_shared<Costs>(), costs = std::make_shared<Costs>();
   /// The version that it replaced, to which the profit gate may return: what it took (null: there is none), its code
@@ -493,6 +495,9 @@ class Version {
   const Rung rung_;
   const std::shared_ptr<const Code> code_;
   std::vector<deopt::InputGuard> guards_;
+  std::vector<ValueId> numbers_;                            // by index
+  std::vector<bool> relies_on_number_;                      // by index
+  std::shared_ptr<std::vector<std::atomic<bool>>> varied_;  // by index: in some run
   std::atomic<Activation*> spare_{nullptr};  // the one that was returned last: most versions need no other
   std::mutex mutex_;
   std::vector<std::unique_ptr<Activation>> idle_;

@@ -36,6 +36,7 @@ class Generaliser {
     out_->symbols = std::make_shared<ir::SymbolTable>();
     for (size_t v = 0; v < out_->values.size(); ++v) {
       if (out_->values[v].kind == TraceValue::Kind::input && !Input(v)) return nullptr;
+      if (out_->values[v].kind == TraceValue::Kind::number) Number(v);
     }
     for (size_t i = 0; i < out_->steps.size(); ++i) {
       Attrs(i);
@@ -99,6 +100,11 @@ class Generaliser {
       value.type.dims[d] = Symbol(seen);
     }
     return true;
+  }
+
+  void Number(size_t v) {
+    TraceValue& value = out_->values[v];
+    for (const auto& s : samples_) value.varies |= s->values[v].varies || s->values[v].number.i != value.number.i;
   }
 
   void Attrs(size_t i) {
@@ -214,7 +220,7 @@ bool SameSteps(const Trace& a, const Trace& b) {
   for (size_t v = 0; v < a.values.size(); ++v) {
     const TraceValue &x = a.values[v], &y = b.values[v];
     if (x.kind != y.kind || x.type.dtype != y.type.dtype || x.type.rank != y.type.rank || x.reg != y.reg) return false;
-    if (x.is_fixed && x.number.i != y.number.i) return false;
+    if (x.is_fixed && !a.is_eager && x.number.i != y.number.i) return false;
     if (x.kind == TraceValue::Kind::constant && x.constant.get() != y.constant.get()) return false;
   }
   for (size_t i = 0; i < a.steps.size(); ++i) {
@@ -257,8 +263,9 @@ bool SameDims(const Trace& a, const Trace& b) {
 
 bool Serves(const Trace& trace, const Trace& recording) {
   for (size_t v = 0; v < trace.values.size(); ++v) {
-    const MaskShape mask = trace.values[v].mask;
-    if (mask != MaskShape::unknown && mask != recording.values[v].mask) return false;
+    const TraceValue &value = trace.values[v], &seen = recording.values[v];
+    if (value.mask != MaskShape::unknown && value.mask != seen.mask) return false;
+    if (value.is_fixed && value.number.i != seen.number.i) return false;
   }
   if (trace.symbols == nullptr) return SameDims(trace, recording);
   const ir::SymbolTable& table = *trace.symbols;
@@ -305,6 +312,19 @@ bool Serves(const Trace& trace, const Trace& recording) {
 std::shared_ptr<const Trace> Generalise(const std::vector<std::shared_ptr<const Trace>>& samples, Width width,
                                         IsTooNarrow is_too_narrow) {
   return samples.size() == 1 ? samples[0] : Generaliser(samples, width, is_too_narrow).Run();
+}
+
+std::shared_ptr<const Trace> WithFixed(const std::shared_ptr<const Trace>& trace,
+                                       absl::FunctionRef<bool(ValueId)> is_fixed) {
+  std::shared_ptr<Trace> out;
+  for (size_t v = 0; trace->is_eager && v < trace->values.size(); ++v) {
+    if (trace->values[v].kind != TraceValue::Kind::number) continue;
+    const bool fixed = is_fixed(static_cast<ValueId>(v));
+    if (fixed == trace->values[v].is_fixed) continue;
+    if (out == nullptr) out = std::make_shared<Trace>(*trace);
+    out->values[v].is_fixed = fixed;
+  }
+  return out != nullptr ? out : trace;
 }
 
 }  // namespace tessera::tracer

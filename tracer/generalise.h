@@ -40,6 +40,10 @@ inline bool NeverTooNarrow(const Trace&) { return false; }
 std::shared_ptr<const Trace> Generalise(const std::vector<std::shared_ptr<const Trace>>& samples, Width width,
                                         IsTooNarrow is_too_narrow = NeverTooNarrow);
 
+/// An eager trace with those of its host numbers fixed; the same one where nothing changes.
+std::shared_ptr<const Trace> WithFixed(const std::shared_ptr<const Trace>& trace,
+                                       absl::FunctionRef<bool(ValueId)> is_fixed);
+
 }  // namespace tessera::tracer
 
 #endif  // TESSERA_TRACER_GENERALISE_H_

@@ -18,12 +18,12 @@ namespace {
 constexpr int kPathOps = 16;                     // that leave a mark in a path
 constexpr size_t kMostBytes = size_t{64} << 20;  // of a file
 constexpr std::string_view kMagic = "tessera profile ";
-constexpr std::string_view kVersion = "1";
+constexpr std::string_view kVersion = "2";
 constexpr std::string_view kChecksum = "checksum ";
 constexpr std::string_view kLegend =
     "# An entry is: eager NAME, or function NAME FUNCTION MODULE-HASH ANCHOR; site MODULE OFFSET OP, oldest first;\n"
-    "# sample: the numbers of one recording; input VALUE DTYPE ALIGNMENT CONTIGUOUS; dim: SIZE COUNT for each size;\n"
-    "# step OP SOURCE NS BYTES-READ BYTES-WRITTEN. Then: tuned HASH SCHEDULE\n";
+    "# sample: the numbers of one recording; varying VALUE, of host numbers; input VALUE DTYPE ALIGNMENT CONTIGUOUS;\n"
+    "# dim: SIZE COUNT for each size; step OP SOURCE NS BYTES-READ BYTES-WRITTEN. Then: tuned HASH SCHEDULE\n";
 
 // ---- hashing
 
@@ -180,6 +180,7 @@ class Writer {
     Line("runs", e.runs);
     Line("tier1_ns", e.tier1_ns);
     for (const auto& s : e.samples) Line("sample", s);
+    if (!e.varying.empty()) Line("varying", e.varying);
     for (const InputProfile& i : e.inputs) {
       Line("input", i.value, i.dtype, i.alignment, static_cast<int32_t>(i.contiguous));
       for (const auto& sizes : i.dims) Line("dim", sizes);
@@ -194,8 +195,9 @@ class Writer {
   void Field(int32_t n) { absl::StrAppend(&out_, " ", n); }
   void Field(int64_t n) { absl::StrAppend(&out_, " ", n); }
   void Field(uint64_t n) { absl::StrAppend(&out_, " ", n); }
-  void Field(const std::vector<int64_t>& list) {
-    for (const int64_t n : list) Field(n);
+  template <class Int>
+  void Field(const std::vector<Int>& list) {
+    for (const Int n : list) Field(n);
   }
   void Field(const std::map<int64_t, int64_t>& sizes) {
     for (const auto& [size, count] : sizes) {
@@ -246,6 +248,7 @@ class Reader {
     TSR_RETURN_IF_ERROR(Line("runs", e.runs));
     TSR_RETURN_IF_ERROR(Line("tier1_ns", e.tier1_ns));
     while (At("sample")) TSR_RETURN_IF_ERROR(Line("sample", e.samples.emplace_back()));
+    if (At("varying")) TSR_RETURN_IF_ERROR(Line("varying", e.varying));
     while (At("input")) {
       InputProfile& i = e.inputs.emplace_back();
       int32_t contiguous = 0;
@@ -305,7 +308,8 @@ class Reader {
     line_.remove_prefix(end + 1);
     return good;
   }
-  bool Field(std::vector<int64_t>& list) {
+  template <class Int>
+  bool Field(std::vector<Int>& list) {
     while (!line_.empty())
       if (!Field(list.emplace_back())) return false;
     return true;

@@ -62,8 +62,9 @@ struct ProfileEntry {
   uint64_t structure = 0;  // StructureHash()
   /// The Numbers() of each recording, without repetitions; first those for whose sizes code was made.
   std::vector<std::vector<int64_t>> samples;
-  int64_t runs = 0;      // of its versions, as far as anyone counted
-  int64_t tier1_ns = 0;  // of all steps, the least of all recordings
+  std::vector<ValueId> varying;  // eager: host numbers that were not the same in all recordings and runs
+  int64_t runs = 0;              // of its versions, as far as anyone counted
+  int64_t tier1_ns = 0;          // of all steps, the least of all recordings
 
   // For people, and for the stages that choose schedules.
   std::vector<InputProfile> inputs;

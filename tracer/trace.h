@@ -55,7 +55,10 @@ struct TraceValue {
   // Long recordings are mostly values and steps: what the program waits for is the kernel that hands out their memory.
   // Hence the order of members, and strides only where there are some.
   Kind kind = Kind::result;
-  bool is_fixed = false;  // number, functions: the value never changes
+  /// number: the value never changes. Of functions, by their text; of an eager trace, because code of tier 3 relies on
+  /// it, behind a guard.
+  bool is_fixed = false;
+  bool varies = false;  // number, eager: it was not the same every time
   /// input, or value of a buffer, that is a mask of attention: what it was seen to let through. Code of tier 3 relies
   /// on it, behind a guard.
   MaskShape mask = MaskShape::unknown;

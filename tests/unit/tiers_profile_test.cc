@@ -122,6 +122,15 @@ void CallOnce(Log& log) {
   for (const std::string& seen : program.seen()) log.Add(seen);
 }
 
+[[gnu::noinline]] void LoopWithARate(Log& log) {
+  Tensor w = Ramp(8);
+  for (int i = 0; i < kRounds; ++i) {
+    Tensor g = tanh(w / 2.0) + 0.25;
+    w = w - g * (1 / (3.0 + i));
+  }
+  log.Add(w);
+}
+
 // ----
 
 /// Nothing gets hot by itself.
@@ -221,6 +230,25 @@ TEST_F(TiersProfile, AnEagerLoopWithReads) {
   for (const auto& v : versions_) EXPECT_EQ(v.cause, "profile");
   EXPECT_EQ(recorded_, 2);
   EXPECT_GE(ran_, 2 * kEagerRuns) << Runtime::explain();
+}
+
+// Which numbers vary is known before the second round: code has the others built in, and no guard fails.
+TEST_F(TiersProfile, AnEagerLoopWithANumberThatVaries) {
+  Learn(LoopWithARate);
+  const auto entries = tracer::LoadProfile(path_);
+  ASSERT_TRUE(entries.ok());
+  ASSERT_EQ(entries->size(), 1u);
+  EXPECT_EQ((*entries)[0].varying.size(), 1u);
+  OptionScope scope({{"compile_after", "0"}, {"specialise_after", "0"}});
+  RunWithProfile(LoopWithARate);
+  EXPECT_GE(ran_, kEagerRuns) << Runtime::explain();
+  EXPECT_EQ(deopt::Ledger::Get().count(deopt::GuardKind::scalar_value), 0);
+  if (!HasCompiler()) return;
+  int fixed = 0;
+  for (const auto& anchor : tiers::Manager::Get().anchors())
+    for (const auto& version : anchor->versions())
+      for (const tracer::TraceValue& v : version->trace().values) fixed += v.is_fixed;
+  EXPECT_EQ(fixed, 2) << "w / 2, + 0.25";
 }
 
 TEST_F(TiersProfile, AnEagerLoopWithTwoShapes) {

@@ -97,6 +97,7 @@ ProfileEntry FunctionEntry() {
   e.module_hash = std::numeric_limits<uint64_t>::max();
   e.anchor = 3;
   e.samples = {{}, {std::numeric_limits<int64_t>::min(), -1, 0, std::numeric_limits<int64_t>::max()}};
+  e.varying = {0, 7, 12};
   return e;
 }
 
@@ -365,14 +366,14 @@ TEST(ProfileText, RubbishUnderAGoodChecksum) {
 TEST(ProfileText, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(Error(""), "it is not a profile");
   EXPECT_EQ(Error("#!/bin/sh\n"), "it is not a profile");
-  EXPECT_EQ(Error("tessera profile 1"), "it is cut short");
-  EXPECT_EQ(Error("tessera profile 1\n"), "it is cut short");
-  EXPECT_EQ(Error("tessera profile 1\nchecksum 0000000000000000\n"), "its checksum is wrong");
-  EXPECT_EQ(Error(Sealed("tessera profile 2\n")), "it is of version \"2\", and this library reads version 1");
-  EXPECT_EQ(Error(Sealed("tessera profile 1\n\n")), "line 2: expected 'eager' or 'function'");
-  EXPECT_EQ(Error(Sealed("tessera profile 1\n# note\neager \"a\"\nstructure 1\nruns 1\n")),
+  EXPECT_EQ(Error("tessera profile 2"), "it is cut short");
+  EXPECT_EQ(Error("tessera profile 2\n"), "it is cut short");
+  EXPECT_EQ(Error("tessera profile 2\nchecksum 0000000000000000\n"), "its checksum is wrong");
+  EXPECT_EQ(Error(Sealed("tessera profile 3\n")), "it is of version \"3\", and this library reads version 2");
+  EXPECT_EQ(Error(Sealed("tessera profile 2\n\n")), "line 2: expected 'eager' or 'function'");
+  EXPECT_EQ(Error(Sealed("tessera profile 2\n# note\neager \"a\"\nstructure 1\nruns 1\n")),
             "line 6: expected 'tier1_ns'");
-  const std::string begin = "tessera profile 1\neager \"a\"\n";
+  const std::string begin = "tessera profile 2\neager \"a\"\n";
   for (const char* number : {"", " ", " -1", " x", " 1x", " 1 2", " 18446744073709551616", " 99999999999999999999999"})
     EXPECT_EQ(Error(Sealed(absl::StrCat(begin, "structure", number, "\n"))),
               "line 3: the fields of 'structure' are wrong")
@@ -382,7 +383,7 @@ TEST(ProfileText, ErrorsSayWhatIsWrong) {
 }
 
 TEST_F(ProfileFile, ErrorsSayWhichFileAndWhatWouldWork) {
-  ASSERT_TRUE(rt::WriteFile(path_, {"tessera profile 1\n"}).ok());
+  ASSERT_TRUE(rt::WriteFile(path_, {"tessera profile 2\n"}).ok());
   EXPECT_EQ(LoadProfile(path_).status().message(), Refused("it is cut short"));
   EXPECT_EQ(LoadProfile(path_).status().code(), absl::StatusCode::kDataLoss);
 }
@@ -395,7 +396,7 @@ TEST_F(ProfileFile, WhatIsNoFileIsNotRead) {
 }
 
 TEST_F(ProfileFile, TooLargeIsNotRead) {
-  ASSERT_TRUE(rt::WriteFile(path_, {"tessera profile 1\n"}).ok());
+  ASSERT_TRUE(rt::WriteFile(path_, {"tessera profile 2\n"}).ok());
   ASSERT_EQ(::truncate(path_.c_str(), int64_t{1} << 27), 0);
   EXPECT_EQ(LoadProfile(path_).status().message(), Refused("it is too large"));
 }
