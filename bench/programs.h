@@ -15,9 +15,9 @@
 namespace bench {
 
 struct Program {
-  tessera::Function function;
+  std::optional<tessera::Function> function;
   std::vector<tessera::Tensor> args;
-  /// In place of the function, where it is set: eager ops.
+  /// Where there is no function: eager ops.
   std::function<tessera::Tensor(const std::vector<tessera::Tensor>&)> eager = nullptr;
 
   /// One call whose result is there when it returns.

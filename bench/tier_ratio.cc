@@ -61,7 +61,7 @@ Timed ChainByHand(const std::string& program) {
     });
   };
   run();
-  const tessera::Tensor ours = chain->function.call(chain->args);
+  const tessera::Tensor ours = chain->function->call(chain->args);
   const auto values = ours.read<float>();
   CheckClose({values.data(), values.size()}, y->data(), 1e-4);
   return Loop([run, chain] { run(); });
