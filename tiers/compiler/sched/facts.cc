@@ -35,6 +35,7 @@ ProductFacts FactsOf(const Group& g, graph::TraceOp trace, const CompileOptions&
   Type element = ComputeType(cast<RankedTensorType>(op->getResult(0).getType()).getElementType());
   facts.bytes = element.getIntOrFloatBitWidth() / 8;
   facts.whole_rows = g.row > 0 || g.second != nullptr;
+  if (auto causal = op->getAttrOfType<BoolAttr>("causal")) facts.is_causal = causal.getValue();
   facts.has_prologue = g.has_prologue;
   if (share > 1) {
     facts.batch = std::max<int64_t>(1, facts.batch / share);

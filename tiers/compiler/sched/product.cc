@@ -726,10 +726,12 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
   if (f.is_exact && f.k > 0 && f.k <= s.depth + s.depth / 4) s.depth = f.k;
   if (s.words > 0) s.depth = RoundUp(s.depth, 2 * s.words);
   if (f.whole_rows) {
-    // Blocks of whole rows that stay in the second-level cache.
+    // Blocks of whole rows that stay in the second-level cache. What a causal one computes for its last query it
+    // computes for all: short ones compute less that nobody sees.
     s.columns = 1;
     s.rows = s.mr;
-    while (s.rows < 128 && 2 * s.rows * n * f.bytes <= 524288) s.rows *= 2;
+    const int64_t most = f.is_causal ? std::min<int64_t>(128, n / 8) : 128;
+    while (s.rows < 128 && 2 * s.rows * n * f.bytes <= 524288 && (!f.is_causal || 2 * s.rows <= most)) s.rows *= 2;
     // Enough tasks for all threads.
     while (s.rows > s.mr && s.rows % (2 * s.mr) == 0 && f.batch * Blocks(m, s.rows) < 2 * options.threads) s.rows /= 2;
     if (f.m > 0) s.rows = std::min(s.rows, RoundUp(f.m, s.mr));

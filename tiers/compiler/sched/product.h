@@ -122,6 +122,7 @@ struct ProductFacts {
   bool has_matrix = false;    // ... and from a matrix as large as the result
   int64_t heavy = 0;          // functions such as exp among what is computed, and results beyond the first
   bool whole_rows = false;    // what follows the product needs rows as a whole
+  bool is_causal = false;     // ... up to where a query stands
   bool is_attention = false;  // ... and is attention for tensor cores; n are its keys
   int64_t width = -1;         // attention: columns of the second product
   bool has_prologue = false;  // the left factor is computed while it is copied (packed alone)
