@@ -431,6 +431,11 @@ absl::Status CopyElements(const View& from, rt::Device& device, View& to) {
 }
 
 absl::Status ReadElement(const View& v, rt::Device& device, void* out) {
+  // Where a dim that was unknown is 0, so may be the dims of what was to be a number.
+  if (v.size() != 1) {
+    return InvalidArgument("one number is needed here, and this is ", ToString(static_cast<const TensorType&>(v)),
+                           " with ", v.size(), " elements");
+  }
   const size_t bytes = SizeOf(v.dtype);
   if (!v.weak && device.kind() != rt::DeviceKind::cpu) return device.CopyToHost(out, v.data, bytes);
   std::memcpy(out, v.data, bytes);
@@ -444,11 +449,9 @@ absl::StatusOr<int64_t> ReadInt(const View& v, rt::Device& device) {
 }
 
 absl::StatusOr<bool> ReadBool(const View& v, rt::Device& device) {
-  if (v.weak || device.kind() == rt::DeviceKind::cpu) [[likely]]
-    return *v.as<bool>();
-  bool element = false;
+  uint8_t element = 0;  // memory that was given may hold any byte
   TSR_RETURN_IF_ERROR(ReadElement(v, device, &element));
-  return element;
+  return element != 0;
 }
 
 absl::StatusOr<Ref<TensorImpl>> OnHost(TensorImpl& x) {

@@ -10,7 +10,7 @@ namespace {
 class HostGuardWord final : public GuardWord {
  public:
   absl::Status Check(const View& condition, bool expected, bool last) override {
-    held_[run_ % kRuns] &= *condition.as<bool>() == expected;
+    held_[run_ % kRuns] &= (*condition.as<uint8_t>() != 0) == expected;
     if (last) Complete();
     return absl::OkStatus();
   }

@@ -87,11 +87,14 @@ class Machine {
         case Code::branch: {
           const View& condition = *Operand(insn, 0);
           bool taken = false;
-          if (condition.weak || f_.device->kind() == rt::DeviceKind::cpu) [[likely]]
-            taken = *condition.as<bool>();
-          else
-            status = ReadElement(condition, *f_.device, &taken);
-          if (!status.ok()) break;
+          if (condition.rank == 0 && (condition.weak || f_.device->kind() == rt::DeviceKind::cpu)) [[likely]] {
+            taken = *condition.as<uint8_t>() != 0;
+          } else {
+            const absl::StatusOr<bool> read = ReadBool(condition, *f_.device);
+            status = read.status();
+            if (!status.ok()) break;
+            taken = *read;
+          }
           if (!taken) next = insn.target;
           if (Observer* o = CurrentObserver()) [[unlikely]]
             o->OnBranch(ThePc(), taken);

@@ -33,7 +33,7 @@ class Printer {
     const std::string text = ir::ToString(IsFloat(value.type.dtype)            ? ir::Attr(value.number.f)
                                           : value.type.dtype == DType::boolean ? ir::Attr(value.number.i != 0)
                                                                                : ir::Attr(value.number.i));
-    return value.is_fixed && !trace_.is_eager ? text : absl::StrCat("n", id, "=", text);
+    return value.is_fixed ? text : absl::StrCat("n", id, "=", text);
   }
 
   std::string Attr(const ir::Attr& attr) const {
