@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 
 #include "tessera/runtime.h"
 #include "tests/random/harness.h"
@@ -159,7 +160,13 @@ Totals RunForked(const Settings& s) {
     totals.last_seed = current;
     seed = current + 1;
   }
-  for (uint64_t seed : failed) std::printf("%s\n", ReduceSeed(s, seed, kReduceSeconds).report.c_str());
+  for (uint64_t seed : failed) {
+    try {
+      std::printf("%s\n", ReduceSeed(s, seed, kReduceSeconds).report.c_str());
+    } catch (const std::exception& e) {  // no program at all, perhaps; the other ones are asked all the same
+      std::printf("seed %llu is not reduced: %s\n", static_cast<unsigned long long>(seed), e.what());
+    }
+  }
   return totals;
 }
 

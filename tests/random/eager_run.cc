@@ -20,6 +20,7 @@ using ir::Op;
 // Stands for B in decoded lists.
 constexpr int64_t kShapeB = ir::kSymbolBase + 77;
 constexpr int kBrokenAfter = 3;
+constexpr int64_t kMostElements = 1 << 18;
 
 [[noreturn]] void Bad(const std::string& text) { throw std::runtime_error("not a statement: " + text); }
 
@@ -420,8 +421,12 @@ class Executor {
     }
     const bool wrong = broken_ && node.op == Op::k_tanh && ++node.runs > kBrokenAfter;
     std::vector<Tensor> results = CallAt(node.site, {wrong ? Op::k_sin : node.op, args, symbolic ? attrs : node.attrs});
-    for (size_t i = 0; i < results.size() && i < node.results.size(); ++i)
+    for (size_t i = 0; i < results.size() && i < node.results.size(); ++i) {
+      // A value joined to itself in a loop would fill the memory; the program takes that as an error of the op.
+      if (results[i].size() > kMostElements)
+        throw Error(Status(Code::resource_exhausted, "more elements than a program here may have"));
       At(frame, node.results[i]) = std::move(results[i]);
+    }
   }
 
   void RunLayer(Node& node, Frame& frame, bool unwinds) {

@@ -124,7 +124,7 @@ class GirGen {
     const ValueId rest = NewValue(f, type);
     more.instructions.push_back({Op::k_call, {Use(less), Use(next)}, {std::string(name)}, {rest}, {}, {}});
     inner.push_back(rest);
-    End(more, Op::k_yield, {Use(rng_.Chance(50) ? ops_.Stir({f, more.instructions, inner}, rest) : rest)});
+    End(more, Op::k_yield, {Use(rng_.Chance(50) ? Stirred({f, more.instructions, inner}, rest) : rest)});
     inst.results.push_back(NewValue(f, type));
     End(f.body, Op::k_return, {});  // placed first, so that the value exists
     f.body.instructions.back().operands = {Use(inst.results[0])};
@@ -243,12 +243,17 @@ class GirGen {
       if (!ir::SameType(place.function.symbols.get(), place.function.values[v].type, type)) continue;
       if (v != old) {
         // What is carried through many iterations should neither overflow at once nor die out.
-        return old >= 0 && rng_.Chance(40) && IsFloat(type.dtype) ? ops_.Stir(place, v) : v;
+        return old >= 0 && rng_.Chance(40) && IsFloat(type.dtype) ? Stirred(place, v) : v;
       }
-      const ValueId changed = ops_.Stir(place, v);
-      return changed >= 0 ? changed : v;
+      return Stirred(place, v);
     }
     return old;
+  }
+
+  // v itself where no op changes such a value.
+  ValueId Stirred(Place place, ValueId v) {
+    const ValueId changed = ops_.Stir(place, v);
+    return changed >= 0 ? changed : v;
   }
 
   std::vector<ValueId> Some(const std::vector<ValueId>& visible, int64_t low, int64_t high) {
