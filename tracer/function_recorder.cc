@@ -79,7 +79,6 @@ void FunctionRecorder::Begin(Frame& frame, From from, std::string name, std::sha
   ops_ = 0;
   most_ops_ = rt::options().trace_ops();
   ticks_ = instructions_ = 0;
-  numbers_.clear();
   loops_.clear();
   stack_.clear();
   Push(frame, -1, {});
@@ -119,7 +118,7 @@ ValueId FunctionRecorder::Input(Level& level, int reg) {
 }
 
 ValueId FunctionRecorder::Number(const Bytecode& code, OperandRef ref) {
-  auto [it, fresh] = numbers_.try_emplace({&code, ref}, kNoValue);
+  auto [it, fresh] = notes_->numbers.try_emplace({&code, ref}, kNoValue);
   if (!fresh) return it->second;
   const interp::ScalarView& number = code.immediates[interp::ImmediateIndex(ref)];
   const int64_t bits = number.dtype == DType::f64       ? std::bit_cast<int64_t>(number.f)
@@ -155,7 +154,7 @@ inline ValueId FunctionRecorder::Result(const View& type, int32_t step) {
   return notes_->values.Add(TraceValue::Kind::result, type, step);
 }
 
-inline FunctionNotes::Step& FunctionRecorder::StepWith(Kind kind, const Insn& insn, int num_in) {
+inline FunctionNotes::Step& FunctionRecorder::StepWith(Kind kind, const Insn& insn, int num_in, uint32_t attrs) {
   // What decides only where to go saves nothing by itself. A product may be worth code of its own; so may, on a GPU,
   // whatever has no fixed number of elements in each result.
   ops_ += kind != Kind::branch && kind != Kind::for_begin;
@@ -163,12 +162,9 @@ inline FunctionNotes::Step& FunctionRecorder::StepWith(Kind kind, const Insn& in
     const ir::Bound bound = ir::Info(insn.op).bound;
     ops_ += bound == ir::Bound::dot || (bound == ir::Bound::accum && device_->kind() != rt::DeviceKind::cpu);
   }
-  FunctionNotes::Step& step = notes_->steps.emplace_back();
-  step.kind = kind;
-  step.frame = top().index;
-  step.pc = top().frame->pc;
-  step.num_in = static_cast<uint16_t>(num_in);
-  return step;
+  const Level& level = top();
+  return notes_->steps.emplace_back(0, level.frame->pc, level.index, kNoValue, attrs, static_cast<uint16_t>(num_in),
+                                    uint16_t{0}, kind, false);
 }
 
 FunctionNotes::Step& FunctionRecorder::NewStep(Kind kind, const Insn& insn, absl::Span<const ValueId> in) {
@@ -177,7 +173,7 @@ FunctionNotes::Step& FunctionRecorder::NewStep(Kind kind, const Insn& insn, absl
 }
 
 void FunctionRecorder::Change(Level& level, int reg, ValueId value) {
-  if (std::exchange(level.registers[reg], value) == value) return;
+  if (std::exchange(level.registers[reg], value) == value && value == kNoValue) return;
   notes_->changes.push_back({position(), level.index, reg, value});
 }
 
@@ -209,26 +205,34 @@ void FunctionRecorder::Change(Level& level, int reg, ValueId value) {
   return level.frame->registers[level.frame->code->registers[insn.results]]->size() <= kSmallElements;
 }
 
-// Reads the operands, before the instruction takes them away, and makes the step that it will be. Most instructions are
-// ops, and nobody asks for their operands again.
+// Looks at the operands that are new, before the instruction takes them away, and makes the step that it will be. Most
+// instructions are ops, and nobody asks for their operands again: what they are follows from the instructions before.
 [[gnu::always_inline]] inline void FunctionRecorder::DescribeOp(Level& level, const Insn& insn) {
-  Chunked<ValueId>& operands = notes_->operands;
-  for (int i = 0; i < insn.num_operands; ++i) operands.emplace_back(Operand(level, insn, i));
+  const Bytecode& code = *level.frame->code;
+  const OperandRef* const refs = code.operands.data() + insn.operands;
+  const ValueId* const registers = level.registers.data();
+  for (int i = 0; i < insn.num_operands; ++i) {
+    const OperandRef ref = refs[i];
+    if (ref >= 0) {
+      if (registers[ref] == kUnread) [[unlikely]]
+        Input(level, ref);
+    } else if (ref != interp::kAbsent) {
+      Number(code, ref);
+    }
+  }
   level.has_step = !failed_;
   level.inlined = false;
   if (failed_) return;
   if (insn.op == ir::Op::k_attention && insn.num_operands > static_cast<int>(kMaskOperand)) [[unlikely]] {
-    const OperandRef ref = level.frame->code->operands[insn.operands + kMaskOperand];
-    const ValueId mask = notes_->operands[notes_->operands.size() - insn.num_operands + kMaskOperand];
-    if (ref >= 0) {
+    if (const OperandRef ref = refs[kMaskOperand]; ref >= 0) {
+      const ValueId mask = registers[ref];
       const ValueNotes::Value& value = notes_->values[static_cast<size_t>(mask)];
       const bool is_of_buffer = value.is(TraceValue::Kind::result) && value.step >= 0 &&
                                 notes_->steps[static_cast<size_t>(value.step)].kind == Kind::buffer_read;
       notes_->values.SetMask(mask, *level.frame->registers[ref], is_of_buffer);
     }
   }
-  step_ = &StepWith(Kind::op, insn, insn.num_operands);
-  step_->attrs = notes_->attrs.Add(level.frame->attrs[insn.attrs]);
+  step_ = &StepWith(Kind::op, insn, insn.num_operands, notes_->attrs.Add(level.frame->attrs[insn.attrs]));
 }
 
 void FunctionRecorder::Before(Frame& frame, const Insn& insn) {
@@ -356,9 +360,8 @@ void FunctionRecorder::After(Frame& frame, const Insn& insn, int) {
     for (int i = 0; i < num_results; ++i) {
       const rt::TensorImpl& x = *frame.registers[results[i]];
       if (&x.device() != device_) return Abort(TraceAbort::other_device);
-      Follow(level, results[i], values.Add(TraceValue::Kind::result, x, at));
+      level.registers[static_cast<size_t>(results[i])] = values.Add(TraceValue::Kind::result, x, at);
     }
-    for (int i = 0; i < insn.num_frees; ++i) Follow(level, frees[i], kNoValue);
     return;
   }
   if (insn.code == Code::move) {

@@ -57,8 +57,8 @@ class FunctionRecorder final : public interp::InsnRecorder {
   // One activation that the recording passes through, with the value that each register holds.
   struct Level {
     interp::Frame* frame;
-    int32_t index;  // in Trace::frames
-    std::vector<ValueId> registers;
+    int32_t index;                            // in Trace::frames
+    std::vector<ValueId> registers;           // what has died stays: nobody reads it
     bool has_loops;                           // anchors beside that of its entry
     absl::InlinedVector<ValueId, 8> in = {};  // operands of the instruction that is running
     bool has_step = false;                    // it is the last step of the trace; a call becomes one when it is over
@@ -89,12 +89,9 @@ class FunctionRecorder final : public interp::InsnRecorder {
   /// The operand as a register holds it: an immediate becomes a tensor by a step of its own.
   ValueId TensorOperand(const interp::Insn& insn, int i);
   ValueId Result(const View& type, int32_t step);
-  /// Its operands are noted already.
-  FunctionNotes::Step& StepWith(TraceStep::Kind kind, const interp::Insn& insn, int num_in);
+  FunctionNotes::Step& StepWith(TraceStep::Kind kind, const interp::Insn& insn, int num_in, uint32_t attrs = 0);
   FunctionNotes::Step& NewStep(TraceStep::Kind kind, const interp::Insn& insn, absl::Span<const ValueId> in);
-  /// The register holds that value now, as the instruction of a step says.
-  static void Follow(Level& level, int reg, ValueId value) { level.registers[static_cast<size_t>(reg)] = value; }
-  /// The same where no step says it.
+  /// The register holds that value now, as no step says.
   void Change(Level& level, int reg, ValueId value);
   void Push(interp::Frame& frame, int32_t call_pc, std::vector<ValueId> args);
 
@@ -142,8 +139,7 @@ class FunctionRecorder final : public interp::InsnRecorder {
   int64_t instructions_ = 0;
   int64_t start_ns_ = 0, start_ticks_ = 0;
   std::vector<Level> stack_;
-  std::vector<ValueId> returned_;  // by the inlined call that ended last
-  absl::flat_hash_map<std::pair<const interp::Bytecode*, interp::OperandRef>, ValueId> numbers_;
+  std::vector<ValueId> returned_;                                     // by the inlined call that ended last
   absl::flat_hash_map<std::pair<int32_t, int32_t>, LoopHead> loops_;  // by frame and pc
 };
 

@@ -159,12 +159,16 @@ std::shared_ptr<Trace> FunctionNotes::Expand() {
   for (TraceValue& v : t.values)
     if (v.kind == TraceValue::Kind::constant) v.constant = std::move(*constant++);
 
-  // Which registers of a frame hold something; those of the root frame that the trace does not know do.
-  std::vector<std::vector<bool>> full;
-  for (const TraceFrame& f : t.frames) full.emplace_back(static_cast<size_t>(f.code->num_registers), full.empty());
+  // What the registers of each frame hold; those of the root frame that the trace never reads hold something, too.
+  constexpr ValueId kUnknown = -2;
+  std::vector<std::vector<ValueId>> held;
+  for (const TraceFrame& f : t.frames)
+    held.emplace_back(static_cast<size_t>(f.code->num_registers), held.empty() ? kUnknown : kNoValue);
+  for (size_t v = 0; v < t.values.size(); ++v)
+    if (const int32_t reg = t.values[v].reg; reg >= 0) held[0][static_cast<size_t>(reg)] = static_cast<ValueId>(v);
   const auto change = [&](int32_t frame, int32_t reg, ValueId value) {
-    if (value == kNoValue && !full[static_cast<size_t>(frame)][static_cast<size_t>(reg)]) return;
-    full[static_cast<size_t>(frame)][static_cast<size_t>(reg)] = value != kNoValue;
+    ValueId& now = held[static_cast<size_t>(frame)][static_cast<size_t>(reg)];
+    if (std::exchange(now, value) == value) return;
     t.changes.push_back({static_cast<int32_t>(t.steps.size()), frame, reg, value});
   };
   auto told = changes.begin();
@@ -186,7 +190,16 @@ std::shared_ptr<Trace> FunctionNotes::Expand() {
     to.source = {nullptr, insn.loc.line, insn.loc.column};
     to.ns = Nanoseconds(from.ticks, ns_per_tick);
     to.attrs = attrs.Take(from.attrs);
-    for (int k = 0; k < from.num_in; ++k) to.in.push_back(*operand++);
+    for (int k = 0; k < from.num_in; ++k) {
+      if (from.kind != TraceStep::Kind::op) {
+        to.in.push_back(*operand++);
+        continue;
+      }
+      const interp::OperandRef ref = frame.code->operands[insn.operands + static_cast<uint32_t>(k)];
+      to.in.push_back(ref >= 0                 ? held[static_cast<size_t>(from.frame)][static_cast<size_t>(ref)]
+                      : ref == interp::kAbsent ? kNoValue
+                                               : numbers.at({frame.code, ref}));
+    }
     for (int k = 0; k < from.num_out; ++k) to.out.push_back(from.first_out + k);
     // An immediate that becomes a tensor belongs to the instruction that needs it, and is in no register.
     if (from.kind == TraceStep::Kind::tensor) {
@@ -226,6 +239,7 @@ void FunctionNotes::Recycle() {
   operands.clear();
   values.clear();
   attrs.clear();
+  numbers.clear();
   changes.clear();
   constants.clear();
   SpareNotes<FunctionNotes>::Give(this, count);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "tracer/chunked.h"
 #include "tracer/trace.h"
 
@@ -225,7 +226,8 @@ class EagerNotes final : public Recording {
 
 class FunctionNotes final : public Recording {
  public:
-  /// What else there is to it stands in the instruction.
+  /// What else there is to it stands in the instruction: for an op also its operands, which are what the registers
+  /// held.
   struct Step {
     static constexpr int64_t kWithNext = -1;
     int64_t ticks = 0;  // kWithNext: part of those of the next step
@@ -248,10 +250,13 @@ class FunctionNotes final : public Recording {
   void ShareTicks();
 
   Chunked<Step> steps;
-  Chunked<ValueId> operands;
+  Chunked<ValueId> operands;  // of steps that are no ops
   ValueNotes values;
   AttrNotes attrs;
-  /// Those that the instructions of steps do not say: their results, and what dies at them.
+  /// Numbers in the text of functions.
+  absl::flat_hash_map<std::pair<const interp::Bytecode*, interp::OperandRef>, ValueId> numbers;
+  /// Those that the instructions of steps do not say: their results, and what dies at them. Perhaps some that change
+  /// nothing.
   Chunked<RegisterChange> changes;
   std::vector<rt::Ref<rt::TensorImpl>> constants;  // in the order of their values
 };

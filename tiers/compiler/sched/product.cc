@@ -730,8 +730,7 @@ ProductSchedule ChooseProduct(const ProductFacts& f, const CompileOptions& optio
     // computes for all: short ones compute less that nobody sees.
     s.columns = 1;
     s.rows = s.mr;
-    const int64_t most = f.is_causal ? std::min<int64_t>(128, n / 8) : 128;
-    while (s.rows < 128 && 2 * s.rows * n * f.bytes <= 524288 && (!f.is_causal || 2 * s.rows <= most)) s.rows *= 2;
+    while (s.rows < 128 && 2 * s.rows * n * f.bytes <= 524288 && (!f.is_causal || 16 * s.rows <= n)) s.rows *= 2;
     // Enough tasks for all threads.
     while (s.rows > s.mr && s.rows % (2 * s.mr) == 0 && f.batch * Blocks(m, s.rows) < 2 * options.threads) s.rows /= 2;
     if (f.m > 0) s.rows = std::min(s.rows, RoundUp(f.m, s.mr));
