@@ -160,7 +160,7 @@ class Activation {
     return true;
   }
   /// The same for an input of a function that is as its guard wants it. False: ask SetInput().
-  bool SetPlainInput(int guard, ValueId v, rt::TensorImpl& x) {
+  [[gnu::always_inline]] bool SetPlainInput(int guard, ValueId v, rt::TensorImpl& x) {
     if (!layout_.guards[guard].Holds(x) || tensors_[v] != nullptr) return false;
     if (!borrows_) x.Retain();
     tensors_[v] = &x;
