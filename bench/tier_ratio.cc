@@ -40,8 +40,8 @@ constexpr Row kRows[] = {
     {"transformer_block_64x64", "block 64 64", Kind::other},
 };
 
-/// The chain by hand, for the sizes in the task; empty for all others, and where there is no such kernel. The larger
-/// one by all cores, as the tiers compute it.
+/// The chain by hand, for the sizes in the task, the larger one by two threads where there are two processors. Empty
+/// for all others, and where there is no such kernel.
 Timed ChainByHand(const std::string& program) {
   int64_t rows = 0, columns = 0;
   std::string what;
