@@ -7,6 +7,7 @@
 #include "runtime/fetch.h"
 #include "runtime/owner.h"
 #include "runtime/per_thread.h"
+#include "runtime/pool.h"
 #include "runtime/sanitizer.h"
 
 namespace tessera {
@@ -193,20 +194,32 @@ absl::Status MakeCopies(Device& device, absl::Span<const TensorCopy> copies) {
   for (const auto& [type, data, to] : copies) {
     FreeLists::Foresee(kAhead);
     TensorImpl* const t = TensorImpl::New();
-    static_cast<TensorType&>(*t) = *type;
+    t->dtype = type->dtype;
+    t->rank = type->rank;
     t->weak = false;
-    t->SetContiguousStrides();
-    const size_t bytes = static_cast<size_t>(type->size()) * SizeOf(type->dtype);
-    auto memory = device.Allocate(bytes);
-    if (!memory.ok()) [[unlikely]] {
-      t->Release();
-      return NoMemoryFor(*type, memory.status());
+    int64_t size = 1, stride = 1;
+    for (int i = type->rank - 1; i >= 0; --i) {
+      const int64_t dim = type->dims[i];
+      t->dims[i] = dim;
+      t->strides[i] = stride;
+      size *= dim;
+      stride *= dim > 0 ? dim : 1;
     }
-    t->data = *memory;
-    t->set_storage(FreeLists::NewStorage(device, *memory, bytes));
+    const size_t bytes = static_cast<size_t>(size) * SizeOf(type->dtype);
+    void* memory = on_cpu ? PoolAllocate(bytes) : nullptr;
+    if (memory == nullptr) {
+      const auto given = device.Allocate(bytes);
+      if (!given.ok()) [[unlikely]] {
+        t->Release();
+        return NoMemoryFor(*type, given.status());
+      }
+      memory = *given;
+    }
+    t->data = memory;
+    t->set_storage(FreeLists::NewStorage(device, memory, bytes));
     if (on_cpu) {
-      if (bytes != 0) std::memcpy(*memory, data, bytes);
-    } else if (absl::Status copied = device.CopyWithin(*memory, data, bytes); !copied.ok()) [[unlikely]] {
+      if (bytes != 0) std::memcpy(memory, data, bytes);
+    } else if (absl::Status copied = device.CopyWithin(memory, data, bytes); !copied.ok()) [[unlikely]] {
       t->Release();
       return copied;
     }

@@ -241,9 +241,15 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
   if (count == 0 && header.kind == kHostObject) return std::shared_ptr<const Code>(std::move(code));
   code->bytes_ = header.object_bytes;
   if (header.kind != kHostObject) {
-    if (header.kind == kPtx && count > 0)
-      TSR_LOG(1, "no usable libnvJitLink: the driver of ", trace.device->name(), " assembles generated kernels itself");
     const std::string_view object = artifact.substr(sizeof header + header.plan_words * 8, header.object_bytes);
+    if (header.kind == kPtx && count > 0) {
+      const bool is_refused = object.starts_with(kRefused);
+      const std::string why =
+          is_refused ? "libnvJitLink refuses generated kernels (" +
+                           std::string(object.substr(kRefused.size(), object.find('\n') - kRefused.size())) + ")"
+                     : "no usable libnvJitLink";
+      TSR_LOG(1, why, ": the driver of ", trace.device->name(), " assembles them itself");
+    }
     std::vector<std::string_view> images;
     if (header.kind == kPtx && count > 0) images.push_back(object);
     uint64_t end = 0;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 extern "C" {
 
@@ -114,6 +115,8 @@ inline constexpr int64_t MostOfMany(int64_t parameters) { return (511 - 1) / (pa
 /// What the object of an artifact is. PTX is text that ends with a NUL, where no assembler was at hand: the driver has
 /// one.
 enum ArtifactKind : uint32_t { kHostObject = 0, kCubin = 1, kPtx = 2 };
+/// The first line of PTX that an assembler was at hand for but refused: this and its reason.
+inline constexpr std::string_view kRefused = "// refused: ";
 /// In place of a value in the pairs of dims, for kernels of devices: where they leave an error that depends on values.
 constexpr int64_t kErrorEntry = -1;
 /// In place of a dim there: the element of the value, the result of an update_slice, where the part begins that the

@@ -137,6 +137,7 @@ bool Deferral::Start(const std::shared_ptr<Anchor>& anchor, const Ref<Version>& 
     Stop();
     version_ = version;
     activation_ = version->Acquire();
+    activation_->WatchHandles(this);
   } else {
     activation_->Begin();
   }
@@ -431,6 +432,7 @@ bool Deferral::Switch(const interp::EagerCall& call, absl::Span<TensorImpl*> out
       continue;
     }
     std::swap(activation_, a);
+    activation_->WatchHandles(this);
     Ref<Version> left = std::exchange(version_, other);
     const int64_t left_id = left->id;
     left->Return(std::move(a));

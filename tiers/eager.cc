@@ -64,8 +64,10 @@ void SetEntry(Stream& stream, uint64_t path, int32_t countdown, void* anchor) {
   e.anchor = anchor;
 }
 
-/// Arrivals of an op that is put off until it is asked again.
-int32_t AskAgainAfter(int32_t hot) { return hot / 2; }
+/// Arrivals of an op that is put off until it is asked again, for the op that counts rounds and for the others, which
+/// are as many as the loop has ops.
+int32_t AskFirstAfter(int32_t hot) { return hot / 2; }
+int32_t AskOthersAfter(int32_t hot) { return 2 * hot; }
 
 int32_t HotEager() { return static_cast<int32_t>(rt::options().hot_eager()); }
 
@@ -262,17 +264,19 @@ void EagerTiers::OnMiss(Stream& stream, HotEntry& entry, const EagerCall& call) 
   }
 }
 
-bool EagerTiers::HaveEarnedRecording(EagerThread& t, uint64_t path) {
+bool EagerTiers::HaveEarnedRecording(EagerThread& t, uint64_t path, int32_t* ask_after) {
   const int32_t hot = HotEager();
   if (hot < kLeastPatience || !rt::options().profit_gate() || t.device != nullptr) return true;
-  // All ops of a loop get hot in the same round: the first one counts the rounds from there on.
+  // All ops of a loop get hot in the same round: the first one counts the rounds from there on, and reads the clock.
+  const bool counts = t.first_hot == 0 || path == t.first_hot;
+  *ask_after = counts ? AskFirstAfter(hot) : AskOthersAfter(hot);
   if (t.first_hot == 0) {
     t.first_hot = path;
     t.arrivals = hot;
-  } else if (path == t.first_hot) {
-    t.arrivals += AskAgainAfter(hot);
+  } else if (counts) {
+    t.arrivals += AskFirstAfter(hot);
   }
-  return t.arrivals >= kMostPatience * hot || rt::NowNs() - t.new_since >= kEarnedNs;
+  return t.arrivals >= kMostPatience * hot || (counts ? rt::NowNs() : t.looked) - t.new_since >= kEarnedNs;
 }
 
 bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, absl::Span<TensorImpl*> out) {
@@ -287,10 +291,7 @@ bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, a
     return false;
   }
   if (entry.anchor == nullptr) {
-    if (!HaveEarnedRecording(t, call.path)) {
-      entry.countdown = AskAgainAfter(HotEager());
-      return false;
-    }
+    if (!HaveEarnedRecording(t, call.path, &entry.countdown)) return false;
     entry.anchor = &AnchorOf(call.path);
   }
   auto& a = *static_cast<EagerAnchor*>(entry.anchor);

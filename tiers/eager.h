@@ -106,8 +106,8 @@ class EagerTiers final : public interp::StreamHook {
   void RecordOp(EagerThread& t, const interp::EagerCall& call, absl::Span<rt::TensorImpl* const> out,
                 const absl::Status& status, int64_t ticks);
   /// May the ops be recorded, of which that one is hot? Not before their loop has gone round so often, or so long, that
-  /// what it costs is little beside it.
-  static bool HaveEarnedRecording(EagerThread& t, uint64_t path);
+  /// what it costs is little beside it. If not, *ask_after is the arrivals of the op until it is asked again.
+  static bool HaveEarnedRecording(EagerThread& t, uint64_t path, int32_t* ask_after);
   bool Enter(EagerThread& t, EagerAnchor& a, const interp::EagerCall& call, absl::Span<rt::TensorImpl*> out);
   void StartRecording(EagerThread& t, EagerAnchor& a);
   void AbortRecording(EagerThread& t, tracer::TraceAbort reason);

@@ -364,14 +364,14 @@ void Manager::Submit(const std::shared_ptr<Anchor>& anchor, Anchor::Group& group
 }
 
 void Manager::Queue(Job job) {
-  std::lock_guard lock(queue_mutex_);
+  std::unique_lock lock(queue_mutex_);
   Builder& builder = job.version ? codes_ : replays_;
   builder.queue.push_back(std::move(job));
   std::push_heap(builder.queue.begin(), builder.queue.end(), LessGain);
-  if (rt::options().background()) Wake(builder);
+  if (rt::options().background()) Wake(builder, lock);
 }
 
-void Manager::Wake(Builder& builder) {
+void Manager::Wake(Builder& builder, std::unique_lock<std::mutex>& lock) {
   if (!builder.started) {
     try {
       std::thread([this, &builder] { Work(builder); }).detach();
@@ -380,6 +380,8 @@ void Manager::Wake(Builder& builder) {
       return;
     }
   }
+  // Or it would come up to find the queue locked.
+  lock.unlock();
   builder.queued.notify_one();
 }
 
@@ -444,7 +446,10 @@ void Manager::Drain() {
   // What was queued before the option was switched off has nobody else to build it.
   if (!rt::options().background()) BuildAll(lock);
   if (Idle()) return;
-  if (!replays_.empty()) Wake(replays_);
+  if (!replays_.empty()) {
+    Wake(replays_, lock);
+    lock.lock();
+  }
   // Beside other programs a thread of low priority gets a core now and then, and somebody waits for it here.
   const rt::PriorityScope scope(codes_.lowered);
   idle_.wait(lock, [&] { return Idle(); });

@@ -297,8 +297,8 @@ class Manager {
     bool empty() const { return recordings.empty() && queue.empty(); }
   };
   static bool LessGain(const Job& a, const Job& b) { return a.gain < b.gain; }
-  /// The builder has something to do. queue_mutex_ is held.
-  void Wake(Builder& builder);
+  /// The builder has something to do. Unlocks queue_mutex_, which is held.
+  void Wake(Builder& builder, std::unique_lock<std::mutex>& lock);
   void BuildNext(Builder& builder, std::unique_lock<std::mutex>& lock);
   /// Builds what is queued on this thread.
   void BuildQueued();

@@ -83,7 +83,7 @@ void Manager::LearnTier1(Version& version, int64_t size, const Trace& recording)
 void Manager::Prepare(Source source) {
   if (is_prepared_[static_cast<int>(source)].exchange(true, std::memory_order_relaxed)) return;
   if (!rt::options().background()) return;
-  std::lock_guard lock(queue_mutex_);
+  std::unique_lock lock(queue_mutex_);
   std::deque<RecordingJob>& jobs = replays_.recordings;
   RecordingJob& job = jobs.emplace_back();
   job.prepare = source == Source::eager ? &tracer::SpareNotes<tracer::EagerNotes>::Prepare
@@ -91,22 +91,22 @@ void Manager::Prepare(Source source) {
   // What builds use comes last, or notes would take it.
   const auto brings = [](const RecordingJob& j) { return j.prepare == &BringMemory; };
   if (std::erase_if(jobs, brings) > 0 || !replays_.started) jobs.emplace_back().prepare = &BringMemory;
-  Wake(replays_);
+  Wake(replays_, lock);
 }
 
 void Manager::PrepareCode() {
   if (!rt::options().background()) return;
-  std::lock_guard lock(queue_mutex_);
+  std::unique_lock lock(queue_mutex_);
   codes_.recordings.emplace_back().prepare = &OpenCompiler;
-  Wake(codes_);
+  Wake(codes_, lock);
 }
 
 void Manager::PrepareCode(const rt::Device& device) {
   if (device.kind() != rt::DeviceKind::cuda || rt::options().tier() < 2 || !rt::options().background()) return;
   if (is_rehearsed_.exchange(true, std::memory_order_relaxed)) return;
-  std::lock_guard lock(queue_mutex_);
+  std::unique_lock lock(queue_mutex_);
   codes_.recordings.emplace_back().rehearse_for = &device;
-  Wake(codes_);
+  Wake(codes_, lock);
 }
 
 void Manager::AddRecording(const std::shared_ptr<Anchor>& anchor, tracer::FinishedRecording recording,
@@ -128,10 +128,10 @@ void Manager::AddRecording(const std::shared_ptr<Anchor>& anchor, tracer::Finish
     std::lock_guard lock(anchor->mutex_);
     is_first = anchor->groups_.empty() && anchor->versions_.empty();
   }
-  std::lock_guard lock(queue_mutex_);
+  std::unique_lock lock(queue_mutex_);
   replays_.recordings.push_back(std::move(job));
   anchor->recordings_.fetch_add(1, std::memory_order_relaxed);
-  if (!is_first) Wake(replays_);
+  if (!is_first) Wake(replays_, lock);
 }
 
 void Manager::AddTrace(const RecordingJob& job) {

@@ -53,6 +53,13 @@ rt::Storage* Nothing(rt::Device& device) {
   return all->emplace_back(rt::Storage::Wrap(device, nullptr, 0, [](void*) {}, nullptr)).get();
 }
 
+void TakeDims(TensorImpl& t, const View& from) {
+  for (int d = 0; d < from.rank; ++d) {
+    t.dims[d] = from.dims[d];
+    t.strides[d] = from.strides[d];
+  }
+}
+
 }  // namespace
 
 // ---- Version
@@ -333,6 +340,15 @@ void Activation::WarmUp(const Trace& example) {
   if (!Prepare(size).ok()) return;
   Settle();
   bound_once_ = true;
+  if (!trace_.is_eager) return;
+  // The thread that runs it first would take memory for all of them in one go.
+  for (ValueId v : layout_.results)
+    if (tensors_[v] == nullptr) tensors_[v] = SpareHandle(v, nullptr);
+}
+
+void Activation::WatchHandles(rt::Watcher* watcher) {
+  for (ValueId v : layout_.results)
+    if (TensorImpl* t = tensors_[v]; t != nullptr && t->dropped()) t->set_watcher(watcher);
 }
 
 void Activation::Own() {
@@ -694,22 +710,25 @@ bool Activation::TakeOver(Activation& from, int steps) {
   return true;
 }
 
+TensorImpl* Activation::SpareHandle(ValueId v, rt::Watcher* watcher) const {
+  TensorImpl* const t = TensorImpl::New();
+  t->dtype = views_[v].dtype;
+  t->rank = views_[v].rank;
+  TakeDims(*t, views_[v]);
+  t->set_storage(nothing_);
+  t->set_slot(static_cast<uint32_t>(v));
+  t->set_watcher(watcher);
+  t->MarkDropped();
+  return t;
+}
+
 TensorImpl* Activation::NewHandle(ValueId v, rt::Watcher* watcher) {
   TensorImpl*& t = tensors_[v];
-  if (t == nullptr || !t->dropped()) {
-    t = TensorImpl::New();
-    t->dtype = views_[v].dtype;
-    t->rank = views_[v].rank;
-    t->set_storage(nothing_);
-    t->set_slot(static_cast<uint32_t>(v));
-    t->set_watcher(watcher);
-  }
+  if (t == nullptr || !t->dropped())
+    t = SpareHandle(v, watcher);
+  else
+    TakeDims(*t, views_[v]);
   t->StartWaiting();
-  const View& view = views_[v];
-  for (int d = 0; d < view.rank; ++d) {
-    t->dims[d] = view.dims[d];
-    t->strides[d] = view.strides[d];
-  }
   return t;
 }
 

@@ -144,6 +144,8 @@ class Activation {
   /// Before any run, on the cpu: prepares all steps for the dims that the example has, as a run with them would, and
   /// computes nothing. A run with other dims then changes only what they change.
   void WarmUp(const Trace& example);
+  /// Eager: from now on that is the watcher of handles. Those of runs before, or of WarmUp(), have another one or none.
+  void WatchHandles(rt::Watcher* watcher);
 
   /// Checks the guards of input v and keeps a reference to x, unless it borrows them. Inputs come in the order of their
   /// first use.
@@ -298,6 +300,8 @@ class Activation {
   /// Memory that the activation took (or gave back, negative).
   void Account(int64_t bytes);
   bool ChangeNumber(int number_index, uint64_t bits);
+  /// One that was dropped, to be used for the result v.
+  rt::TensorImpl* SpareHandle(ValueId v, rt::Watcher* watcher) const;
   rt::TensorImpl* NewHandle(ValueId v, rt::Watcher* watcher);
   /// The guard of a mask: of one that was looked at in the run before, nothing is asked.
   bool LookAtMask(ValueId v, rt::TensorImpl& x, GuardFailure* failure);

@@ -8,7 +8,10 @@ namespace tessera::cuda {
 namespace {
 
 /// What another kernel must take at most of the first one's time.
-constexpr double kFaster = 0.98;
+constexpr double kFaster = 0.99;
+/// Rounds in which all kernels are timed. In later ones only those are that may still be the fastest.
+constexpr int kRoundsOfAll = 3;
+constexpr double kClose = 1.06;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Products that are guessed to take less are timed behind runs from the first turn on.
 constexpr double kShortUs = 100;
@@ -69,9 +72,12 @@ void ProductTrial::BeginBehind(bool one_by_one) {
 
 void ProductTrial::Next() {
   run_ = Run::none;
-  if (++at_ < algos_.size()) return;
-  at_ = 0;
-  ++round_;
+  const double fastest = *std::min_element(us_.begin(), us_.end());
+  do {
+    if (++at_ < algos_.size()) continue;
+    at_ = 0;
+    ++round_;
+  } while (round_ >= kRoundsOfAll && round_ < kRounds && us_[at_] > kClose * fastest);
 }
 
 void ProductTrial::Take() {

@@ -10,6 +10,8 @@
 // its queue, which for kernels of some microseconds decides: those that are two, or clusters. So they are timed as the
 // program will run them, in a graph, or one by one behind a graph of the same kernel that keeps the device busy while
 // the host submits them. The host's time takes no part in either.
+//
+// After three rounds only those go on that are close to the fastest: their best times decide.
 #ifndef TESSERA_INTERP_CUDA_PRODUCT_TRIAL_H_
 #define TESSERA_INTERP_CUDA_PRODUCT_TRIAL_H_
 
@@ -44,7 +46,7 @@ class ProductTrial {
   Outcome Measure(CUstream stream, const Submit& submit);
   void End(CUstream stream, Outcome outcome);
 
-  bool is_over() const { return run_ == Run::none && (has_failed_ || round_ == (behind_ ? kRoundsBehind : kRounds)); }
+  bool is_over() const { return run_ == Run::none && (has_failed_ || round_ == kRounds); }
   /// Whether the kernels were measured; else something was missing for it.
   bool has_times() const { return !has_failed_; }
   /// The fastest; 0 unless another one is faster by more than noise.
@@ -54,7 +56,7 @@ class ProductTrial {
   double us(size_t i) const { return us_[i]; }
 
  private:
-  static constexpr int kRounds = 5, kRoundsBehind = 3;
+  static constexpr int kRounds = 7;
 
   void Next();
   /// Takes the times of the turn that is under way, if it is over.

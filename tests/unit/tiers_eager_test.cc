@@ -327,6 +327,29 @@ TEST(TiersEager, ThreadsHaveStreamsOfTheirOwn) {
   RunBoth(program, background);
 }
 
+// What one thread's runs have left in a version, its handles among it, another thread takes over.
+TEST(TiersEager, ThreadsTakeAVersionFromEachOther) {
+  auto program = [](Log& log) {
+    const auto loop = [](Tensor w, int reads_at, std::string* seen) {
+      for (int i = 0; i < 40; ++i) {
+        const Tensor a = w * 2.0;
+        if (i == reads_at) *seen = a.to_string();
+        w = tanh(a) + 0.5;
+      }
+      return w;
+    };
+    std::string seen;
+    Tensor other;
+    Tensor w = loop(Ramp(8), -1, &seen);
+    for (int i = 0; i < 40; ++i) w = exp(w * 0.25) - 0.5;  // the first version is given back
+    std::thread([&] { other = loop(Ramp(8) * 3.0, 35, &seen); }).join();
+    log.Add(seen);
+    log.Add(other);
+    log.Add(w);
+  };
+  EXPECT_GT(VersionRuns(program), 40);
+}
+
 TEST(TiersEager, StepIsAHint) {
   auto program = [](Log& log) {
     Tensor w = Ramp(8);

@@ -1,5 +1,6 @@
 #include "tiers/compiler/pipeline.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "llvm/IR/LLVMContext.h"
@@ -334,6 +335,7 @@ bool Pipeline::DeviceObject(const HostCpu& device, size_t assemblers, DeviceImag
   llvm::Expected<std::string> ptx = CompileToAssembly(*module, options, &times);
   if (!ptx) return Fail(llvm::toString(ptx.takeError()));
   times_.link = times.link, times_.opt = times.opt, times_.codegen = times.codegen;
+  std::string refused;
   if (!is_done && assembles) {
     Clock clock(&times_.assemble);
     if (llvm::Expected<std::vector<std::string>> cubins = Assemble(
@@ -346,7 +348,9 @@ bool Pipeline::DeviceObject(const HostCpu& device, size_t assemblers, DeviceImag
       return Fail(llvm::toString(cubins.takeError()));
     } else {
       // Its driver may know a device that the assembler here does not.
-      llvm::consumeError(cubins.takeError());
+      std::string why = llvm::toString(cubins.takeError());
+      std::replace(why.begin(), why.end(), '\n', ' ');
+      refused = std::string(tiers::kRefused) + why + "\n";
     }
   }
   // What spills is tried the other way. (With kernels that went there already, it would be a third image.)
@@ -366,7 +370,7 @@ bool Pipeline::DeviceObject(const HostCpu& device, size_t assemblers, DeviceImag
   if (!cubin_of_source.empty()) {
     image->Add(cubin_of_source);
   } else if (!image->is_cubin()) {
-    image->object = std::move(*ptx);
+    image->object = refused + *ptx;
     image->object.push_back('\0');
   }
   if (code != nullptr) {
