@@ -34,38 +34,51 @@ std::string Clock() {
   return text;
 }
 
-/// Iterations done at each time of kAt, medians over the trials. Empty if there is no such peer.
-using Curve = std::vector<double>;
+/// Iterations done at each time of kAt, and when the first one was done; medians over the trials. Empty if there is no
+/// such peer.
+struct Curve {
+  std::vector<double> done;
+  double first = NAN;
+};
 template <class F>
 Curve Measure(F trial) {
-  std::vector<std::vector<double>> done(std::size(kAt));
+  std::vector<std::vector<double>> numbers(std::size(kAt) + 1);
   for (int k = 0; k < kTrials; ++k) {
     const std::vector<double> one = trial();
-    if (one.size() != std::size(kAt)) return {};
-    for (size_t i = 0; i < one.size(); ++i) done[i].push_back(one[i]);
+    if (one.size() != numbers.size()) return {};
+    for (size_t i = 0; i < one.size(); ++i) numbers[i].push_back(one[i]);
   }
-  Curve curve;
-  for (const std::vector<double>& values : done) curve.push_back(Median(values));
+  Curve curve{{}, Median(numbers.back())};
+  for (size_t i = 0; i < std::size(kAt); ++i) curve.done.push_back(Median(numbers[i]));
   return curve;
 }
 
-/// LibTorch, as tensor ops or as TorchScript. It prints the numbers.
-Curve Torch(const std::string& kind, const std::string& program) {
+/// A peer, which prints the numbers.
+Curve Peer(const std::vector<std::string>& command) {
   return Measure([&] {
+    std::vector<std::string> words = command;
+    words.push_back(Clock());
+    for (const double at : kAt) words.push_back(Json(at));
     std::string output;
-    std::vector<double> done;
-    if (!RunProgram({ProgramFolder() + "/tessera_bench_torch", "--warm_up", kind, program, Clock()}, {}, &output))
-      return done;
-    std::istringstream numbers(output);
-    for (double number = 0; numbers >> number;) done.push_back(number);
-    return done;
+    std::vector<double> numbers;
+    if (!RunProgram(words, {}, &output)) return numbers;
+    std::istringstream stream(output);
+    for (double number = 0; stream >> number;) numbers.push_back(number);
+    return numbers;
   });
+}
+
+/// Where the scripts of peers are; empty if nowhere.
+std::string ScriptOf(const std::string& name) {
+  for (const char* folder : {"/../../../bench/", "/../../bench/"})
+    if (const std::string path = ProgramFolder() + folder + name; std::filesystem::exists(path)) return path;
+  return "";
 }
 
 std::string CurveJson(const Curve& curve) {
   std::string json = "{";
-  for (size_t i = 0; i < curve.size(); ++i)
-    json += (i == 0 ? "\"" : ", \"") + Json(1e3 * kAt[i]) + "\": " + Json(curve[i]);
+  for (size_t i = 0; i < curve.done.size(); ++i)
+    json += (i == 0 ? "\"" : ", \"") + Json(1e3 * kAt[i]) + "\": " + Json(curve.done[i]);
   return json + "}";
 }
 
@@ -74,7 +87,7 @@ Summary Count(double count) { return {1 / count, 1 / count, 0}; }
 
 }  // namespace
 
-/// "warm_up CLOCK NAME": iterations done at each time of kAt after CLOCK.
+/// "warm_up CLOCK NAME": iterations done at each time of kAt after CLOCK, and then when the first one was.
 Series WarmUpTrial(const std::string& trial) {
   std::istringstream words(trial);
   std::string verb, name;
@@ -84,12 +97,14 @@ Series WarmUpTrial(const std::string& trial) {
   const std::optional<Program> program = MakeProgram(name);
   if (!program) return {};
   std::vector<double> done;
+  double first = 0;
   for (double iterations = 0; done.size() < std::size(kAt);) {
     const double now = Now() - begin;
     while (done.size() < std::size(kAt) && now >= kAt[done.size()]) done.push_back(iterations);
     program->Run();
-    ++iterations;
+    if (++iterations == 1) first = Now() - begin;
   }
+  done.push_back(first);
   return {{"done", done}, {"codes", {Metric("codes_made")}}};
 }
 
@@ -107,13 +122,13 @@ void WarmUp() {
     auto report = [&](const std::string& name, const Curve& curve, const std::string& note) {
       Figure figure{.name = std::string("warm_up/") + p.name + "/" + name, .unit = Rate("iterations", 1)};
       figure.note = note;
-      if (!curve.empty()) {
-        figure.ours = Count(curve.back());
-        figure.more = {{"at_ms", CurveJson(curve)}};
+      if (!curve.done.empty()) {
+        figure.ours = Count(curve.done.back());
+        figure.more = {{"at_ms", CurveJson(curve)}, {"first_ms", Json(1e3 * curve.first)}};
         if (name != "tier_1") {
           figure.peer = "tier 1";
-          figure.theirs = Count(one.back());
-          figure.ratio = curve.back() / one.back();
+          figure.theirs = Count(one.done.back());
+          figure.ratio = curve.done.back() / one.done.back();
         }
       } else {
         figure.ours = {NAN, NAN, NAN};
@@ -127,12 +142,18 @@ void WarmUp() {
       if (way.tier == Tier::one) one = curve;
       report(way.name, curve, "calls done 3 s after the start of the process; at_ms: the same by milliseconds");
     }
-    for (const std::string kind : {"eager", "script"}) {
-      const Curve curve = Torch(kind, p.program);
-      report(kind == "eager" ? "libtorch" : "torchscript", curve,
-             curve.empty() ? "no LibTorch peer: tessera_bench_torch is not beside this program, or fails"
-                           : "inference mode; torch.compile needs PyTorch for Python, which is not looked for");
-    }
+    const auto peer = [&](const std::string& name, const std::string& program, const char* kind, const char* missing) {
+      std::vector<std::string> command = {program, kind, p.program};
+      if (program.ends_with(".py")) command.insert(command.begin(), "python3");
+      if (program.ends_with("_torch")) command.insert(command.begin() + 1, "--warm_up");
+      const Curve curve = program.empty() ? Curve() : Peer(command);
+      report(name, curve, curve.done.empty() ? missing : "inference mode");
+    };
+    const std::string libtorch = ProgramFolder() + "/tessera_bench_torch", script = ScriptOf("warm_up_torch.py");
+    peer("libtorch", libtorch, "eager", "no LibTorch peer: tessera_bench_torch is not beside this program, or fails");
+    peer("torchscript", libtorch, "script", "no LibTorch peer");
+    peer("pytorch_eager", script, "eager", "no PyTorch peer: python3 cannot import torch");
+    peer("pytorch_compiled", script, "compiled", "no PyTorch peer");
   }
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);

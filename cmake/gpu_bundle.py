@@ -153,7 +153,7 @@ def main():
         for path in sorted((SOURCE / folder).rglob("*")):
             if path.is_file() and path.suffix not in SOURCE_SUFFIXES and "__pycache__" not in path.parts:
                 copy(path, bundle)
-    for script in ("gpu_torch.py", "train_gpt_peer.py", "train_gpt_torch.py", "train_gpt_jax.py"):
+    for script in ("gpu_torch.py", "train_gpt_peer.py", "train_gpt_torch.py", "train_gpt_jax.py", "warm_up_torch.py"):
         copy(SOURCE / "bench" / script, bundle)
     for test in tests:
         for word in test["command"]:

@@ -41,8 +41,11 @@ int main(int argc, char** argv) {
   // Without the bookkeeping for gradients, which Tessera's eager ops do not do either.
   const c10::InferenceMode inference;
   if (argc > 1 && std::string(argv[1]) == "--serve") return bench::Serve(Find);
-  if (argc == 5 && std::string(argv[1]) == "--warm_up")
-    return PrintWarmUp(argv[2], argv[3], std::strtod(argv[4], nullptr));
+  if (argc > 5 && std::string(argv[1]) == "--warm_up") {
+    std::vector<double> times;
+    for (int i = 5; i < argc; ++i) times.push_back(std::strtod(argv[i], nullptr));
+    return PrintWarmUp(argv[2], argv[3], std::strtod(argv[4], nullptr), times);
+  }
   for (const std::string task : {"add64", "views"}) {
     const Timed timed = Find(task);
     std::vector<double> times;

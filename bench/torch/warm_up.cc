@@ -14,7 +14,6 @@ namespace {
 
 using torch::Tensor;
 
-constexpr double kAt[] = {0.01, 0.03, 0.1, 0.3, 1, 3};
 constexpr int64_t kHeads = 4;
 
 constexpr const char* kScript = R"(
@@ -68,7 +67,7 @@ std::vector<Tensor> Parameters(bool block, int64_t width) {
 
 }  // namespace
 
-int PrintWarmUp(const std::string& kind, const std::string& program, double begin) {
+int PrintWarmUp(const std::string& kind, const std::string& program, double begin, const std::vector<double>& times) {
   std::istringstream words(program);
   std::string name;
   int64_t rows = 0, width = 0;
@@ -84,13 +83,18 @@ int PrintWarmUp(const std::string& kind, const std::string& program, double begi
     torch::jit::Function& function = unit->get_function(c10::QualifiedName(name));
     run = [unit, inputs, &function] { return function(inputs).toTensor(); };
   }
+  const auto now = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count() - begin;
+  };
   size_t at = 0;
-  for (int64_t done = 0; at < std::size(kAt); ++done) {
-    const double now =
-        std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count() - begin;
-    for (; at < std::size(kAt) && now >= kAt[at]; ++at) std::printf("%lld ", static_cast<long long>(done));  // NOLINT
+  double first = 0;
+  for (int64_t done = 0; at < times.size();) {
+    for (const double t = now(); at < times.size() && t >= times[at]; ++at)
+      std::printf("%lld ", static_cast<long long>(done));  // NOLINT
     run();
+    if (++done == 1) first = now();
   }
+  std::printf("%g", first);
   std::printf("\n");
   return 0;
 }
