@@ -174,8 +174,10 @@ Timed GpuTask(const std::string& task) {
     const Tensor a = Normal({m, k}, t, 1), b = f8 ? Normal({n, k}, t, 2) : Normal({k, n}, t, 2);
     const auto call = [a, b, f8] { tessera::matmul(a, b, false, f8); };
     if (name == "gemm") return GpuWork(call);
-    // Until each kernel of cuBLASLt has been tried.
-    for (int i = 0; i < 60; ++i) {
+    // Until each kernel of cuBLASLt has been tried, which of long products are fewer runs.
+    constexpr int kLongRounds = 8;
+    const double start = Now();
+    for (int i = 0; i < 60 && (i < kLongRounds || Now() - start < 2); ++i) {
       for (int k = 0; k < 20; ++k) call();
       Wait();
     }

@@ -113,7 +113,7 @@ TEST(Compile, TheRehearsalGivesKernels) {
     CompileSettings settings;
     settings.options.device = device;
     const Compiled compiled = MustCompile(kRehearsal, settings);
-    ASSERT_THAT(compiled.plan, SizeIs(2)) << device;
+    ASSERT_THAT(compiled.plan, SizeIs(1)) << device;
     EXPECT_FALSE(compiled.object.empty()) << device;
   }
 }
