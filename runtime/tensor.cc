@@ -7,7 +7,6 @@
 #include "runtime/fetch.h"
 #include "runtime/owner.h"
 #include "runtime/per_thread.h"
-#include "runtime/pool.h"
 #include "runtime/sanitizer.h"
 
 namespace tessera {
@@ -206,20 +205,16 @@ absl::Status MakeCopies(Device& device, absl::Span<const TensorCopy> copies) {
       stride *= dim > 0 ? dim : 1;
     }
     const size_t bytes = static_cast<size_t>(size) * SizeOf(type->dtype);
-    void* memory = on_cpu ? PoolAllocate(bytes) : nullptr;
-    if (memory == nullptr) {
-      const auto given = device.Allocate(bytes);
-      if (!given.ok()) [[unlikely]] {
-        t->Release();
-        return NoMemoryFor(*type, given.status());
-      }
-      memory = *given;
+    const auto memory = device.Allocate(bytes);
+    if (!memory.ok()) [[unlikely]] {
+      t->Release();
+      return NoMemoryFor(*type, memory.status());
     }
-    t->data = memory;
-    t->set_storage(FreeLists::NewStorage(device, memory, bytes));
+    t->data = *memory;
+    t->set_storage(FreeLists::NewStorage(device, *memory, bytes));
     if (on_cpu) {
-      if (bytes != 0) std::memcpy(memory, data, bytes);
-    } else if (absl::Status copied = device.CopyWithin(memory, data, bytes); !copied.ok()) [[unlikely]] {
+      if (bytes != 0) std::memcpy(*memory, data, bytes);
+    } else if (absl::Status copied = device.CopyWithin(*memory, data, bytes); !copied.ok()) [[unlikely]] {
       t->Release();
       return copied;
     }
