@@ -10,7 +10,6 @@
 #include <mutex>
 
 #include "runtime/fault.h"
-#include "runtime/fetch.h"
 #include "runtime/memory_events.h"
 #include "runtime/options.h"
 #include "runtime/per_thread.h"
@@ -568,8 +567,6 @@ inline void* Allocate(size_t bytes) noexcept {
     return SmallSlow(size_class, bytes);
   ThreadCache::Bin& bin = mine->bins[size_class];
   void* block = Pop(bin.head);
-  // Its link is read when the next block is asked for.
-  FetchToWrite(bin.head);
   --bin.count;
   Add(mine->in_use, bin.bytes);
   Add(mine->allocations, 1);

@@ -1,11 +1,9 @@
 #include "tiers/code.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "runtime/log.h"
@@ -16,9 +14,6 @@
 
 namespace tessera::tiers {
 namespace {
-
-/// Between the images of a trace, while the program goes on.
-constexpr std::chrono::milliseconds kBetweenLoads{2};
 
 using tracer::Trace;
 using tracer::ValueId;
@@ -267,8 +262,6 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       images.push_back(object.substr(begin, static_cast<size_t>(bytes)));
     }
     for (const std::string_view image : images) {
-      // A program that launches kernels waits while one is loaded: no call of it waits for several.
-      if (!code->images_.empty() && rt::options().background()) std::this_thread::sleep_for(kBetweenLoads);
       TSR_ASSIGN_OR_RETURN(code->images_.emplace_back(), trace.device->LoadCode(image));
     }
     // Of several cubins the last one that has the kernel. A driver that is asked for what is not there notes an error,

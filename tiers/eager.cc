@@ -269,14 +269,15 @@ bool EagerTiers::HaveEarnedRecording(EagerThread& t, uint64_t path, int32_t* ask
   if (hot < kLeastPatience || !rt::options().profit_gate() || t.device != nullptr) return true;
   // All ops of a loop get hot in the same round: the first one counts the rounds from there on, and reads the clock.
   const bool counts = t.first_hot == 0 || path == t.first_hot;
-  *ask_after = counts ? AskFirstAfter(hot) : AskOthersAfter(hot);
   if (t.first_hot == 0) {
     t.first_hot = path;
     t.arrivals = hot;
   } else if (counts) {
     t.arrivals += AskFirstAfter(hot);
   }
-  return t.arrivals >= kMostPatience * hot || (counts ? rt::NowNs() : t.looked) - t.new_since >= kEarnedNs;
+  if (t.arrivals >= kMostPatience * hot || (counts ? rt::NowNs() : t.looked) - t.new_since >= kEarnedNs) return true;
+  *ask_after = counts ? AskFirstAfter(hot) : AskOthersAfter(hot);
+  return false;
 }
 
 bool EagerTiers::OnHot(Stream& stream, HotEntry& entry, const EagerCall& call, absl::Span<TensorImpl*> out) {

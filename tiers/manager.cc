@@ -377,7 +377,7 @@ void Manager::Wake(Builder& builder, std::unique_lock<std::mutex>& lock) {
       std::thread([this, &builder] { Work(builder); }).detach();
       builder.started = true;
     } catch (const std::system_error&) {  // no more threads now: whoever queues something next tries again
-      return;
+      return lock.unlock();
     }
   }
   // Or it would come up to find the queue locked.
