@@ -1,9 +1,11 @@
 #include "tiers/code.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "runtime/log.h"
@@ -45,6 +47,23 @@ class Reader {
   const int64_t* words_;
   size_t n_, at_ = 0;
   bool ok_ = true;
+};
+
+// A driver that loads a cubin, or a kernel of one, keeps whoever launches kernels waiting meanwhile, and whoever asks
+// it for the next thing at once is let in first (on an H200: about 0.1 ms each, and a call of the program waited for
+// all of them). In the background they come one at a time, so that a call waits for one.
+class LoadPauses {
+ public:
+  explicit LoadPauses(size_t loads)
+      : pause_(rt::options().background() ? std::min(kPause, kAtMost / static_cast<int64_t>(loads + 1)) : kPause * 0) {}
+  void Next() {
+    if (!std::exchange(first_, false) && pause_.count() > 0) std::this_thread::sleep_for(pause_);
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kPause{500}, kAtMost{20'000};
+  const std::chrono::microseconds pause_;
+  bool first_ = true;
 };
 
 absl::Status Damaged() { return Internal("the plan of the generated code does not fit the trace"); }
@@ -261,7 +280,9 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       end = begin + static_cast<uint64_t>(bytes);
       images.push_back(object.substr(begin, static_cast<size_t>(bytes)));
     }
+    LoadPauses pauses(images.size() + positions.size());
     for (const std::string_view image : images) {
+      pauses.Next();
       TSR_ASSIGN_OR_RETURN(code->images_.emplace_back(), trace.device->LoadCode(image));
     }
     // Of several cubins the last one that has the kernel. A driver that is asked for what is not there notes an error,
@@ -276,8 +297,10 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Load(const TesseraCompilerApi&
       Kernel& kernel = code->kernels_[k];
       kernel.name = absl::StrCat("k", positions[k]);
       kernel.label = LabelOf(absl::StrCat(kernel.name, " of ", trace.name));
+      pauses.Next();
       TSR_ASSIGN_OR_RETURN(kernel.function, find(kernel.name));
       if (kernel.many > 0) {
+        pauses.Next();
         TSR_ASSIGN_OR_RETURN(kernel.many_function, find(absl::StrCat(kernel.name, "_many")));
       }
     }

@@ -279,23 +279,7 @@ TEST(Assembler, Log) {
   EXPECT_EQ(code.at("k2").stack_bytes, 0);
 }
 
-TEST(Assembler, EveryTextHasWhatKernelsShare) {
-  const std::string head = ".version 9.0\n.extern .shared .b8 rows[];\n", function = ".func f()\n{\n\tret;\n}\n";
-  const std::string common = head + function;
-  const auto kernel = [](const std::string& name, int lines) {
-    std::string text = ".visible .entry " + name + "(\n)\n.maxntid 32\n{\n";
-    for (int i = 0; i < lines; ++i) text += "{\n.reg .pred p;\n}\n";
-    return text + "}\n";
-  };
-  const std::string a = kernel("a", 3), b = kernel("b", 30), c = kernel("c", 5), d = kernel("d", 9);
-  const std::string ptx = head + a + b + function + c + d;
-  EXPECT_EQ(SplitKernels(ptx, 1), std::vector<std::string>{common + b + d + c + a});
-  EXPECT_EQ(SplitKernels(ptx, 2), (std::vector<std::string>{common + b, common + d + c + a}));
-  EXPECT_EQ(SplitKernels(ptx, 8), (std::vector<std::string>{common + b, common + d, common + c, common + a}));
-  EXPECT_EQ(SplitKernels(common, 8), std::vector<std::string>{common});
-}
-
-// What many threads assemble is what one does.
+// What many threads make is what one does.
 TEST(Assembler, ThreadsShareKernels) {
   if (!HasAssembler()) GTEST_SKIP() << "libnvJitLink is not on this machine";
   const std::string text = R"(
@@ -311,7 +295,7 @@ tsr_graph.trace "function" values [0, 1] strides [[], []]
   CompileSettings settings = For("sm_90a", text);
   llvm::Expected<Compiled> one = Compile(text, settings);
   ASSERT_TRUE(static_cast<bool>(one)) << llvm::toString(one.takeError());
-  settings.assemblers = 8;
+  settings.device_threads = 8;
   llvm::Expected<Compiled> many = Compile(text, settings);
   ASSERT_TRUE(static_cast<bool>(many)) << llvm::toString(many.takeError());
   ASSERT_EQ(one->report.size(), 2u);
@@ -332,7 +316,7 @@ tsr_graph.trace "function" values [0, 1] strides [[], []]
 
 TEST(Assembler, BadPtxIsAnError) {
   if (!HasAssembler()) GTEST_SKIP() << "libnvJitLink is not on this machine";
-  llvm::Expected<std::vector<std::string>> cubin = Assemble({std::string("no PTX")}, "sm_90", nullptr);
+  llvm::Expected<std::string> cubin = Assemble("no PTX", "sm_90", nullptr);
   ASSERT_FALSE(static_cast<bool>(cubin));
   llvm::consumeError(cubin.takeError());
 }

@@ -131,7 +131,7 @@ llvm::Expected<Compiled> CompileHere(Pipeline& pipeline, const CompileSettings& 
       // There is nothing to compile.
     } else if (!IsDevice(compiled.cpu)) {
       if (!pipeline.Object(&compiled.cpu, &compiled.object, resources)) return Failed(pipeline);
-    } else if (!pipeline.DeviceObject(compiled.cpu, settings.assemblers, &image, resources)) {
+    } else if (!pipeline.DeviceObject(compiled.cpu, settings.device_threads, &image, resources)) {
       return Failed(pipeline);
     }
     if (IsDevice(compiled.cpu)) {

@@ -39,9 +39,9 @@ struct CompileSettings {
   std::vector<std::string> texts;
   /// Without: stops at the stage of the last text, and neither code nor a plan nor a report is made.
   bool code = true;
-  /// Threads that assemble kernels for CUDA devices. The object then has as many cubins, and one more for kernels that
-  /// were made as CUDA C++.
-  size_t assemblers = 1;
+  /// Threads that share the kernels of a CUDA device. The object then has a cubin of each, and one more for kernels
+  /// that were made as CUDA C++.
+  size_t device_threads = 1;
 };
 
 struct Compiled {

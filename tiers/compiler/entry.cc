@@ -26,14 +26,8 @@ constexpr char kTrace[] = "trace";
 // What inspect() knows beside the stages of compile.h: a cubin is no text, but bytes for disassemblers.
 constexpr char kReport[] = "report", kCubin[] = "cubin";
 
-// Of long traces, which have many kernels, some of the machine's cores: the program goes on meanwhile. Each cubin has
-// to be loaded, and a program that launches kernels waits for that: calls of a block of three kernels became twice as
-// long while three cubins were loaded.
-size_t Assemblers(std::string_view trace) {
-  constexpr int64_t kLongTrace = 64;  // lines, of which each is a step
-  if (std::count(trace.begin(), trace.end(), '\n') < kLongTrace) return 1;
-  return std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 2, 8);
-}
+// Half of the machine's cores: the program goes on meanwhile.
+size_t DeviceThreads() { return std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 1, 8); }
 
 void Write(const TesseraSink* sink, std::string_view text) {
   if (sink != nullptr && sink->write != nullptr) sink->write(sink->context, text.data(), text.size());
@@ -66,7 +60,7 @@ struct Task {
   void Do(mlir::MLIRContext& context) {
     settings.report = stage == kReport;
     settings.code = stage.empty() || settings.report || stage == kCubin;
-    if (stage.empty()) settings.assemblers = Assemblers(trace);
+    if (stage.empty()) settings.device_threads = DeviceThreads();
     if (!settings.code) settings.texts = {stage};
     Pipeline pipeline(context, settings.options);
     if (!pipeline.Parse(trace, kTrace)) {

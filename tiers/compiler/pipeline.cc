@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -28,8 +29,8 @@
 #include "tiers/compiler/sched/prologue.h"
 #include "tiers/compiler/target/cuda_source.h"
 #include "tiers/compiler/target/nvptx.h"
-#include "tiers/compiler/target/nvrtc.h"
 #include "tiers/compiler/tile/loop_nest.h"
+#include "tiers/compiler/worker.h"
 
 using namespace mlir;
 
@@ -239,18 +240,19 @@ bool Pipeline::RunTo(Stage stage) {
   return true;
 }
 
-std::unique_ptr<llvm::Module> Pipeline::ToLlvm(llvm::LLVMContext& context) {
+std::unique_ptr<llvm::Module> Pipeline::ToLlvm(llvm::LLVMContext& context, const llvm::DenseSet<Operation*>& left_out) {
   const Diagnosed diagnosed(context_);
-  // The plan is not translated: it is out of the way meanwhile.
-  SmallVector<std::pair<Operation*, Operation*>> plan;  // and what stands before it
-  for (target::LaunchOp launch : llvm::make_early_inc_range(module_->getOps<target::LaunchOp>())) {
-    plan.push_back({launch, launch->getPrevNode()});
-    launch->remove();
+  // Nor is the plan translated: it is out of the way meanwhile.
+  SmallVector<std::pair<Operation*, Operation*>> away;  // and what stands before it
+  for (Operation& op : llvm::make_early_inc_range(*module_->getBody())) {
+    if (!isa<target::LaunchOp>(op) && !left_out.contains(&op)) continue;
+    away.push_back({&op, op.getPrevNode()});
+    op.remove();
   }
   auto llvm_module = translateModuleToLLVMIR(*module_, context, "kernels");
-  for (auto [launch, before] : plan) {
+  for (auto [op, before] : away) {
     Block* body = module_->getBody();
-    body->getOperations().insert(before ? std::next(before->getIterator()) : body->begin(), launch);
+    body->getOperations().insert(before ? std::next(before->getIterator()) : body->begin(), op);
   }
   if (!llvm_module) Fail(diagnosed.Or("the kernels cannot be translated to LLVM IR"));
   return llvm_module;
@@ -283,121 +285,102 @@ bool Pipeline::Object(const HostCpu* cpu, std::string* object, std::map<std::str
   return true;
 }
 
-// There are two ways down. PTX of LLVM's is assembled by nvJitLink, in a fourth of the time. But that makes code which
-// others could be linked to, and there groups of warps cannot hand registers to each other (setmaxnreg): a kernel on
-// tensor cores has no more than 168 for a thread. NVRTC's code can have 232. So what the schedule says goes that way,
-// and what spills otherwise.
-bool Pipeline::DeviceObject(const HostCpu& device, size_t assemblers, DeviceImage* image,
-                            std::map<std::string, CodeResources>* code) {
-  llvm::LLVMContext llvm_context;
-  std::unique_ptr<llvm::Module> module;
-  {
-    Clock clock(&times_.target);
-    module = ToLlvm(llvm_context);
+namespace {
+
+// Kernels that one thread makes, with the globals that are theirs.
+struct Share {
+  llvm::DenseSet<Operation*> ops;
+  size_t size = 0;
+};
+
+// The largest kernels first, each to the share that is the smallest so far. What has no kernel's name before its
+// first '_' is in none, and everybody has it.
+std::vector<Share> SharesOf(ModuleOp module, size_t most) {
+  const auto owner = [](Operation& op) {
+    auto symbol = dyn_cast<SymbolOpInterface>(op);
+    return symbol ? symbol.getName().split('_').first : StringRef();
+  };
+  std::map<std::string, Share> kernels;
+  for (auto function : module.getOps<LLVM::LLVMFuncOp>())
+    if (function.getCConv() == LLVM::CConv::PTX_Kernel) kernels[owner(*function).str()];
+  for (Operation& op : *module.getBody()) {
+    const auto it = kernels.find(owner(op).str());
+    if (it == kernels.end()) continue;
+    it->second.ops.insert(&op);
+    op.walk([&](Operation*) { ++it->second.size; });
   }
-  if (!module) return false;
-  std::set<std::string> wanted, possible;
-  size_t kernels = 0;
-  for (const llvm::Function& f : *module) {
-    if (f.getCallingConv() != llvm::CallingConv::PTX_Kernel) continue;
-    ++kernels;
-    if (f.hasFnAttribute(kAsSource) || WantsSource(options_)) wanted.insert(f.getName().str());
-    if (f.hasFnAttribute(kHoldsSums) && device.cpu == "sm_90a") possible.insert(f.getName().str());
+  std::vector<Share> all;
+  for (auto& [name, share] : kernels) all.push_back(std::move(share));
+  std::sort(all.begin(), all.end(), [](const Share& a, const Share& b) { return a.size > b.size; });
+  std::vector<Share> shares(std::clamp<size_t>(most, 1, std::max<size_t>(1, all.size())));
+  for (const Share& kernel : all) {
+    Share& least =
+        *std::min_element(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.size < b.size; });
+    least.ops.insert(kernel.ops.begin(), kernel.ops.end());
+    least.size += kernel.size;
   }
-  // The time that it takes to open a library is not that of a compile.
-  const bool assembles = HasAssembler();
-  if (!wanted.empty()) HasNvrtc();
-  CodegenTimes times;
-  CodegenOptions options = CodegenOf(&device);
-  std::optional<CudaSource> source;
-  std::string cubin_of_source;
-  std::map<std::string, CodeResources> own, of_source;
-  const bool is_all = wanted.size() == kernels;
-  bool is_done = false;
-  if (!wanted.empty() || !possible.empty()) {
-    options.after_passes = [&](llvm::Module& m) {
-      if (llvm::Expected<CudaSource> made = ToCudaSource(m)) {
-        source = std::move(*made);
-      } else {
-        no_source_ = llvm::toString(made.takeError());
-      }
-      // PTX for the driver and a cubin are not one artifact.
-      if (!source || wanted.empty() || !(assembles || is_all)) return;
-      cubin_of_source = FromSource(*source, wanted, device, of_source);
-      if (cubin_of_source.empty()) return;
-      for (const std::string& name : wanted) {
-        m.getFunction(name)->eraseFromParent();
-        possible.erase(name);
-      }
-      is_done = is_all;
-    };
-  }
-  llvm::Expected<std::string> ptx = CompileToAssembly(*module, options, &times);
-  if (!ptx) return Fail(llvm::toString(ptx.takeError()));
-  times_.link = times.link, times_.opt = times.opt, times_.codegen = times.codegen;
-  std::string refused;
-  if (!is_done && assembles) {
-    Clock clock(&times_.assemble);
-    if (llvm::Expected<std::vector<std::string>> cubins = Assemble(
-            SplitKernels(*ptx, assemblers), device.cpu, code != nullptr || !possible.empty() ? &own : nullptr)) {
-      for (const std::string& cubin : *cubins) {
-        image->Add(cubin);
-        MeasureCubin(cubin, &own);
-      }
-    } else if (!cubin_of_source.empty()) {
-      return Fail(llvm::toString(cubins.takeError()));
-    } else {
-      // Its driver may know a device that the assembler here does not.
-      std::string why = llvm::toString(cubins.takeError());
-      std::replace(why.begin(), why.end(), '\n', ' ');
-      refused = std::string(tiers::kRefused) + why + "\n";
-    }
-  }
-  // What spills is tried the other way. (With kernels that went there already, it would be a third image.)
-  std::set<std::string> spilled;
-  for (const std::string& name : possible)
-    if (own[name].spills > 0) spilled.insert(name);
-  if (image->is_cubin() && cubin_of_source.empty() && source && !spilled.empty()) {
-    cubin_of_source = FromSource(*source, spilled, device, of_source);
-    int64_t before = 0, after = 0;
-    for (const std::string& name : spilled) before += own[name].spills, after += of_source[name].spills;
-    if (!cubin_of_source.empty() && after >= before) no_source_ = "it spills as much";
-    if (after >= before) {
-      cubin_of_source.clear();
-      of_source.clear();
-    }
-  }
-  if (!cubin_of_source.empty()) {
-    image->Add(cubin_of_source);
-  } else if (!image->is_cubin()) {
-    image->object = refused + *ptx;
-    image->object.push_back('\0');
-  }
-  if (code != nullptr) {
-    *code = std::move(own);
-    if (cubin_of_source.empty() && !is_done)
-      for (const std::set<std::string>* names : {&wanted, &spilled})
-        for (const std::string& name : *names) (*code)[name].no_source = no_source_;
-    for (auto& [name, resources] : of_source) {
-      (*code)[name] = resources;
-      (*code)[name].as_source = true;
-    }
-  }
-  return true;
+  return shares;
 }
 
-std::string Pipeline::FromSource(const CudaSource& source, const std::set<std::string>& kernels, const HostCpu& device,
-                                 std::map<std::string, CodeResources>& code) {
-  Clock clock(&times_.assemble);
-  std::string text = source.common;
-  for (const std::string& name : kernels) text += source.kernels.at(name);
-  llvm::Expected<std::string> cubin = CompileCuda(text, device.cpu, &code);
-  if (!cubin) {
-    no_source_ = llvm::toString(cubin.takeError());
-    return "";
+}  // namespace
+
+bool Pipeline::DeviceObject(const HostCpu& device, size_t threads, DeviceImage* image,
+                            std::map<std::string, CodeResources>* code) {
+  DeviceOptions options;
+  options.codegen = CodegenOf(&device);
+  options.codegen.resources = code != nullptr;
+  options.as_source = WantsSource(options_);
+  // The time that it takes to open a library is not that of a compile. Texts of PTX cannot be put together.
+  const std::vector<Share> shares = SharesOf(*module_, HasAssembler() ? threads : 1);
+  struct Part {
+    llvm::LLVMContext context;
+    std::unique_ptr<llvm::Module> module;
+    compiler::DeviceObject made;
+    std::string error;
+  };
+  std::vector<Part> parts(shares.size());
+  const auto make = [&](Part& part) {
+    llvm::Expected<compiler::DeviceObject> made = MakeDeviceObject(*part.module, options);
+    if (made)
+      part.made = std::move(*made);
+    else
+      part.error = llvm::toString(made.takeError());
+    part.module = nullptr;
+  };
+  {
+    Helpers helpers;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      llvm::DenseSet<Operation*> of_others;
+      for (size_t k = 0; k < shares.size(); ++k)
+        if (k != i) of_others.insert(shares[k].ops.begin(), shares[k].ops.end());
+      {
+        Clock clock(&times_.target);
+        parts[i].module = ToLlvm(parts[i].context, of_others);
+      }
+      if (!parts[i].module) return false;
+      // The last one is the smallest.
+      const auto job = [&make, &part = parts[i]] { make(part); };
+      if (i + 1 == parts.size() || !helpers.Run(job)) job();
+    }
   }
-  MeasureCubin(*cubin, &code);
-  return std::move(*cubin);
+  const auto longest = [&](double CodegenTimes::* time) {
+    double most = 0;
+    for (const Part& part : parts) most = std::max(most, part.made.times.*time);
+    return most;
+  };
+  times_.link = longest(&CodegenTimes::link), times_.opt = longest(&CodegenTimes::opt);
+  times_.codegen = longest(&CodegenTimes::codegen), times_.assemble = longest(&CodegenTimes::assemble);
+  for (const Part& part : parts)
+    if (!part.error.empty()) return Fail(part.error);
+  // One text of PTX for the driver: not every part could be assembled.
+  if (parts.size() > 1 && llvm::any_of(parts, [](const Part& part) { return !part.made.image.is_cubin(); }))
+    return DeviceObject(device, 1, image, code);
+  if (parts.size() == 1) *image = std::move(parts[0].made.image);
+  for (Part& part : parts) {
+    if (parts.size() > 1) image->Add(part.made.image);
+    if (code != nullptr) code->merge(part.made.code);
+  }
+  return true;
 }
 
 bool Pipeline::Text(StringRef what, const HostCpu* cpu, std::string* out) {

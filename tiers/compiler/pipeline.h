@@ -1,4 +1,5 @@
-// From a module through the four stages to an object. Everything here runs on one thread.
+// From a module through the four stages to an object. Passes run on one thread; kernels of a device that are code of
+// LLVM's are made by several, where there are several.
 #ifndef TESSERA_TIERS_COMPILER_PIPELINE_H_
 #define TESSERA_TIERS_COMPILER_PIPELINE_H_
 
@@ -8,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/MathExtras.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Pass/PassManager.h"
-#include "tiers/compiler.h"
+#include "tiers/compiler/device_object.h"
 #include "tiers/compiler/passes.h"
 #include "tiers/compiler/target/codegen.h"
 #include "tiers/compiler/target/cuda_source.h"
@@ -47,21 +48,6 @@ CompileOptions OptionsOfThisMachine();
 /// The passes that take a module from the stage before to that one.
 void AddPasses(mlir::OpPassManager& passes, Stage stage, const CompileOptions& options);
 
-/// Kernels for CUDA devices: cubins, or PTX with a NUL at its end where that cannot be assembled here.
-struct DeviceImage {
-  std::string object;
-  /// Of each cubin in the object; each begins at a multiple of kImageAlignment. A kernel that is in several of them is
-  /// the last one's.
-  std::vector<int64_t> cubins;
-
-  bool is_cubin() const { return !cubins.empty(); }
-  void Add(llvm::StringRef cubin) {
-    object.resize(llvm::alignTo(object.size(), tiers::kImageAlignment));
-    object += cubin;
-    cubins.push_back(static_cast<int64_t>(cubin.size()));
-  }
-};
-
 /// One compile. Errors are in error(), as MLIR and LLVM report them.
 class Pipeline {
  public:
@@ -75,8 +61,8 @@ class Pipeline {
   /// At Stage::target: the kernels as a relocatable object. `cpu` null: this machine. `code` may be null; where it is
   /// given, it gets what the code generator says of each function.
   bool Object(const HostCpu* cpu, std::string* object, std::map<std::string, CodeResources>* code);
-  /// The same for CUDA devices. `assemblers`: the most threads that assemble kernels.
-  bool DeviceObject(const HostCpu& device, size_t assemblers, DeviceImage* image,
+  /// The same for CUDA devices. At most so many threads share the kernels, and each makes a cubin of its own.
+  bool DeviceObject(const HostCpu& device, size_t threads, DeviceImage* image,
                     std::map<std::string, CodeResources>* code);
   /// Places in a text of that name become unknown: for text that nobody wrote.
   void ForgetPlaces(llvm::StringRef name);
@@ -96,12 +82,11 @@ class Pipeline {
  private:
   class Diagnosed;
   bool Fail(std::string message);
-  /// A cubin of these kernels by way of CUDA C++; empty where it cannot be made, and no_source_ says why.
-  std::string FromSource(const CudaSource& source, const std::set<std::string>& kernels, const HostCpu& device,
-                         std::map<std::string, CodeResources>& code);
   bool Begin();
   void ForgetArgumentPlaces(llvm::function_ref<bool(mlir::Location)> is_forgotten);
-  std::unique_ptr<llvm::Module> ToLlvm(llvm::LLVMContext& context);
+  /// What is in `left_out` is not translated.
+  std::unique_ptr<llvm::Module> ToLlvm(llvm::LLVMContext& context,
+                                       const llvm::DenseSet<mlir::Operation*>& left_out = {});
   CodegenOptions CodegenOf(const HostCpu* cpu) const;
 
   mlir::MLIRContext& context_;
@@ -109,7 +94,6 @@ class Pipeline {
   mlir::OwningOpRef<mlir::ModuleOp> module_;
   Stage stage_ = Stage::graph;
   bool profile_ = false;
-  std::string no_source_;
   std::string error_;
   StageTimes times_;
   std::vector<PassTime> passes_;

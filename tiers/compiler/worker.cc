@@ -129,4 +129,20 @@ void RunOnCompilerThreadLater(std::function<void(mlir::MLIRContext&)> fn) { Work
 
 void StopCompilerThread() { Worker::Get().Stop(); }
 
+Helpers::~Helpers() {
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool Helpers::Run(std::function<void()> fn) {
+  try {
+    threads_.emplace_back([fn = std::move(fn), call = CompileScope::OfThisThread()] {
+      CompileScope scope(call);
+      fn();
+    });
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace tessera::compiler

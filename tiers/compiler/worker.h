@@ -1,10 +1,12 @@
-// The thread of the compiler. Compiles run one after another on it, so that an error from which LLVM does not return
+// The threads of the compiler. Compiles run one after another on it, so that an error from which LLVM does not return
 // parks this thread and not one of the program's (target/contain.h).
 #ifndef TESSERA_TIERS_COMPILER_WORKER_H_
 #define TESSERA_TIERS_COMPILER_WORKER_H_
 
 #include <functional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "mlir/IR/MLIRContext.h"
 
@@ -20,6 +22,21 @@ void RunOnCompilerThreadLater(std::function<void(mlir::MLIRContext&)> fn);
 
 /// The process ends: nothing is run from now on, and nobody waits for what is under way.
 void StopCompilerThread();
+
+/// Threads that take parts of a compile off the compiler's own. Ends when they are through. One of them that is lost
+/// keeps that thread, too, and whoever waits for the compile is told.
+class Helpers {
+ public:
+  Helpers() = default;
+  ~Helpers();
+  Helpers(const Helpers&) = delete;
+  Helpers& operator=(const Helpers&) = delete;
+  /// On the compiler's thread. False, and fn is not run: there is no thread now.
+  bool Run(std::function<void()> fn);
+
+ private:
+  std::vector<std::thread> threads_;
+};
 
 }  // namespace tessera::compiler
 

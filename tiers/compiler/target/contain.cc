@@ -50,6 +50,10 @@ CompileScope::CompileScope(OnLost on_lost, void* data) : on_lost_(on_lost), data
   innermost = this;
 }
 
+CompileScope::Call CompileScope::OfThisThread() {
+  return innermost != nullptr ? Call{innermost->on_lost_, innermost->data_} : Call();
+}
+
 CompileScope::~CompileScope() { innermost = outer_; }
 
 }  // namespace tessera::compiler

@@ -22,6 +22,13 @@ class CompileScope {
  public:
   using OnLost = void (*)(void* data, const char* reason);
   CompileScope(OnLost on_lost, void* data);
+  /// On a thread that works for another: what is called there.
+  struct Call {
+    OnLost on_lost = nullptr;
+    void* data = nullptr;
+  };
+  explicit CompileScope(const Call& call) : CompileScope(call.on_lost, call.data) {}
+  static Call OfThisThread();
   ~CompileScope();
   CompileScope(const CompileScope&) = delete;
   CompileScope& operator=(const CompileScope&) = delete;

@@ -2,10 +2,8 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <mutex>
-#include <thread>
-#include <vector>
+#include <shared_mutex>
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -115,8 +113,8 @@ int64_t NumberBefore(llvm::StringRef line, llvm::StringRef unit) {
 
 }  // namespace
 
-std::mutex& AssemblersInUse() {
-  static auto* mutex = new std::mutex;
+std::shared_mutex& AssemblersInUse() {
+  static auto* mutex = new std::shared_mutex;
   return *mutex;
 }
 
@@ -129,7 +127,7 @@ void StopAssemblingAtExit() {
 }
 
 bool HasAssembler() {
-  const std::lock_guard lock(AssemblersInUse());
+  const std::shared_lock lock(AssemblersInUse());
   return TheLibrary() != nullptr;
 }
 
@@ -173,53 +171,15 @@ std::map<std::string, CodeResources> ResourcesOf(llvm::StringRef log) {
   return code;
 }
 
-std::vector<std::string> SplitKernels(llvm::StringRef ptx, size_t most) {
-  // What stands outside of kernels is in each text: declarations, and functions that some of them call. A kernel goes
-  // on until something else begins: instructions that others wrote have braces at the beginning of lines, too.
-  constexpr const char* kOthers[] = {"\t// .globl", ".extern ",          ".func ",  ".visible .func ", ".weak ",
-                                     ".global ",    ".visible .global ", ".const ", ".visible .const "};
-  std::string common;
-  std::vector<std::string> kernels;
-  bool in_kernel = false;
-  for (llvm::StringRef rest = ptx; !rest.empty();) {
-    const size_t end = rest.find('\n');
-    const llvm::StringRef line = rest.take_front(end == llvm::StringRef::npos ? rest.size() : end + 1);
-    rest = rest.drop_front(line.size());
-    if (line.starts_with(".visible .entry ")) {
-      in_kernel = true;
-      kernels.emplace_back();
-    } else if (llvm::any_of(kOthers, [&](llvm::StringRef begin) { return line.starts_with(begin); })) {
-      in_kernel = false;
-    }
-    (in_kernel ? kernels.back() : common) += line;
-  }
-  // The longest first, each to the text that is the shortest so far.
-  std::sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
-  std::vector<std::string> texts(std::clamp<size_t>(most, 1, std::max<size_t>(1, kernels.size())), common);
-  for (const std::string& kernel : kernels)
-    *std::min_element(texts.begin(), texts.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); }) +=
-        kernel;
-  return texts;
-}
-
-llvm::Expected<std::vector<std::string>> Assemble(llvm::ArrayRef<std::string> texts, llvm::StringRef device,
-                                                  std::map<std::string, CodeResources>* code) {
-  const std::lock_guard lock(AssemblersInUse());
+llvm::Expected<std::string> Assemble(const std::string& ptx, llvm::StringRef device,
+                                     std::map<std::string, CodeResources>* code) {
+  const std::shared_lock lock(AssemblersInUse());
   const Library* library = TheLibrary();
   if (library == nullptr) return llvm::createStringError("libnvJitLink is not on this machine");
-  std::vector<Assembled> parts(texts.size());
-  const auto assemble = [&](size_t i) { parts[i] = AssembleOne(*library, texts[i], device, code != nullptr); };
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < texts.size(); ++i) others.emplace_back(assemble, i);
-  if (!texts.empty()) assemble(0);
-  for (std::thread& other : others) other.join();
-  std::vector<std::string> cubins;
-  for (Assembled& part : parts) {
-    if (!part.error.empty()) return llvm::createStringError("nvJitLink: " + part.error);
-    if (code != nullptr) code->merge(ResourcesOf(part.log));
-    cubins.push_back(std::move(part.cubin));
-  }
-  return cubins;
+  Assembled made = AssembleOne(*library, ptx, device, code != nullptr);
+  if (!made.error.empty()) return llvm::createStringError("nvJitLink: " + made.error);
+  if (code != nullptr) *code = ResourcesOf(made.log);
+  return std::move(made.cubin);
 }
 
 }  // namespace tessera::compiler

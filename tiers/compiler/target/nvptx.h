@@ -3,11 +3,9 @@
 #define TESSERA_TIERS_COMPILER_TARGET_NVPTX_H_
 
 #include <map>
-#include <mutex>
+#include <shared_mutex>
 #include <string>
-#include <vector>
 
-#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include "tiers/compiler/target/codegen.h"
@@ -18,21 +16,17 @@ namespace tessera::compiler {
 /// others cost nothing. Any thread.
 bool HasAssembler();
 
-/// At most so many texts that have all kernels of the PTX, each of them once, and about as much to assemble as each other.
-std::vector<std::string> SplitKernels(llvm::StringRef ptx, size_t most);
-
-/// Cubins of texts of PTX for devices of that kind; each is assembled by a thread of its own. `code`, where it is given,
-/// gets the registers, spills, stack and shared memory of each kernel. An error without the library, and for PTX that it
-/// does not take.
-llvm::Expected<std::vector<std::string>> Assemble(llvm::ArrayRef<std::string> texts, llvm::StringRef device,
-                                                  std::map<std::string, CodeResources>* code);
+/// A cubin of PTX for devices of that kind. `code`, where it is given, gets the registers, spills, stack and shared
+/// memory of each kernel. An error without the library, and for PTX that it does not take. Any number of threads.
+llvm::Expected<std::string> Assemble(const std::string& ptx, llvm::StringRef device,
+                                     std::map<std::string, CodeResources>* code);
 
 /// The process ends: returns when nobody is in the library, and lets nobody in again. A thread that comes then waits
 /// for ever.
 void StopAssembling();
 
-/// Held by whoever is in a library of NVIDIA's that compiles.
-std::mutex& AssemblersInUse();
+/// Shared by whoever is in a library of NVIDIA's that compiles.
+std::shared_mutex& AssemblersInUse();
 /// Calls StopAssembling() before such a library, which was just opened, destroys its objects.
 void StopAssemblingAtExit();
 

@@ -51,13 +51,13 @@ const Library* TheLibrary() {
 }  // namespace
 
 bool HasNvrtc() {
-  const std::lock_guard lock(AssemblersInUse());
+  const std::shared_lock lock(AssemblersInUse());
   return TheLibrary() != nullptr;
 }
 
 llvm::Expected<std::string> CompileCuda(const std::string& source, llvm::StringRef device,
                                         std::map<std::string, CodeResources>* code) {
-  const std::lock_guard lock(AssemblersInUse());
+  const std::shared_lock lock(AssemblersInUse());
   const Library* library = TheLibrary();
   if (library == nullptr) return llvm::createStringError("libnvrtc is not on this machine");
   Program program = nullptr;
