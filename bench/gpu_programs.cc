@@ -304,7 +304,7 @@ namespace {
 void ReportChurn(const Block& block) {
   constexpr int kTrials = 5;
   const std::string task = std::string("gpu_churn ") + block.name, name = std::string("gpu_shape_churn/") + block.name;
-  const Settings settings = {"TESSERA_DEVICE=cuda", "TESSERA_CACHE=false"};
+  const Settings settings = {"TESSERA_DEVICE=cuda", "TESSERA_CACHE=false", kNoDriverCache};
   std::vector<std::vector<double>> ours(kShapes), theirs(kShapes);  // [call][trial]
   std::vector<double> totals[2], rounds[2], in_versions, ratios, ratios_of_rounds;
   // A program that ran before finds its code and its profile.

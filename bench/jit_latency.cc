@@ -68,7 +68,7 @@ void ReportRow(const Row& row, Tier tier, bool cached, const std::string& folder
     settings.push_back("TESSERA_CACHE_DIR=" + folder);
     RunTrial(trial, tier, settings);  // fills it
   } else {
-    settings.push_back("TESSERA_CACHE=false");
+    settings.insert(settings.end(), {"TESSERA_CACHE=false", kNoDriverCache});
   }
   std::vector<double> seconds, kernels, hits;
   for (int k = 0; k < kTrials; ++k) {

@@ -25,6 +25,8 @@ namespace bench {
 enum class Tier { one, two, all };
 /// "NAME=VALUE" with the environment variables of options.
 using Settings = std::vector<std::string>;
+/// nvJitLink asks a cache of the driver's first: without it every compile makes its own code.
+inline constexpr char kNoDriverCache[] = "CUDA_CACHE_DISABLE=1";
 
 // ---- served tasks: warmed up when they are first asked for, then timed in turn with those of other processes
 using Process = std::shared_ptr<PeerProcess>;

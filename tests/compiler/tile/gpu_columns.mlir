@@ -47,7 +47,7 @@ tsr_graph.trace "two" values [0, 1] strides [[], []] (%v0: !t, %v1: !t) {
 // CHECK: arith.minui
 // CHECK: tsr_tile.load {{.*}} aligned : bf16 -> vector<4xf32>
 // CHECK: arith.select {{.*}} : vector<4xf32>
-// CHECK: arith.divf {{.*}} : f64
+// CHECK: tsr_tile.map "mean_f64_row"
 !t = tensor<?x?xbf16, [0, 1]>
 !r = tensor<1x?xbf16, [-1, 1]>
 tsr_graph.trace "mean" values [0] strides [[]] likely [4096, 16384] (%v0: !t) {

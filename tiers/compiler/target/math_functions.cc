@@ -231,6 +231,8 @@ TSR_CONTRACTED_FN(add, a + b)
 TSR_CONTRACTED_FN(sub, a - b)
 TSR_CONTRACTED_FN(mul, a* b)
 TSR_C float tsr_rsqrt_f32_row(float x) { return RsqrtRow(x); }
+TSR_C float tsr_mean_f32_row(float sum, float n) { return MeanRow(sum, n); }
+TSR_C double tsr_mean_f64_row(double sum, double n) { return MeanRow(sum, n); }
 TSR_C float tsr_exp_weight_f32_row(float x) { return ExpWeightRow(x); }
 #endif
 

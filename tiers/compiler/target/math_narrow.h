@@ -4,7 +4,7 @@
 // They are built on the device's own approximations of 2^x (2^-22), 1/x and 1/sqrt(x) (2^-22.9). Results below
 // 2^-121 may become 0. Infinities and NaN are those of the exact functions.
 //
-// Two are for f32, where a result follows from a sum in any case: those that end in Row.
+// Those that end in Row are for f32 and f64, where a result follows from a sum in any case.
 //
 // Sums and products there may be contracted, which only makes them more exact.
 //
@@ -28,6 +28,17 @@ TSR_MATH float RsqrtRow(float x) {
   const float y = __nvvm_rsqrt_approx_f(x);
   const float fixed = Fma(0.5f * Fma(-x * y, y, 1.0f), y, y);
   return Select(And(y > 0.0f, y < Inf(y)), fixed, y);
+}
+
+// sum / n, within 1 ulp: the assembler has as much work with a division as with all the rest of a short kernel.
+TSR_MATH float MeanRow(float sum, float n) {
+  const float r = ReciprocalNarrow(n);
+  return sum * Fma(Fma(-n, r, 1.0f), r, r);
+}
+TSR_MATH double MeanRow(double sum, double n) {
+  double r = ReciprocalNarrow(static_cast<float>(n));
+  r = Fma(Fma(-n, r, 1.0), r, r);
+  return sum * Fma(Fma(-n, r, 1.0), r, r);
 }
 
 // e^x for x <= 0, the weights of a softmax, whose results have no exact bits to keep: 2 ulp for half the instructions

@@ -554,7 +554,10 @@ Value RowLowering::Finish(const Accumulator& a, Value sum, Value count, int64_t 
       const double correction = reduce.getCorrection()->convertToDouble();
       n = arith::SubFOp::create(b_, loc_, n, arith::ConstantOp::create(b_, loc_, b_.getFloatAttr(a.type, correction)));
     }
-    sum = arith::DivFOp::create(b_, loc_, sum, Splat(n, lanes));
+    if (is_device_ && !bitwise_)
+      sum = Map(a.type.isF64() ? "mean_f64_row" : "mean_f32_row", {sum, Splat(n, lanes)}, sum.getType());
+    else
+      sum = arith::DivFOp::create(b_, loc_, sum, Splat(n, lanes));
   }
   return a.widens ? arith::TruncFOp::create(b_, loc_, TileType(b_.getF32Type(), lanes), sum).getResult() : sum;
 }

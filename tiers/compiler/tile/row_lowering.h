@@ -182,7 +182,7 @@ class RowLowering {
   Accumulator AccumulatorOf(graph::ReduceOp reduce, bool widens);
   /// The function of two operands that Combine() is, by its name.
   std::string CombinerOf(const Accumulator& a);
-  /// The result of a reduction over n elements: a mean is divided, f64 rounded.
+  /// The result of a reduction over n elements: of a mean the quotient, f64 rounded.
   mlir::Value Finish(const Accumulator& a, mlir::Value sum, mlir::Value n, int64_t lanes = 1);
   // ---- kernels whose sums are along columns
   /// Offsets at an index of the outer dims and one of the summed dims (null: the first).
