@@ -79,9 +79,12 @@ struct Assembled {
 Assembled AssembleOne(const Library& library, const std::string& ptx, llvm::StringRef device, bool wants_log) {
   Assembled made;
   const std::string arch = "-arch=" + device.str();
-  const char* options[] = {arch.c_str(), "-O3", "-verbose"};
+  // Where there is a driver it keeps what is made here, and gives it back without a log.
+  const char* options[] = {arch.c_str(), "-O3", "-verbose", "-no-cache"};
   Handle handle = nullptr;
-  if (library.create(&handle, wants_log ? 3 : 2, options) != 0) {
+  const bool knows = wants_log ? library.create(&handle, 4, options) == 0 || library.create(&handle, 3, options) == 0
+                               : library.create(&handle, 2, options) == 0;
+  if (!knows) {
     made.error = "it does not know " + device.str();
     return made;
   }
