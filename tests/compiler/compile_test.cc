@@ -3,13 +3,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cmath>
+#include <memory>
 #include <thread>
 
+#include "llvm/Support/ErrorHandling.h"
 #include "mlir/Parser/Parser.h"
 #include "tiers/compiler/dialects/dialects.h"
 #include "tiers/compiler/rehearsal.h"
+#include "tiers/compiler/worker.h"
 
 namespace tessera::compiler {
 namespace {
@@ -237,6 +242,47 @@ TEST(Compile, AFunctionThatNobodyKnowsIsAnError) {
       tsr_tile.store %y, %out0[%begin] : f32 -> f32
     })");
   EXPECT_THAT(why, HasSubstr("whistle_f32"));
+}
+
+// ---- threads that help
+
+TEST(Helpers, DoTheirPartsBeforeTheCompileGoesOn) {
+  std::string why;
+  auto sum = std::make_shared<std::atomic<int>>(0);
+  ASSERT_TRUE(RunOnCompilerThread(
+      [sum](mlir::MLIRContext&) {
+        {
+          Helpers helpers;
+          for (int i = 1; i <= 8; ++i) EXPECT_TRUE(helpers.Run([sum, i] { *sum += i; }));
+        }
+        *sum += *sum;
+      },
+      &why))
+      << why;
+  EXPECT_EQ(*sum, 72);
+}
+
+/// In a process of its own: a compiler that is lost stays lost.
+[[noreturn]] void LoseAHelper() {
+  alarm(60);
+  std::string why;
+  const bool done = RunOnCompilerThread(
+      [](mlir::MLIRContext&) {
+        Helpers helpers;
+        helpers.Run([] { llvm::report_fatal_error("of the test"); });
+      },
+      &why);
+  if (done) _exit(1);
+  if (why != "LLVM: fatal error: of the test") _exit(2);
+  llvm::Expected<Compiled> compiled = Compile(kSoftmax, CompileSettings());
+  if (compiled) _exit(3);
+  llvm::consumeError(compiled.takeError());
+  _exit(0);
+}
+
+TEST(Helpers, OneThatIsLostIsTold) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(LoseAHelper(), testing::ExitedWithCode(0), "");
 }
 
 // ---- running
