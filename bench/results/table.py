@@ -18,10 +18,11 @@ def support(data):
         machine = file["tests"]["machine"]
         totals = file["tests"]["totals"]
         tools = file.get("sanitize", {}).get("tools", {})
-        clean = ", ".join(f"{name} {t['clean']} of {t['of']}" for name, t in tools.items()) or "not run"
         at = file.get("sanitize", {}).get("machine", {}).get("commit")
-        if at and at != machine["commit"]:
-            clean += f" (at {at})"
+        # A tool that ran later than the others says at which commit.
+        commits = {name: t.get("commit", at) for name, t in tools.items()}
+        clean = ", ".join(f"{name} {t['clean']} of {t['of']}" + (f" (at {commits[name]})" if commits[name] != machine["commit"] else "")
+                          for name, t in tools.items()) or "not run"
         lines.append(f"| {machine['device']} | {machine['driver']}, {machine['cuda']} | {totals['passed']} of {totals['tests']} | "
                      f"{clean} | {machine['commit']} | {machine['date'][:10]} |")
     return "\n".join(lines)
