@@ -177,6 +177,33 @@ TEST(Compile, OptionsReachThePasses) {
   EXPECT_THAT(MustCompile(kSoftmax, settings).plan, IsEmpty()) << "softmax is left to tier 1";
 }
 
+// Launches are out of the way while kernels are translated, and come back where they were.
+TEST(Compile, TextsLeaveThePlanAsItIs) {
+  const std::string text = R"(
+!t = tensor<64x96xf32>
+tsr_graph.trace "three" values [0] strides [[]] (%v0: !t) {
+  %v1 = tsr_graph.softmax %v0 step 0 values [1] until [end] : (!t) -> !t
+  %v2 = tsr_graph.transpose %v1 step 1 values [2] until [2] {perm = array<i64: 1, 0>} : (!t) -> tensor<96x64xf32>
+  %v3 = tsr_graph.softmax %v2 step 2 values [3] until [end] : (tensor<96x64xf32>) -> tensor<96x64xf32>
+  %v4 = tsr_graph.transpose %v3 step 3 values [4] until [4] {perm = array<i64: 1, 0>} : (tensor<96x64xf32>) -> !t
+  %v5 = tsr_graph.softmax %v4 step 4 values [5] until [end] : (!t) -> !t
+}
+)";
+  for (const char* device : {"", "sm_90"}) {
+    std::vector<std::vector<std::string>> plans;
+    for (const std::vector<std::string>& texts : {std::vector<std::string>{}, {"llvm"}, {"llvm", "asm"}}) {
+      CompileSettings settings = WithTexts(texts);
+      settings.options.device = device;
+      settings.device_threads = 2;
+      const Compiled compiled = MustCompile(text, settings);
+      for (plans.emplace_back(); const Launch& launch : compiled.plan) plans.back().push_back(launch.kernel);
+    }
+    EXPECT_THAT(plans[0], SizeIs(::testing::Ge(2))) << device;
+    EXPECT_EQ(plans[1], plans[0]) << device;
+    EXPECT_EQ(plans[2], plans[0]) << device;
+  }
+}
+
 TEST(Compile, ThreadsAtOnce) {
   const std::string want = MustCompile(kSoftmax).object;
   std::vector<std::thread> threads;

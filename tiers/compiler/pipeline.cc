@@ -250,7 +250,7 @@ std::unique_ptr<llvm::Module> Pipeline::ToLlvm(llvm::LLVMContext& context, const
     op.remove();
   }
   auto llvm_module = translateModuleToLLVMIR(*module_, context, "kernels");
-  for (auto [op, before] : away) {
+  for (auto [op, before] : llvm::reverse(away)) {
     Block* body = module_->getBody();
     body->getOperations().insert(before ? std::next(before->getIterator()) : body->begin(), op);
   }
