@@ -98,8 +98,8 @@ void ReportGuards(const std::string& kind, int count) {
 
 // ---- deopt_latency
 
-/// 100 values that are alive when the branch goes one way or the other, then a sum of them. The way that is seldom taken
-/// begins with a host_read, which says when tier 1 has come to it.
+/// 100 values that are alive when the branch goes one way or the other, then a sum of them. The way that is seldom
+/// taken begins with a host_read, which says when tier 1 has come to it.
 Function BranchFunction() {
   std::string text =
       "func @branch(%x: tensor<64 x f32>, %b: tensor<64 x f32>, %p: tensor<bool>) -> tensor<64 x f32> {\n";
@@ -203,8 +203,7 @@ DeoptTimes FunctionLatency(const Series& trial) {
 
 DeoptTimes EagerLatency(const Series& trial) {
   const double whole = Median(trial.at("op"));
-  return {whole - Median(trial.at("run")), whole,
-          trial.at("deopts")[0] / static_cast<double>(trial.at("op").size())};
+  return {whole - Median(trial.at("run")), whole, trial.at("deopts")[0] / static_cast<double>(trial.at("op").size())};
 }
 
 void ReportDeopts(const std::string& kind, DeoptTimes (*latency)(const Series&), const std::string& note) {
@@ -254,7 +253,7 @@ Series CallsTrial(const std::string& trial) {
 void TraceCall() {
   const Process engine = StartTracing(Tier::all), one = StartTracing(Tier::one);
   const Process kernels = PeerProcess::Start({ProgramFolder() + "/tessera_bench_kernels"});
-  // One op leaves nothing to gain, so it may stay in tier 1; two are the shortest trace.
+  // One op leaves nothing to gain and stays in tier 1; two are the shortest trace.
   const int counts[] = {1, 2, 100};
   std::vector<Timed> contenders;
   for (const int count : counts) contenders.push_back(PeerProcess::Task(engine, "call " + std::to_string(count)));

@@ -345,7 +345,8 @@ void RecordingOverhead() {
 }
 
 void EagerLoop() {
-  const Process engine = StartTracing(Tier::all), one = StartTracing(Tier::one);
+  const Process engine = StartTracing(Tier::all), one = StartTracing(Tier::one),
+                replay = StartTracing(Tier::all, {"TESSERA_COMPILER_LIBRARY=none"});
   const Process kernels = PeerProcess::Start({ProgramFolder() + "/tessera_bench_kernels"});
   std::vector<Timed> contenders = {PeerProcess::Task(engine, "train"), PeerProcess::Task(one, "train"),
                                    PeerProcess::Task(one, "products")};
@@ -367,6 +368,16 @@ void EagerLoop() {
   figure.goal = {Goal::ratio_at_least, 3};
   figure.note = "the same for a step";
   Report(figure, race, {"tier 1"});
+  // A race of its own: the two processes above do what they did before there was a third.
+  const Race of_replay = RunRace({PeerProcess::Task(replay, "train"), PeerProcess::Task(one, "train")}, Budget());
+  figure.more = {{"in_versions", Json(ProbeTask(replay, "train", 1000).in_versions)}};
+  figure.name = "eager_loop/replay_step";
+  figure.note = "the same without a compiler: the replay version";
+  Report(figure, of_replay, {"tier 1"});
+  figure.name = "eager_loop/replay_per_op";
+  figure.unit = Nanoseconds(kStepOps);
+  figure.goal = {Goal::value_at_most, 90};
+  Report(figure, of_replay, {"tier 1"});
 }
 
 void ShapeChurn() {

@@ -75,7 +75,7 @@ struct CodegenTimes {
   double link = 0;      ///< bodies of the functions of ops
   double opt = 0;       ///< passes over LLVM IR
   double codegen = 0;   ///< instruction selection to object
-  double assemble = 0;  ///< PTX to a cubin
+  double assemble = 0;  ///< PTX or CUDA C++ to cubins, by the clock
   size_t object_bytes = 0;
   std::map<std::string, CodeResources> functions;  ///< of those that are not internal
 };
